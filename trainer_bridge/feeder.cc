@@ -18,6 +18,7 @@
 #include "trainer_bridge/feed.h"
 #include "trainer_bridge/open_plan.h"
 #include "trainer_bridge/report.h"
+#include "trainer_bridge/verdict.h"
 
 namespace feedline {
 namespace {
@@ -480,9 +481,11 @@ Report Feeder::report() const {
   add_delivery(report, delivered, impl_->start);
   report.dropped =
       delivered.finished_epochs * static_cast<uint64_t>(std::max<int64_t>(0, impl_->facts.dropped_per_epoch));
+  report.replicas = replicas();
   add_route(report, impl_->setup, impl_->facts);
   add_missing(report, impl_->setup.spec.features, delivered);
   if (impl_->feed) add_feed(report, *impl_->feed);
+  report.verdict = verdict_of(report, verdict_facts(impl_->setup.spec));
   return report;
 }
 

@@ -23,7 +23,11 @@ void add_graph(Report& report, const Feed& feed) {
     std::copy_n(errors->begin(), std::min(errors->size(), room), std::back_inserter(report.errors));
   }
   report.errors_total = data.skipped_total + graph.errors_total;
+  report.threads = feed.plan()->threads;
   report.bytes_read = graph.bytes_read;
+  if (data.records > 0)
+    report.bytes_needed = static_cast<uint64_t>(static_cast<double>(data.bytes) / static_cast<double>(data.records) *
+                                                static_cast<double>(graph.parsed));
   report.count_s = data.count_s;
   report.layout_hits = graph.layout_hits;
   report.decode_warnings = graph.decode_warnings;
@@ -80,6 +84,8 @@ void add_delivery(Report& report, const flow::DeliveryReport& delivered, Clock::
     report.next_wait_s += waited;
     if (waited > 0) report.waited_s.emplace_back(flow::name(static_cast<flow::Stage>(stage)), waited);
   }
+  if (report.wall_s > 0 && delivered.takers > 0)
+    report.next_wait_share = std::min(report.next_wait_s / report.wall_s / static_cast<double>(delivered.takers), 1.0);
   std::stable_sort(report.waited_s.begin(), report.waited_s.end(),
                    [](const auto& a, const auto& b) { return a.second > b.second; });
   const bool all_ready = delivered.next_calls > 0 && delivered.next_ready == delivered.next_calls;

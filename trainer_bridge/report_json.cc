@@ -40,12 +40,16 @@ Json object_of(const std::vector<std::pair<std::string, Value>>& pairs) {
 }  // namespace
 
 Json report_json(const Report& report) {
-  Json json = {{"records", report.records},
+  Json json = {{"verdict", report.verdict},
+               {"replicas", report.replicas},
+               {"threads", report.threads},
+               {"records", report.records},
                {"steps", report.steps},
                {"wall_s", report.wall_s},
                {"count_s", report.count_s},
                {"first_batch_s", report.first_batch_s},
                {"bytes_read", report.bytes_read},
+               {"bytes_needed", report.bytes_needed},
                {"layout_hits", report.layout_hits},
                {"decode_warnings", report.decode_warnings},
                {"cache", report.cache ? cache_json(*report.cache) : Json()},
@@ -61,6 +65,7 @@ Json report_json(const Report& report) {
                  {"histogram", report.next_us.histogram}}},
                {"data_readiness", report.data_readiness},
                {"next_wait_s", report.next_wait_s},
+               {"next_wait_share", report.next_wait_share},
                {"waited_for", report.waited_for},
                {"waited_s", object_of(report.waited_s)},
                {"dropped", report.dropped},

@@ -61,7 +61,10 @@ uint64_t digest_of(const DataSet& data) noexcept {
 void settle(const PipelineSpec& spec, DataSet& data) {
   data.digest = digest_of(data);
   for (std::string& warning : check_dataset_info(data.files)) data.warnings.push_back(std::move(warning));
-  for (DataFile& file : data.files) leave_out(spec.on_error, file, data);
+  for (DataFile& file : data.files) {
+    leave_out(spec.on_error, file, data);
+    data.records += file.index.records;
+  }
   choose_samples(spec, data);
   check_failures(spec, data);
 }

@@ -52,6 +52,7 @@ struct DataSet {
   uint64_t largest_record(FileRange range) const noexcept;
   uint64_t largest_record() const noexcept { return largest_record(all_files()); }
   uint64_t samples = 0;        // samples of a pass, of all files together
+  uint64_t records = 0;        // good records of all files together; 0 if nothing has been counted
   uint64_t bytes = 0;          // size on disk of all files together
   uint64_t counted_bytes = 0;  // bytes of the files that had no valid index; if ranks share them, this rank's share
   double count_s = 0;

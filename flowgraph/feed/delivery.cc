@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 
 #include "base/log.h"
 #include "gpu/device/stream_order.h"
@@ -261,6 +262,10 @@ DeliveryReport Delivery::report() const {
   const Lock lock(mutex_);
   DeliveryReport report = report_;
   const auto now = Clock::now();
+  std::set<std::thread::id> takers;
+  for (const Replica& replica : replicas_)
+    if (replica.served_by) takers.insert(*replica.served_by);
+  report.takers = takers.size();
   for (const Replica& replica : replicas_)
     if (replica.waiting)
       report.waited_s[static_cast<size_t>(replica.waiting->stage)] +=

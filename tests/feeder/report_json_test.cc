@@ -1,5 +1,8 @@
 // The report as JSON has every field of the Report.
+#include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "damage.h"
 #include "data.h"
@@ -16,6 +19,11 @@ TEST_CASE("report JSON: the fields of a feed") {
   const Report report = feeder.report();
   const auto json = nlohmann::json::parse(to_json(report));
   CHECK(to_json(report).rfind("{\n  \"feedline_json\": 1,", 0) == 0);
+  CHECK_FALSE(report.verdict.empty());
+  CHECK(json["verdict"] == report.verdict);
+  CHECK(json["replicas"] == 1);
+  CHECK(json["threads"] == report.threads);
+  CHECK(report.threads > 0);
   CHECK(json["records"] == 99);
   CHECK(json["steps"] == 10);
   CHECK(json["filler"] == 1);
@@ -31,6 +39,7 @@ TEST_CASE("report JSON: the fields of a feed") {
   CHECK(json["errors"][0]["record"] == 7);
   CHECK(json["errors"][0]["feature"].is_null());
   CHECK(json["bytes_read"] == report.bytes_read);
+  CHECK(json["bytes_needed"] == report.bytes_needed);
   CHECK(json["layout_hits"] == report.layout_hits);
   CHECK(json["decode_warnings"] == report.decode_warnings);
   CHECK(json["cache"].is_null());
@@ -41,6 +50,7 @@ TEST_CASE("report JSON: the fields of a feed") {
   CHECK(json["next_us"]["histogram"].size() == report.next_us.histogram.size());
   CHECK(json["data_readiness"] == report.data_readiness);
   CHECK(json["next_wait_s"] == report.next_wait_s);
+  CHECK(json["next_wait_share"] == report.next_wait_share);
   CHECK(json["waited_for"] == report.waited_for);
   CHECK(json["waited_s"].size() == report.waited_s.size());
   CHECK(json["distribute_mode"] == "SPLIT");
@@ -72,4 +82,41 @@ TEST_CASE("the report says how many records of an epoch lacked a feature") {
   const auto json = nlohmann::json::parse(to_json(feeder.report()));
   CHECK(json["missing"] == nlohmann::json{{"rare", 99}, {"none", 99}});
   CHECK(json["missing_of"] == 99);
+}
+
+TEST_CASE("the report says which bytes were read for nothing") {
+  const Data data({5000});
+  const auto size = std::filesystem::file_size(data.path(0));
+  const auto of_epoch = [&](const std::string& shuffle) {
+    Feeder feeder(data.pipeline(shuffle + batch_of(50, "PAD")));
+    read_epoch(feeder);
+    feeder.stop();
+    return feeder.report();
+  };
+  const Report in_order = of_epoch(""), global = of_epoch("shuffle { mode: GLOBAL } ");
+  // The feed may have begun the next epoch.
+  CHECK(in_order.bytes_needed >= size);
+  CHECK(in_order.bytes_needed <= in_order.bytes_read);
+  CHECK(global.bytes_needed >= size);
+  CHECK(global.bytes_read > 10 * global.bytes_needed);  // 16 KiB, the index's stride, for each small record
+}
+
+TEST_CASE("the share of time that next() waited is of the threads that call it") {
+  const Data data({2000});
+  const auto check_share = [](const Feeder& feeder, double threads) {
+    const Report report = feeder.report();
+    CHECK(report.next_wait_share == Approx(std::min(report.next_wait_s / report.wall_s / threads, 1.0)));
+  };
+  Feeder in_turn(data.pipeline(batch_of(100, "PAD")), replicas(2));
+  for (int step = 0; step < 5; step++)
+    for (int replica = 0; replica < 2; replica++) in_turn.next(replica);
+  check_share(in_turn, 1);
+
+  Feeder by_two(data.pipeline(batch_of(100, "PAD")), replicas(2));
+  std::thread other([&] {
+    for (int step = 0; step < 5; step++) by_two.next(1);
+  });
+  for (int step = 0; step < 5; step++) by_two.next(0);
+  other.join();
+  check_share(by_two, 2);
 }

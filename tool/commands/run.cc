@@ -48,7 +48,7 @@ Json to_json(const Args& args, const FeedResult& result) {
   json["cpu_s"] = result.cpu_s;
   json["cpu_ns_per_record"] = result.records > 0 ? Json(cpu_ns_per_record(result)) : Json();
   json["rss_peak_bytes"] = result.rss_peak_bytes;
-  json["next_wait_share"] = args.how.replay ? Json() : Json(waited_share(report, result.replicas));
+  if (args.how.replay) json["verdict"] = json["next_wait_share"] = Json();  // the trainer has not waited for the feed
   json["errors"] = errors_json(report, result.error);
   json["error"] = result.error ? error_json(*result.error) : Json();
   json["resumed"] = result.resumed.empty() ? Json() : Json::parse(result.resumed);
@@ -65,21 +65,21 @@ void print_errors(const Report& report) {
                format_count(report.errors.size()));
 }
 
-/// Prints how long the trainer has waited, for which stages, and how long calls of next() took.
+/// Prints the verdict, for which stages the trainer has waited, and how long calls of next() took.
 void print_waits(const Args& args, const FeedResult& result) {
   const Report& report = result.report;
   const bool real_trainer = args.how.step_ms > 0 && !args.how.replay;
+  if (!args.how.replay) fmt::print("verdict  {}\n", report.verdict);
   if (real_trainer) {
-    const double share = waited_share(report, result.replicas);
     std::string waits;
     for (const auto& [stage, seconds] : report.waited_s)
-      if (share >= 0.0005 && seconds >= 0.0005)
-        waits += fmt::format("{} {} for {}", waits.empty() ? ":" : ",", format_seconds(seconds), stage);
-    fmt::print("trainer  waited {:.1f} % of the time{}{}\n", 100 * share, waits,
-               result.replicas > 1 && !waits.empty() ? fmt::format(" ({} replicas together)", result.replicas) : "");
+      if (seconds >= 0.0005)
+        waits += fmt::format("{} {} for {}", waits.empty() ? "" : ",", format_seconds(seconds), stage);
+    if (!waits.empty())
+      fmt::print("waits   {}{}\n", waits,
+                 result.replicas > 1 ? fmt::format(" ({} replicas together)", result.replicas) : "");
   } else if (!args.how.replay) {
-    fmt::print("trainer  none (--step-ms 0): this is as fast as the feed goes{}\n",
-               report.waited_for.empty() ? "" : fmt::format("; next() waited most for {}", report.waited_for));
+    fmt::print("trainer  none (--step-ms 0): this is as fast as the feed goes\n");
   }
   fmt::print(
       "next()   p50 {:.1f} us, p99 {:.1f} us, max {:.1f} us{}\n", report.next_us.p50, report.next_us.p99,

@@ -266,9 +266,8 @@ class Feed {
                         format_byte_size(static_cast<uint64_t>(bytes_rate)));
     // A trainer that takes no time always waits, and every trainer waits for its first batch.
     const bool real_trainer = how_.step_ms > 0 && !how_.replay && now.steps > 0;
-    const double waited = waited_share(now, feeder_.replicas());
-    if (real_trainer) text += fmt::format("  trainer waits {:.0f} % of the time", 100 * waited);
-    if (!now.waited_for.empty() && (!real_trainer || waited >= 0.005))
+    if (real_trainer) text += fmt::format("  trainer waits {:.0f} % of the time", 100 * now.next_wait_share);
+    if (!now.waited_for.empty() && (!real_trainer || now.next_wait_share >= 0.005))
       text += fmt::format("{} for {}", real_trainer ? "," : "  waits", now.waited_for);
     return text;
   }
@@ -308,10 +307,6 @@ Json errors_json(const Report& report, const std::optional<Error>& last) {
   std::vector<Error> errors = report.errors;
   if (last) errors.push_back(*last);
   return feedline::errors_json(errors);
-}
-
-double waited_share(const Report& report, int replicas) {
-  return report.wall_s > 0 ? std::min(report.next_wait_s / (report.wall_s * replicas), 1.0) : 0;
 }
 
 FeedResult feed(const Pipeline& pipeline, Options options, const FeedOptions& how, const std::string& title) {

@@ -45,9 +45,6 @@ struct FeedResult {
 /// Returns the errors of a feed as a list. Its end is `last`, the error that ended the feed, unless the report has it.
 Json errors_json(const Report& report, const std::optional<Error>& last);
 
-/// Returns the share, 0 to 1, of the replicas' time that they have spent waiting in next().
-double waited_share(const Report& report, int replicas);
-
 /// Feeds the pipeline to one thread for each device; the threads do not look at the data. Shows a live line that begins
 /// with `title`. SIGINT and SIGTERM end the feed. Throws Error if the feeder cannot be made or set to its state.
 FeedResult feed(const Pipeline& pipeline, Options options, const FeedOptions& how, const std::string& title);

@@ -17,6 +17,10 @@ namespace feedline {
 /// What the feeder has done since it was made, or since set_state(), set_epoch() or set_weights() last moved it.
 /// report() may be called from any thread; the counters are exact when no next() is running.
 struct Report {
+  /// Whether the trainer or the feed is the slower one, by how much, and what to do about it, in one or two sentences.
+  std::string verdict;
+  int replicas = 0;      // the replicas of this rank
+  int threads = 0;       // the feed's threads on this rank; 0 if another rank reads for it
   uint64_t records = 0;  // samples that were delivered, without filler
   uint64_t steps = 0;    // steps that all replicas have received
   uint64_t dropped = 0;  // samples that DROP left out of the finished epochs
@@ -34,7 +38,10 @@ struct Report {
   /// other ranks are given the rows.
   std::vector<std::pair<std::string, uint64_t>> missing;
   uint64_t missing_of = 0;
-  uint64_t bytes_read = 0;          // bytes read from files for the feed, without the counting pass
+  uint64_t bytes_read = 0;  // bytes read from files for the feed, without the counting pass
+  /// The bytes that the records parsed so far take in the files, by the mean over the data. bytes_read is more if the
+  /// order makes the feed read records that it does not need then. 0 with index.mode LAZY.
+  uint64_t bytes_needed = 0;
   std::string distribute_mode;      // `distribute.mode` of the pipeline
   uint64_t bytes_sent = 0;          // bytes of packed rows sent, counted for each receiving rank
   uint64_t bytes_received = 0;      // bytes of packed rows that other ranks sent
@@ -62,8 +69,11 @@ struct Report {
   } next_us;
   double data_readiness = 1;  // the share of next() calls that found their batch ready
   /// Seconds that next() has waited, added over all replicas, since the first batch (before the first batch: since the
-  /// start). Divided by wall_s times the number of replicas, it is the share of time that the trainers have lost.
+  /// start).
   double next_wait_s = 0;
+  /// next_wait_s divided by wall_s and by the number of threads that call next(), 0 to 1: the share of their time that
+  /// the trainers have lost.
+  double next_wait_share = 0;
   /// next_wait_s, split by the stage that next() waited for, the longest wait first.
   std::vector<std::pair<std::string, double>> waited_s;
   std::string waited_for;  // the first stage of waited_s; empty if every call of next() found its batch ready

@@ -1,0 +1,117 @@
+// The sentence for each combination of counters.
+#include "trainer_bridge/verdict.h"
+
+#include "support/catch.h"
+
+using namespace feedline;
+
+namespace {
+
+// Ten seconds of one trainer, in which next() waited for so many seconds for `stage`, and for `others` seconds for
+// [upload].
+Report waited(const std::string& stage, double seconds, double others = 0) {
+  Report report;
+  report.wall_s = 10;
+  report.steps = 100;
+  report.threads = 4;
+  report.next_wait_s = seconds + others;
+  report.next_wait_share = report.next_wait_s / 10;
+  if (seconds > 0) report.waited_s.emplace_back(stage, seconds);
+  if (others > 0) report.waited_s.emplace_back("upload", others);
+  return report;
+}
+
+// The same, with the bytes that were read and those that were needed.
+Report reads(uint64_t read, uint64_t needed) {
+  Report report = waited("read", 6.5, 0.6);
+  report.bytes_read = read;
+  report.bytes_needed = needed;
+  return report;
+}
+
+// The same, with threads that were busy for so many seconds, all together, in the stages that they have.
+Report busy(const std::string& stage, double seconds, int threads = 4) {
+  Report report = waited(stage, 5);
+  report.threads = threads;
+  report.stages = {{.name = "read", .busy_s = 100},
+                   {.name = "parse", .busy_s = seconds / 2},
+                   {.name = "unpack 0", .busy_s = seconds / 4},
+                   {.name = "unpack 1", .busy_s = seconds / 4}};
+  return report;
+}
+
+}  // namespace
+
+TEST_CASE("the verdict names the slower side, by how much, and what to do") {
+  struct Case {
+    Report report;
+    VerdictFacts facts;
+    std::string verdict;
+  };
+  Report not_begun, first, one_step = waited("parse", 9), short_run = waited("parse", 9);
+  first.next_wait_s = 3.2;
+  first.waited_s = {{"read", 3.0}, {"parse", 0.2}};
+  one_step.steps = 1;
+  short_run.wall_s = 0.005;
+  const std::vector<Case> cases = {
+      {not_begun, {}, "next() has not been called yet."},
+      {first, {}, "next() has waited 3.2 s for the first batch, most of it for [read]."},
+      {one_step, {}, "It is too early to say which is slower: 1 step of 10000 ms."},
+      {short_run, {}, "It is too early to say which is slower: 100 steps of 5 ms."},
+      {waited("parse", 0),
+       {},
+       "The trainer is the slower one: next() waited 0.0 % of the time, so a faster feed would gain nothing."},
+      {waited("parse", 0.02),
+       {},
+       "The trainer is the slower one: next() waited 0.2 % of the time, so a faster feed would gain nothing."},
+      {reads(5'000'000'000, 2'950'000'000),
+       {.global_shuffle = true},
+       "The feed is the slower one: next() waited 71 % of the time, 65 % for [read]. The files give 476.8 MiB/s, of "
+       "which GLOBAL does not need 41 %: try shuffle { mode: BLOCK }."},
+      {reads(5'000'000'000, 2'950'000'000),
+       {},
+       "The feed is the slower one: next() waited 71 % of the time, 65 % for [read]. The files give 476.8 MiB/s: take "
+       "a faster disk, or more memory for the page cache."},
+      {reads(5'000'000'000, 4'900'000'000),
+       {.global_shuffle = true},
+       "The feed is the slower one: next() waited 71 % of the time, 65 % for [read]. The files give 476.8 MiB/s: take "
+       "a faster disk, or more memory for the page cache."},
+      {reads(5'000'000'000, 0),
+       {.global_shuffle = true},
+       "The feed is the slower one: next() waited 71 % of the time, 65 % for [read]. The files give 476.8 MiB/s: take "
+       "a faster disk, or more memory for the page cache."},
+      {waited("inflate", 0.5),
+       {},
+       "The feed is the slower one: next() waited 5.0 % of the time, 5.0 % for [inflate]. One thread inflates each "
+       "compressed file: write plain files with `feedline split`, or keep the records with cache { what: RECORDS }."},
+      {busy("parse", 38),
+       {},
+       "The feed is the slower one: next() waited 50 % of the time, 50 % for [parse]. Its 4 threads were busy for 95 % "
+       "of the time: give it more CPUs, or leave out features and formulas."},
+      {busy("parse", 12),
+       {},
+       "The feed is the slower one: next() waited 50 % of the time, 50 % for [parse]. Its 4 threads were busy for only "
+       "30 % of the time: raise parallelism.host_prefetch, so that more is under way."},
+      {busy("unpack", 9.9, 1),
+       {},
+       "The feed is the slower one: next() waited 50 % of the time, 50 % for [unpack]. Its thread was busy for 99 % of "
+       "the time: give it more CPUs, or choose smaller dtypes, such as UINT8 or FLOAT16."},
+      {busy("unpack", 40),
+       {.can_cache = true},
+       "The feed is the slower one: next() waited 50 % of the time, 50 % for [unpack]. Its 4 threads were busy for 100 "
+       "% of the time: give it more CPUs, or keep decoded pictures in a cache."},
+      {waited("transfer", 2, 1),
+       {},
+       "The feed is the slower one: next() waited 30 % of the time, 20 % for [transfer]. Rows come from another rank: "
+       "use distribute { mode: SPLIT } if each rank can read."},
+      {waited("upload", 2),
+       {},
+       "The feed is the slower one: next() waited 20 % of the time, 20 % for [upload]. The copy to the GPU takes long: "
+       "let the GPU unpack more outputs; `feedline check --devices cuda` says which it does."},
+      {waited("another replica", 2),
+       {},
+       "The feed is the slower one: next() waited 20 % of the time, 20 % for [another replica]. One replica is "
+       "parallelism.host_prefetch steps behind another: call next() for all replicas in turn, or give each a thread."},
+  };
+  for (const Case& at : cases) CHECK(verdict_of(at.report, at.facts) == at.verdict);
+}

@@ -1,0 +1,97 @@
+#include "trainer_bridge/verdict.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/byte_size.h"
+
+namespace feedline {
+namespace {
+
+// A feed that costs the trainer less than this share of its time is fast enough.
+constexpr double fast_enough = 0.01;
+// With a smaller share of busy time, the threads of the feed have often had nothing to do.
+constexpr double all_busy = 0.8;
+// If more than this share of the bytes is read for nothing, the shuffle is to blame rather than the disk.
+constexpr double much = 0.2;
+
+std::string percent(double share) { return fmt::format("{:.{}f} %", 100 * share, share < 0.0995 ? 1 : 0); }
+
+std::string read_advice(const Report& report, const VerdictFacts& facts) {
+  const std::string rate =
+      format_byte_size(static_cast<uint64_t>(static_cast<double>(report.bytes_read) / report.wall_s)) + "/s";
+  const double needed = report.bytes_read > 0 && report.bytes_needed > 0
+                            ? static_cast<double>(report.bytes_needed) / static_cast<double>(report.bytes_read)
+                            : 1;
+  if (facts.global_shuffle && 1 - needed > much)
+    return fmt::format("The files give {}, of which GLOBAL does not need {}: try shuffle {{ mode: BLOCK }}.", rate,
+                       percent(1 - needed));
+  return fmt::format("The files give {}: take a faster disk, or more memory for the page cache.", rate);
+}
+
+/// Returns the advice for a stage that works on the feed's own threads. `less` says how to give them less work.
+std::string threads_advice(const Report& report, std::string_view less) {
+  double busy_s = 0;
+  for (const StageReport& stage : report.stages)
+    if (stage.name == "parse" || stage.name == "inflate" || stage.name.starts_with("unpack")) busy_s += stage.busy_s;
+  const double busy = std::min(busy_s / (report.wall_s * std::max(report.threads, 1)), 1.0);
+  const std::string threads =
+      report.threads == 1 ? "Its thread was" : fmt::format("Its {} threads were", report.threads);
+  if (busy < all_busy)
+    return fmt::format("{} busy for only {} of the time: raise parallelism.host_prefetch, so that more is under way.",
+                       threads, percent(busy));
+  return fmt::format("{} busy for {} of the time: {}.", threads, percent(busy), less);
+}
+
+std::string advice_for(std::string_view stage, const Report& report, const VerdictFacts& facts) {
+  if (stage == "read") return read_advice(report, facts);
+  if (stage == "inflate")
+    return "One thread inflates each compressed file: write plain files with `feedline split`, or keep the records "
+           "with "
+           "cache { what: RECORDS }.";
+  if (stage == "parse") return threads_advice(report, "give it more CPUs, or leave out features and formulas");
+  if (stage == "unpack")
+    return threads_advice(report, facts.can_cache
+                                      ? "give it more CPUs, or keep decoded pictures in a cache"
+                                      : "give it more CPUs, or choose smaller dtypes, such as UINT8 or FLOAT16");
+  if (stage == "transfer") return "Rows come from another rank: use distribute { mode: SPLIT } if each rank can read.";
+  if (stage == "upload")
+    return "The copy to the GPU takes long: let the GPU unpack more outputs; `feedline check --devices cuda` says "
+           "which "
+           "it does.";
+  return "One replica is parallelism.host_prefetch steps behind another: call next() for all replicas in turn, or give "
+         "each a thread.";
+}
+
+}  // namespace
+
+VerdictFacts verdict_facts(const flow::PipelineSpec& spec) {
+  return {.global_shuffle = spec.shuffle.mode == flow::ShuffleMode::global,
+          .can_cache = !spec.cache && std::ranges::any_of(spec.outputs, [](const flow::OutputSpec& output) {
+            return output.kept_step() != nullptr;
+          })};
+}
+
+std::string verdict_of(const Report& report, const VerdictFacts& facts) {
+  if (report.wall_s <= 0) {
+    if (report.waited_s.empty()) return "next() has not been called yet.";
+    return fmt::format("next() has waited {:.1f} s for the first batch, most of it for [{}].", report.next_wait_s,
+                       report.waited_s.front().first);
+  }
+  // As long as this, batches that were ready before the first step hide how fast the feed is.
+  if (report.steps < 2 || report.wall_s < 0.01)
+    return fmt::format("It is too early to say which is slower: {} of {:.0f} ms.",
+                       report.steps == 1 ? "1 step" : fmt::format("{} steps", report.steps), 1e3 * report.wall_s);
+  const double share = report.next_wait_share;
+  if (share < fast_enough || report.waited_s.empty())
+    return fmt::format(
+        "The trainer is the slower one: next() waited {} of the time, so a faster feed would gain nothing.",
+        percent(share));
+  const auto& [stage, seconds] = report.waited_s.front();
+  const double most = report.next_wait_s > 0 ? share * seconds / report.next_wait_s : share;
+  return fmt::format("The feed is the slower one: next() waited {} of the time, {} for [{}]. {}", percent(share),
+                     percent(most), stage, advice_for(stage, report, facts));
+}
+
+}  // namespace feedline

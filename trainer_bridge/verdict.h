@@ -1,0 +1,21 @@
+// The verdict of a report: whether the trainer or the feed is the slower one, by how much, and what to do about it.
+#pragma once
+
+#include <string>
+
+#include "feedline/report.h"
+#include "flowgraph/pipeline/spec.h"
+
+namespace feedline {
+
+/// What the advice depends on beside the counters.
+struct VerdictFacts {
+  bool global_shuffle = false;  // shuffle.mode is GLOBAL
+  bool can_cache = false;       // a cache could keep an output, and the pipeline has none
+};
+VerdictFacts verdict_facts(const flow::PipelineSpec& spec);
+
+/// Returns one or two sentences. Uses the counters of `report`, and neither its verdict nor its errors.
+std::string verdict_of(const Report& report, const VerdictFacts& facts);
+
+}  // namespace feedline
