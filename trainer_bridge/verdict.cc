@@ -44,6 +44,7 @@ std::string threads_advice(const Report& report, std::string_view less) {
   return fmt::format("{} busy for {} of the time: {}.", threads, percent(busy), less);
 }
 
+/// Returns what to do about next() waiting for a stage. The last one is `upload`.
 std::string advice_for(std::string_view stage, const Report& report, const VerdictFacts& facts) {
   if (stage == "read") return read_advice(report, facts);
   if (stage == "inflate")
@@ -56,12 +57,8 @@ std::string advice_for(std::string_view stage, const Report& report, const Verdi
                                       ? "give it more CPUs, or keep decoded pictures in a cache"
                                       : "give it more CPUs, or choose smaller dtypes, such as UINT8 or FLOAT16");
   if (stage == "transfer") return "Rows come from another rank: use distribute { mode: SPLIT } if each rank can read.";
-  if (stage == "upload")
-    return "The copy to the GPU takes long: let the GPU unpack more outputs; `feedline check --devices cuda` says "
-           "which "
-           "it does.";
-  return "One replica is parallelism.host_prefetch steps behind another: call next() for all replicas in turn, or give "
-         "each a thread.";
+  return "The copy to the GPU takes long: let the GPU unpack more outputs; `feedline check --devices cuda` says which it "
+         "does.";
 }
 
 }  // namespace
@@ -89,6 +86,12 @@ std::string verdict_of(const Report& report, const VerdictFacts& facts) {
         "The trainer is the slower one: next() waited {} of the time, so a faster feed would gain nothing.",
         percent(share));
   const auto& [stage, seconds] = report.waited_s.front();
+  if (stage == "another replica")
+    return fmt::format(
+        "The replicas are out of step: next() waited {} of the time, most of it for a replica that is "
+        "parallelism.host_prefetch steps behind. Call next() for all replicas in turn, give each a thread, or raise "
+        "host_prefetch.",
+        percent(share));
   const double most = report.next_wait_s > 0 ? share * seconds / report.next_wait_s : share;
   return fmt::format("The feed is the slower one: next() waited {} of the time, {} for [{}]. {}", percent(share),
                      percent(most), stage, advice_for(stage, report, facts));

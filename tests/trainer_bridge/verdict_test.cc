@@ -110,8 +110,9 @@ TEST_CASE("the verdict names the slower side, by how much, and what to do") {
        "let the GPU unpack more outputs; `feedline check --devices cuda` says which it does."},
       {waited("another replica", 2),
        {},
-       "The feed is the slower one: next() waited 20 % of the time, 20 % for [another replica]. One replica is "
-       "parallelism.host_prefetch steps behind another: call next() for all replicas in turn, or give each a thread."},
+       "The replicas are out of step: next() waited 20 % of the time, most of it for a replica that is "
+       "parallelism.host_prefetch steps behind. Call next() for all replicas in turn, give each a thread, or raise "
+       "host_prefetch."},
   };
   for (const Case& at : cases) CHECK(verdict_of(at.report, at.facts) == at.verdict);
 }
