@@ -115,18 +115,6 @@ Address any_address(int family, uint16_t port) {
   return address;
 }
 
-Socket listen_at(const Address& address) {
-  Socket listener = make_socket(address.storage.ss_family);
-  const int on = 1, off = 0;
-  // A restarted program may find connections of its predecessor at the port, in the state TIME_WAIT.
-  setsockopt(listener.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (address.storage.ss_family == AF_INET6) setsockopt(listener.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-  if (result_of<ListenOp>(bind(listener.fd(), raw(address), address.size)) != 0 ||
-      listen(listener.fd(), SOMAXCONN) != 0)
-    fail(fmt::format("listening at port {}", address.port()), errno);
-  return listener;
-}
-
 // Converts an IPv4-mapped IPv6 address to IPv4, because other machines may have no IPv6. Returns others unchanged.
 Address plain(const Address& address) {
   const auto& six = reinterpret_cast<const sockaddr_in6&>(address.storage);
@@ -224,6 +212,18 @@ std::vector<std::string> addresses_of_this_machine() {
     if (!is_of_one_link(address)) (address.is_loopback() ? own : others).push_back(address.host());
   }
   return others.empty() ? own : others;
+}
+
+Socket listen_at(const Address& address) {
+  Socket listener = make_socket(address.storage.ss_family);
+  const int on = 1, off = 0;
+  // A restarted program may find connections of its predecessor at the port, in the state TIME_WAIT.
+  setsockopt(listener.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (address.storage.ss_family == AF_INET6) setsockopt(listener.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+  if (result_of<ListenOp>(bind(listener.fd(), raw(address), address.size)) != 0 ||
+      listen(listener.fd(), SOMAXCONN) != 0)
+    fail(fmt::format("listening at {}", address.text()), errno);
+  return listener;
 }
 
 Socket listen_everywhere(uint16_t port) {

@@ -60,6 +60,8 @@ std::vector<Address> resolve(const std::string& host, uint16_t port);
 /// there are no others.
 std::vector<std::string> addresses_of_this_machine();
 
+/// Returns a socket that listens at one address. Port 0: the system chooses a free port.
+Socket listen_at(const Address& address);
 /// Returns a socket that listens on all network interfaces, IPv6 and IPv4. Port 0: the system chooses a free port.
 Socket listen_everywhere(uint16_t port);
 /// Return the local and the remote address of a connection. An IPv4-mapped IPv6 address is returned as IPv4.

@@ -211,7 +211,7 @@ TEST_CASE("tcp: what keeps one rank from coming is told to those that wait in th
   };
   const auto port = static_cast<uint16_t>(free_port());
   const gpu::Socket other = gpu::listen_everywhere(port);
-  check_all(thrown_by([&](TcpOptions& options) { options.port = port; }), 0, "listening at port");
+  check_all(thrown_by([&](TcpOptions& options) { options.port = port; }), 0, "listening at ");
   check_all(thrown_by([&](TcpOptions& options) {
               if (options.rank == 2) options.timeout = std::chrono::seconds(0);
             }),
