@@ -86,6 +86,13 @@ struct Feeder::Impl {
   }
 
   static Error was_stopped() { return Error(Category::stalled, "the feeder was stopped"); }
+  Error has_no_feed() const {
+    if (setup.options.plan_only)
+      return Error(Category::bad_pipeline,
+                   "this feeder was made with options.plan_only, so it feeds nothing; make one without it");
+    return Error(Category::stalled,
+                 "setting the feeder to another position failed, so it can feed nothing more; make a new one");
+  }
 
   // Begins the feed again at `position`: with the plan `reweighted` if that is not null, else with `counted` if that is
   // not null, else with the present plan. `other_weights` says that all ranks change the mixture's weights; then a rank
@@ -154,12 +161,7 @@ struct Feeder::Impl {
   }
 
   Feed& live_feed() const FEEDLINE_REQUIRES(mutex) {
-    if (setup.options.plan_only)
-      throw Error(Category::bad_pipeline,
-                  "this feeder was made with options.plan_only, so it feeds nothing; make one without it");
-    if (!feed)
-      throw Error(Category::stalled,
-                  "setting the feeder to another position failed, so it can feed nothing more; make a new one");
+    if (!feed) throw has_no_feed();
     return *feed;
   }
   flow::Delivery& delivery() const FEEDLINE_REQUIRES(mutex) { return live_feed().delivery(); }
@@ -231,6 +233,31 @@ struct Feeder::Impl {
     check_counted();
     flow::check_position(facts.identity, position);
     return flow::state_text(facts.identity, position);
+  }
+
+  Report report() const FEEDLINE_EXCLUDES(mutex) {
+    if (setup.options.plan_only) throw has_no_feed();
+    const Lock lock(mutex);
+    const flow::DeliveryReport delivered = going_to || !feed ? flow::DeliveryReport() : delivery().report();
+    Report report;
+    add_delivery(report, delivered, start);
+    if (!report.error && stopped) report.error = was_stopped();
+    if (!report.error && !feed && !going_to) report.error = has_no_feed();
+    report.rank = setup.options.rank;
+    report.world_size = setup.options.world_size;
+    report.replicas = static_cast<int>(setup.options.devices.size());
+    if (feed || going_to) {
+      const flow::Position at = received();
+      report.epoch = at.epoch;
+      report.step = at.step;
+    }
+    report.steps_per_epoch = facts.identity.steps_per_epoch;
+    report.dropped = delivered.finished_epochs * static_cast<uint64_t>(std::max<int64_t>(0, facts.dropped_per_epoch));
+    add_route(report, setup, facts);
+    add_missing(report, setup.spec.features, delivered);
+    if (feed) add_feed(report, *feed);
+    report.verdict = verdict_of(report, verdict_facts(setup.spec));
+    return report;
   }
 
   bool forked() const noexcept { return getpid() != process; }
@@ -475,18 +502,7 @@ std::optional<EpochAudit> Feeder::audit_ranks() {
 
 Report Feeder::report() const {
   impl_->check_process();
-  const Lock lock(impl_->mutex);
-  const flow::DeliveryReport delivered = impl_->going_to ? flow::DeliveryReport() : impl_->delivery().report();
-  Report report;
-  add_delivery(report, delivered, impl_->start);
-  report.dropped =
-      delivered.finished_epochs * static_cast<uint64_t>(std::max<int64_t>(0, impl_->facts.dropped_per_epoch));
-  report.replicas = replicas();
-  add_route(report, impl_->setup, impl_->facts);
-  add_missing(report, impl_->setup.spec.features, delivered);
-  if (impl_->feed) add_feed(report, *impl_->feed);
-  report.verdict = verdict_of(report, verdict_facts(impl_->setup.spec));
-  return report;
+  return impl_->report();
 }
 
 }  // namespace feedline

@@ -71,6 +71,7 @@ void add_delivery(Report& report, const flow::DeliveryReport& delivered, Clock::
   report.audit = delivered.audit;
   report.last_epoch = delivered.last_epoch;
   report.differing_epochs = delivered.differing_epochs;
+  report.error = delivered.error;
   if (delivered.first_batch) {
     report.first_batch_s = seconds(*delivered.first_batch - start);
     report.wall_s = seconds(Clock::now() - *delivered.first_batch);

@@ -41,8 +41,14 @@ Json object_of(const std::vector<std::pair<std::string, Value>>& pairs) {
 
 Json report_json(const Report& report) {
   Json json = {{"verdict", report.verdict},
+               {"error", report.error ? error_json(*report.error) : Json()},
+               {"rank", report.rank},
+               {"world_size", report.world_size},
                {"replicas", report.replicas},
                {"threads", report.threads},
+               {"epoch", report.epoch},
+               {"step", report.step},
+               {"steps_per_epoch", report.steps_per_epoch},
                {"records", report.records},
                {"steps", report.steps},
                {"wall_s", report.wall_s},

@@ -14,6 +14,16 @@ namespace {
 
 constexpr std::chrono::seconds watched_each{1};
 
+Error error_of(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const Error& error) {
+    return error;
+  } catch (const std::exception& error) {
+    return Error(Category::io_error, error.what());
+  }
+}
+
 }  // namespace
 
 const char* name(Stage stage) noexcept {
@@ -192,7 +202,10 @@ Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> de
     // Without the check of `failed_` and `front().error`, the error that others_() returns would hide it: the other
     // ranks have failed because this rank told them of its error.
     if (others_ && !(ready && (failed_ || replica.ready.front().error)))
-      if (const auto error = others_()) throw in_step(replica.position, *error);
+      if (const auto error = others_()) {
+        report_.error = in_step(replica.position, *error);
+        throw *report_.error;
+      }
     if (ready) break;
     throw_if_only_the_caller_can_help(number, replica, slowest);
     const auto before = Clock::now();
@@ -215,6 +228,7 @@ Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> de
   const bool is_first = replica.steps == 0;
   if (const auto& error = replica.ready.front().error) {
     failed_ = true;
+    report_.error = *error;
     throw *error;  // it stays in the queue, so every further call throws it
   }
   if (const auto& content = replica.ready.front().batch) {
@@ -261,6 +275,7 @@ std::string Delivery::long_wait_message(int number, const Replica* laggard, Stag
 DeliveryReport Delivery::report() const {
   const Lock lock(mutex_);
   DeliveryReport report = report_;
+  if (failure_) report.error = error_of(failure_);
   const auto now = Clock::now();
   std::set<std::thread::id> takers;
   for (const Replica& replica : replicas_)

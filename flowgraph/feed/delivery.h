@@ -59,7 +59,8 @@ struct DeliveryReport {
   std::optional<std::chrono::steady_clock::time_point> first_batch;
   Latency next;  // without the first batch of each replica
   uint64_t next_calls = 0, next_ready = 0;
-  size_t takers = 0;  // how many threads serve replicas
+  size_t takers = 0;           // how many threads serve replicas
+  std::optional<Error> error;  // the Error that every further next() throws
   // By stage: seconds that all replicas together waited inside next(). Counted since the first batch, or since the
   // start if there is no batch yet.
   double waited_s[stage_count] = {};

@@ -21,9 +21,15 @@ TEST_CASE("report JSON: the fields of a feed") {
   CHECK(to_json(report).rfind("{\n  \"feedline_json\": 1,", 0) == 0);
   CHECK_FALSE(report.verdict.empty());
   CHECK(json["verdict"] == report.verdict);
+  CHECK(json["error"].is_null());
+  CHECK(json["rank"] == 0);
+  CHECK(json["world_size"] == 1);
   CHECK(json["replicas"] == 1);
   CHECK(json["threads"] == report.threads);
   CHECK(report.threads > 0);
+  CHECK(json["epoch"] == 1);
+  CHECK(json["step"] == 0);
+  CHECK(json["steps_per_epoch"] == 10);
   CHECK(json["records"] == 99);
   CHECK(json["steps"] == 10);
   CHECK(json["filler"] == 1);
@@ -119,4 +125,25 @@ TEST_CASE("the share of time that next() waited is of the threads that call it")
   for (int step = 0; step < 5; step++) by_two.next(0);
   other.join();
   check_share(by_two, 2);
+}
+
+TEST_CASE("the report has the error that ended the feed, and where that was") {
+  const Data data({50, 50});
+  flip(data.path(1), offset_of(data.path(1), 7) + 12 + 9);
+  Feeder feeder(data.pipeline(batch_of(10, "PAD")));
+  CHECK_FALSE(feeder.report().error);
+  CHECK_THROWS_AS(read_epoch(feeder), Error);
+  const Report failed = feeder.report();
+  REQUIRE(failed.error);
+  CHECK(failed.error->category() == Category::bad_data_crc);
+  CHECK(failed.epoch == 0);
+  CHECK(failed.step == 5);
+  CHECK(nlohmann::json::parse(to_json(failed))["error"]["record"] == 7);
+
+  feeder.set_epoch(3);
+  CHECK_FALSE(feeder.report().error);
+  CHECK(feeder.report().epoch == 3);
+  feeder.stop();
+  REQUIRE(feeder.report().error);
+  CHECK(feeder.report().error->category() == Category::stalled);
 }

@@ -19,12 +19,18 @@ namespace feedline {
 struct Report {
   /// Whether the trainer or the feed is the slower one, by how much, and what to do about it, in one or two sentences.
   std::string verdict;
-  int replicas = 0;      // the replicas of this rank
-  int threads = 0;       // the feed's threads on this rank; 0 if another rank reads for it
-  uint64_t records = 0;  // samples that were delivered, without filler
-  uint64_t steps = 0;    // steps that all replicas have received
-  uint64_t dropped = 0;  // samples that DROP left out of the finished epochs
-  uint64_t filler = 0;   // rows that were padding or replaced a bad record
+  std::optional<Error> error;  // the Error that every further next() throws, also after stop(); none: the feed goes on
+  int rank = 0, world_size = 1;
+  int replicas = 0;  // the replicas of this rank
+  int threads = 0;   // the feed's threads on this rank; 0 if another rank reads for it
+  /// Where the replica is that is furthest behind: the steps of its epoch that it has received.
+  uint64_t epoch = 0;
+  int64_t step = 0;
+  int64_t steps_per_epoch = -1;  // as Feeder::steps_per_epoch()
+  uint64_t records = 0;          // samples that were delivered, without filler
+  uint64_t steps = 0;            // steps that all replicas have received
+  uint64_t dropped = 0;          // samples that DROP left out of the finished epochs
+  uint64_t filler = 0;           // rows that were padding or replaced a bad record
   uint64_t errors_total = 0;
   std::vector<Error> errors;  // the first 100 bad records, in the order in which they were found
   /// A checksum of the set of samples that were delivered, whatever their order: the sum mod 2^64, over the delivered
