@@ -16,6 +16,7 @@
 #include "flowgraph/pipeline/elements.h"
 #include "flowgraph/pipeline/feed_state.h"
 #include "trainer_bridge/feed.h"
+#include "trainer_bridge/monitor/monitor.h"
 #include "trainer_bridge/open_plan.h"
 #include "trainer_bridge/report.h"
 #include "trainer_bridge/verdict.h"
@@ -36,6 +37,10 @@ struct Feeder::Impl {
   Impl(const Pipeline& pipeline, Options given) : setup(begin_setup(pipeline, std::move(given))) {
     RankGroup ranks(std::exchange(setup.options.exchange, {}), setup.options.rank, setup.options.world_size);
     ranks.run([&] {
+      // Listens before the data is counted, which may take long, so that an address that is in use is told at once.
+      if (!setup.options.monitor.empty() && !setup.options.plan_only)
+        monitor = std::make_unique<Monitor>(MonitorOptions{
+            .address = setup.options.monitor, .token = setup.options.monitor_token, .rank = setup.options.rank});
       settle(setup, pipeline, ranks);
       elements = flow::elements_of(setup.spec);
       setup.on_cpus([&] {
@@ -51,6 +56,7 @@ struct Feeder::Impl {
     });
     files = std::move(facts.files);
     run();
+    if (monitor) monitor->serve([this] { return report(); }, [this] { return plan_text(); });
   }
 
   // Makes the feed at `position` on all ranks together, also on those without a plan. The caller then calls run().
@@ -235,6 +241,12 @@ struct Feeder::Impl {
     return flow::state_text(facts.identity, position);
   }
 
+  std::string plan_text() const FEEDLINE_EXCLUDES(mutex) {
+    const Lock lock(mutex);
+    if (!setup.route.upload) return facts.text;
+    return facts.text + flow::Upload::text(setup.spec, facts, setup.options.devices, setup.route.parts_for_each_gpu);
+  }
+
   Report report() const FEEDLINE_EXCLUDES(mutex) {
     if (setup.options.plan_only) throw has_no_feed();
     const Lock lock(mutex);
@@ -284,6 +296,7 @@ struct Feeder::Impl {
   // Destroys the gpu_communicator before the transfer, because only its destruction ends the wait of ranks that wait in
   // next() for this rank.
   ~Impl() {
+    monitor.reset();  // its thread calls report()
     if (feed) feed->end_upload();
     setup.options.gpu_communicator.reset();
   }
@@ -310,6 +323,7 @@ struct Feeder::Impl {
   // The position to which the feeder is moving.
   std::optional<flow::Position> going_to FEEDLINE_GUARDED_BY(mutex);
   bool stopped FEEDLINE_GUARDED_BY(mutex) = false;
+  std::unique_ptr<Monitor> monitor;  // null if options.monitor names no address; set by the constructor alone
 };
 
 Feeder::Feeder(const Pipeline& pipeline, Options options)
@@ -464,11 +478,7 @@ const std::vector<std::string>& Feeder::files() const noexcept { return impl_->f
 
 std::string Feeder::plan_text() const {
   impl_->check_process();
-  const Lock lock(impl_->mutex);
-  const Setup& setup = impl_->setup;
-  if (!setup.route.upload) return impl_->facts.text;
-  return impl_->facts.text +
-         flow::Upload::text(setup.spec, impl_->facts, setup.options.devices, setup.route.parts_for_each_gpu);
+  return impl_->plan_text();
 }
 
 const std::vector<std::string>& Feeder::warnings() const noexcept { return impl_->setup.spec.warnings; }
@@ -504,5 +514,7 @@ Report Feeder::report() const {
   impl_->check_process();
   return impl_->report();
 }
+
+std::string Feeder::monitor_address() const { return impl_->monitor ? impl_->monitor->address() : std::string(); }
 
 }  // namespace feedline

@@ -76,6 +76,11 @@ class Loader:
         deliver_before_error: whether the good rows before an error are delivered as a shorter batch.
         data_parallel_rank, data_parallel_size: which part of a batch this rank is given, if not `rank` of
             `world_size`.
+        monitor: where the loader shows itself over HTTP: "127.0.0.1:9400", or "unix:/run/feed.sock" for this user alone. A
+            browser gets a page, /report.json the report, and /metrics is for Prometheus. Port 0 takes a free one, which
+            `monitor_address` tells; rank r takes the port plus r.
+        monitor_token: the password of the monitor, for the user "feedline". An address that other machines can reach
+            needs one.
         progress: whether to show how far the counting is. None: if it takes long, and somebody looks on.
         overrides: fields that are laid over the pipeline: batch={"global_batch_size": 512}, seed=7.
 
@@ -105,6 +110,8 @@ class Loader:
         deliver_before_error: bool = False,
         data_parallel_rank: int = -1,
         data_parallel_size: int = 0,
+        monitor: str | None = None,
+        monitor_token: str | None = None,
         progress: bool | None = None,
         **overrides: Any,
     ):
@@ -144,6 +151,8 @@ class Loader:
             deliver_before_error=flag("deliver_before_error", deliver_before_error),
             data_parallel_rank=integer("data_parallel_rank", data_parallel_rank, range(-1, 2**31), _PARTS),
             data_parallel_size=integer("data_parallel_size", data_parallel_size, _INT, _PARTS),
+            monitor=_text("monitor", monitor),
+            monitor_token=_text("monitor_token", monitor_token),
             tcp=tcp,
             nccl=self._arrives,
         )
@@ -337,6 +346,11 @@ class Loader:
         batches that came in memory of their own."""
         return {**json.loads(self._feeder.report_json()), "batches_copied": self._feeder.batches_copied()}
 
+    @property
+    def monitor_address(self) -> str:
+        """Where the monitor is: "http://127.0.0.1:9400/" or "unix:/run/feed.sock"; empty if there is none."""
+        return self._feeder.monitor_address()
+
     def plan(self) -> str:
         """Returns the plan as text: stages, counts, and every byte of memory."""
         return self._feeder.plan_text()
@@ -384,6 +398,12 @@ class Loader:
         )
         others = {name: value for name, value in vars(self).items() if name not in self._own}
         return (_unpickle, (type(self), self.pipeline, arguments), others or None)
+
+
+def _text(name, value):
+    if value is not None and not isinstance(value, str):
+        raise Error(f"{name}: {value!r} is no text")
+    return value or ""
 
 
 def _warn(text):

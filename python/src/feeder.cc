@@ -308,8 +308,8 @@ void add_feeder(nb::module_& module) {
           "__init__",
           [](PyFeeder* self, const Pipeline& pipeline, const std::string& devices, int rank, int world_size,
              int threads, uint64_t start_epoch, const std::string& backend, std::optional<bool> direct,
-             bool deliver_before_error, int data_parallel_rank, int data_parallel_size, nb::object tcp, bool nccl,
-             nb::object exchange, nb::object progress) {
+             bool deliver_before_error, int data_parallel_rank, int data_parallel_size, const std::string& monitor,
+             const std::string& monitor_token, nb::object tcp, bool nccl, nb::object exchange, nb::object progress) {
             Options options;
             {
               nb::gil_scoped_release released;  // it may log
@@ -322,6 +322,8 @@ void add_feeder(nb::module_& module) {
             options.deliver_before_error = deliver_before_error;
             options.data_parallel_rank = data_parallel_rank;
             options.data_parallel_size = data_parallel_size;
+            options.monitor = monitor;
+            options.monitor_token = monitor_token;
             options.io.backend = backend == "uring"   ? BackendKind::uring
                                  : backend == "pread" ? BackendKind::pread
                                                       : BackendKind::automatic;
@@ -342,7 +344,8 @@ void add_feeder(nb::module_& module) {
           nb::arg("pipeline"), nb::kw_only(), nb::arg("devices"), nb::arg("rank"), nb::arg("world_size"),
           nb::arg("threads"), nb::arg("start_epoch"), nb::arg("backend"), nb::arg("direct").none(),
           nb::arg("deliver_before_error"), nb::arg("data_parallel_rank"), nb::arg("data_parallel_size"),
-          nb::arg("tcp").none(), nb::arg("nccl"), nb::arg("exchange").none(), nb::arg("progress").none())
+          nb::arg("monitor"), nb::arg("monitor_token"), nb::arg("tcp").none(), nb::arg("nccl"),
+          nb::arg("exchange").none(), nb::arg("progress").none())
       .def("next", &PyFeeder::next, nb::arg("replica"), nb::arg("stream") = 1)
       .def("close", &PyFeeder::close)
       .def("device", &PyFeeder::device)
@@ -371,6 +374,7 @@ void add_feeder(nb::module_& module) {
                    nb::steal(PyUnicode_DecodeFSDefaultAndSize(file.data(), static_cast<Py_ssize_t>(file.size()))));
              return files;
            })
+      .def("monitor_address", [](const PyFeeder& self) { return self.use()->monitor_address(); })
       .def("plan_text", [](const PyFeeder& self) { return without_gil(self, [](Feeder& f) { return f.plan_text(); }); })
       .def("report_json",
            [](const PyFeeder& self) { return without_gil(self, [](Feeder& f) { return to_json(f.report()); }); })

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <cstdlib>
 #include <deque>
 #include <filesystem>
 #include <map>
@@ -97,6 +98,23 @@ TEST_CASE("run says how much of its time the trainer has lost, and what it waite
   const std::string sink = run_tool({"run", pipeline}).out;
   CHECK_THAT(sink, Catch::Contains("trainer  none (--step-ms 0): this is as fast as the feed goes") &&
                        !Catch::Contains("ready") && !Catch::Contains("waits   "));
+}
+
+TEST_CASE("run has a monitor where it is told to") {
+  const TempDir dir;
+  const std::string pipeline = dir.write("p.textproto", chess_pipeline("global_batch_size: 256"));
+  const ToolResult shown = run_tool({"run", pipeline, "--monitor", "127.0.0.1:0"});
+  CHECK(shown.code == 0);
+  CHECK_THAT(shown.err, Catch::StartsWith("feedline: the monitor is at http://127.0.0.1:"));
+  const ToolResult nowhere = run_tool({"run", pipeline, "--monitor", "nowhere"});
+  CHECK(nowhere.code == 2);
+  CHECK_THAT(nowhere.err, Catch::Contains("--monitor: 'nowhere' is no address"));
+  const ToolResult open = run_tool({"run", pipeline, "--monitor", "0.0.0.0:0"});
+  CHECK(open.code == 1);
+  CHECK_THAT(open.err, Catch::Contains("other machines can reach 0.0.0.0:0; set options.monitor_token"));
+  setenv("FEEDLINE_MONITOR_TOKEN", "secret", 1);
+  CHECK(run_tool({"run", pipeline, "--monitor", "0.0.0.0:0"}).code == 0);
+  unsetenv("FEEDLINE_MONITOR_TOKEN");
 }
 
 TEST_CASE("a run that is too short reports no rates") {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 
@@ -11,11 +12,13 @@
 #include "tool/common/interrupt.h"
 #include "tool/common/json.h"
 #include "tool/common/terminal.h"
+#include "tool/common/usage_error.h"
 #include "tool/feeding/epoch_audit.h"
 #include "tool/feeding/feed.h"
 #include "tool/feeding/pipeline_args.h"
 #include "tool/feeding/state_file.h"
 #include "tool/feeding/trace_file.h"
+#include "trainer_bridge/monitor/http_server.h"
 #include "trainer_bridge/report_json.h"
 
 namespace feedline::cli {
@@ -26,6 +29,7 @@ struct Args {
   FeedOptions how;
   IoOptions io;
   std::string trace;  // a file; empty: no trace is recorded
+  std::string monitor;
   bool json = false;
 };
 
@@ -134,12 +138,20 @@ void print_for_people(const Args& args, const FeedResult& result) {
 }
 
 int run_pipeline(const Args& args) {
+  if (!args.monitor.empty()) try {
+      parse_http_address("--monitor", args.monitor);
+    } catch (const Error& error) {
+      throw UsageError(error.message());
+    }
   const Pipeline pipeline = load(args.pipeline);
   Options options = feeder_options(args.pipeline);
   options.io = args.io;
   std::optional<TraceFile> trace;
   if (!args.trace.empty()) trace.emplace(args.trace, args.pipeline.rank);
   const std::shared_ptr<Communicator> ranks = options.communicator;
+  options.monitor = args.monitor;
+  // A password on the command line would be seen by every user of the machine.
+  if (const char* token = std::getenv("FEEDLINE_MONITOR_TOKEN")) options.monitor_token = token;
   FeedResult result;
   try {
     result = feed(pipeline, std::move(options), args.how, "");
@@ -222,6 +234,12 @@ void add_run(CLI::App& app, Run& run) {
                    "write to FILE what each thread did when, for Perfetto or chrome://tracing; with --meet, rank 0 "
                    "writes that of all ranks (default: none)")
       ->option_text("FILE");
+  command
+      ->add_option("--monitor", args->monitor,
+                   "show the run over HTTP at this address, such as 127.0.0.1:9400 or unix:/run/feed.sock: a page, the "
+                   "report as JSON, and metrics; the environment variable FEEDLINE_MONITOR_TOKEN is its password "
+                   "(default: nowhere)")
+      ->option_text("ADDRESS");
   command->add_flag("--json", args->json, "print the report as JSON");
   command->callback([args, &run] { run = [args] { return run_pipeline(*args); }; });
 }

@@ -52,6 +52,8 @@ class Feed {
         state_(how.state.empty() ? nullptr : std::make_unique<StateFile>(how.state)),
         feeder_(pipeline, std::move(options)) {
     print_warnings(feeder_);
+    if (const std::string address = feeder_.monitor_address(); !address.empty())
+      fmt::print(stderr, "feedline: the monitor is at {}\n", address);
     if (state_ && state_->restore(feeder_, how_.accept_changes)) result_.resumed = feeder_.get_state();
     result_.replicas = feeder_.replicas();
     first_epoch_ = feeder_.epoch();

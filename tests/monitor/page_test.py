@@ -1,0 +1,283 @@
+#!/usr/bin/env python3
+"""The monitor's page in a browser: its numbers are the report's, it follows the feed, and everybody can use it.
+
+  page_test.py FEED_FOR_MONITOR SOURCE_ROOT [FOLDER]
+
+With FOLDER, screenshots are written there.
+"""
+import os
+import shutil
+import socket
+import struct
+import sys
+import tempfile
+import time
+
+import monitored
+from browser import Browser
+from monitored import Feed, chess
+
+PATIENCE = 60  # seconds
+
+
+def wait_for(browser, script, what):
+    """Waits until the script returns something true, and returns that."""
+    end = time.monotonic() + PATIENCE
+    while not (found := browser.run("return " + script)):
+        assert time.monotonic() < end, f"the page has never shown {what}: {browser.run('return document.body.innerText')}"
+        time.sleep(0.05)
+    return found
+
+
+def wait_for_steps(browser, steps):
+    wait_for(browser, f"document.body?.dataset.steps === '{steps}'", f"{steps} steps")
+
+
+def numbers(browser):
+    """Returns {key: text} of the table of numbers."""
+    return browser.run("return Object.fromEntries([...document.querySelectorAll('#numbers tr')].map("
+                       "row => [row.dataset.key, row.cells[1].textContent]))")
+
+
+def text(browser, selector):
+    return browser.run("return document.querySelector(arguments[0]).textContent", selector)
+
+
+def check_numbers(browser, feed):
+    """Compares the page with the report of a feed of which nobody takes steps now. Returns the report."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        report = feed.report()
+        try:
+            compare(browser, report)
+            return report
+        except AssertionError:  # batches were still being made ahead when the page looked
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.1)
+
+
+def compare(browser, report):
+    shown = numbers(browser)
+    assert shown["records"] == f"{report['records']:,}"
+    assert shown["steps"] == f"{report['steps']:,}"
+    for key in ("dropped", "filler", "errors_total", "decode_warnings", "differing_epochs"):
+        assert shown[key] == f"{report[key]:,}", (key, shown[key])
+    assert shown["data_readiness"].startswith(f"{100 * report['data_readiness']:.1f}"[:2]), shown["data_readiness"]
+    assert shown["backend"] == report["backend"]
+    p50 = report["next_us"]["p50"]
+    assert shown["next_us"].startswith("p50 " + (f"{p50:.1f} us" if p50 < 1000 else f"{p50 / 1000:.1f} ms")), shown
+    for stage in report["waited_s"]:
+        assert f"waited-{stage}" in shown, shown
+    names = browser.run("return [...document.querySelectorAll('#stages li h3')].map(name => name.textContent)")
+    assert names == [stage["name"] for stage in report["stages"]] + ["next()"], names
+    for stage in report["stages"]:
+        queue = browser.run("return document.querySelector(`#stages [data-stage='${arguments[0]}'] "
+                            "[data-key=queue]`).textContent", stage["name"])
+        assert queue == f"{stage['queue']:,}", (stage, queue)
+    outputs = browser.run("return [...document.querySelectorAll('#outputs tr')].map(row => row.innerText.split('\\t'))")
+    assert dict(outputs) == report["outputs"], outputs
+    where = text(browser, "#where")
+    assert where.startswith(f"epoch {report['epoch']}, step {report['step']} of {report['steps_per_epoch']}"), where
+
+
+def check_following(browser, root):
+    with Feed(chess(root), replicas=2) as feed:
+        browser.go(feed.address)
+        wait_for_steps(browser, 0)
+        assert text(browser, "#verdict") == "next() has not been called yet."
+        assert feed.take(7) == "epoch 0 step 7"
+        wait_for_steps(browser, 7)
+        report = check_numbers(browser, feed)
+        assert text(browser, "#state") == "live"
+        assert "every sample" not in numbers(browser)["epoch_audit"]
+
+        feed.take(report["steps_per_epoch"])  # through the end of the epoch
+        wait_for_steps(browser, 7 + report["steps_per_epoch"])
+        report = check_numbers(browser, feed)
+        assert report["epoch"] == 1 and report["epoch_audit"]["holds"] is True, report
+        assert numbers(browser)["epoch_audit"] == "epoch 0: every sample came once"
+
+        # The verdict is that of the report, whose share of time becomes smaller while nobody takes steps.
+        words = text(browser, "#verdict").split()
+        assert words[:3] == feed.report()["verdict"].split()[:3], words
+
+        # The charts have what was before the page was loaded.
+        wait_for(browser, "intervals.length >= 3", "three seconds of history")
+        rows = browser.run("return intervals.map(row => row[0])")
+        browser.reload()
+        wait_for(browser, "document.body?.dataset.steps && intervals.length >= 3", "the history after a reload")
+        assert browser.run("return intervals.map(row => row[0])")[:len(rows)] == rows
+        samples = browser.run("return intervals.reduce((sum, row) => sum + row[2], 0)")
+        assert samples == report["records"], samples
+        assert browser.run("return document.querySelector('#charts polyline').getAttribute('points')")
+
+        browser.run("document.getElementById('plan').open = true")
+        wait_for(browser, "document.querySelector('#plan pre').textContent.includes('memory')", "the plan")
+
+        others = browser.run("return performance.getEntriesByType('resource').map(entry => entry.name)"
+                             ".filter(name => !name.startsWith(location.origin))")
+        assert others == [], others
+        feed.process.kill()
+        wait_for(browser, "document.getElementById('state').textContent.startsWith('no connection')", "that the feed is gone")
+        assert numbers(browser)["records"] == f"{report['records']:,}"  # the last numbers stay
+        wrong = [entry for entry in browser.log() if entry["level"] == "SEVERE" and "ERR_" not in entry["message"]]
+        assert wrong == [], wrong
+
+
+def damaged_copy(root, folder):
+    """Copies a file, with a flipped bit in its record 5, under a name that is no HTML. Returns its path."""
+    path = os.path.join(folder, "<img src=x onerror=alert(1)>.tfrecord")
+    shutil.copy(f"{root}/tests/golden/chess/main-00000-of-00003.tfrecord", path)
+    with open(path, "r+b") as file:
+        for _ in range(5):
+            file.seek(struct.unpack("<Q", file.read(8))[0] + 8, os.SEEK_CUR)
+        file.seek(12 + 20, os.SEEK_CUR)
+        byte = file.read(1)[0]
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte ^ 1]))
+    return path
+
+
+def check_errors(browser, root):
+    with tempfile.TemporaryDirectory() as folder:
+        path = damaged_copy(root, folder)
+        one_file = chess(root).replace(f"{root}/tests/golden/chess/main-*.tfrecord", path)
+        with Feed(one_file + "errors { on_error: SKIP_RECORD }") as feed:
+            browser.go(feed.address)
+            feed.take(3)
+            wait_for_steps(browser, 3)
+            report = feed.report()
+            assert report["errors_total"] == 1
+            cells = browser.run("return [...document.querySelectorAll('#errors tbody td')].map(cell => cell.textContent)")
+            assert cells[:3] == ["bad_data_crc", path, "5"], cells
+            assert cells[4] == report["errors"][0]["message"]
+            assert browser.elements("img") == [] and numbers(browser)["errors_total"] == "1"
+            check_numbers(browser, feed)
+        with Feed(one_file.replace("shuffle { mode: BLOCK buffer_size: 1000 }", "").replace("DROP", "PARTIAL")) as feed:
+            browser.go(feed.address)
+            said = feed.take(1000)
+            assert said.startswith("error: "), said
+            wait_for(browser, "document.getElementById('state').textContent === 'ended'", "that the feed has ended")
+            failure = browser.elements("#failure")[0]
+            assert browser.role_and_label(failure)[0] == "alert"
+            assert text(browser, "#failure") == f"{path}: {feed.report()['error']['message']}"
+            assert feed.get("healthz")[0] == 503
+
+
+def check_ranks(browser, root):
+    """8 ranks are given one address, and each has a page."""
+    for _ in range(10):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        feeds = []
+        try:
+            for rank in range(8):
+                feeds.append(Feed(chess(root), rank=rank, ranks=8, address=f"127.0.0.1:{port}"))
+            break
+        except AssertionError:  # a port is in use
+            for feed in feeds:
+                feed.end()
+    for rank, feed in enumerate(feeds):
+        assert feed.address == f"http://127.0.0.1:{port + rank}/", feed.address
+        feed.take(rank + 1)
+        browser.go(feed.address)
+        wait_for_steps(browser, rank + 1)
+        assert f"rank {rank} of 8" in text(browser, "#where")
+        assert browser.run("return document.title") == f"feedline rank {rank}: step {rank + 1}"
+        check_numbers(browser, feed)
+    for feed in feeds:
+        feed.end()
+
+
+def luminance(colour):
+    channels = [int(value) / 255 for value in colour[colour.index("(") + 1:-1].split(",")[:3]]
+    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(browser, selector):
+    """Returns the contrast of a text with the page, as WCAG defines it."""
+    ink, paper = browser.run("return [getComputedStyle(document.querySelector(arguments[0])).color, "
+                             "getComputedStyle(document.body).backgroundColor]", selector)
+    lighter, darker = sorted((luminance(ink), luminance(paper)), reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def check_use(browser, root):
+    """Keyboard, screen reader, colours, and a phone."""
+    with Feed(chess(root)) as feed:
+        feed.take(10)
+        browser.go(feed.address)
+        wait_for_steps(browser, 10)
+        wait_for(browser, "intervals.length > 0", "a second of history")
+        labels = {}
+        for selector, role in (("meter", "meter"), ("#progress", "progressbar"), ("#charts svg", ("image", "img"))):
+            found = [browser.role_and_label(element) for element in browser.elements(selector)]
+            assert found and all(one[0] in role and one[1] for one in found), (selector, found)
+            labels[selector] = [label for _, label in found]
+        assert "busy share of parse" in labels["meter"] and "share of the time that next() waited" in labels["meter"]
+        assert labels["#charts svg"][0].startswith("samples: "), labels
+        assert browser.role_and_label(browser.elements("#state")[0])[0] == "status"
+        assert browser.run("return document.documentElement.lang") == "en"
+        assert browser.run("return [...document.querySelectorAll('h1, h2')].map(h => h.tagName).join('')").startswith("H1H2")
+
+        # The plan is reached and opened by keys alone.
+        for _ in range(20):
+            browser.press_tab()
+            if browser.run("return document.activeElement.tagName") == "SUMMARY":
+                break
+        browser.press_enter()
+        wait_for(browser, "document.getElementById('plan').open", "the plan, opened by a key")
+
+        papers = set()
+        for scheme in ("light", "dark"):
+            browser.set_scheme(scheme)
+            papers.add(browser.run("return getComputedStyle(document.body).backgroundColor"))
+            for selector in ("#verdict", ".faint", "#state", "th"):
+                assert contrast(browser, selector) >= 4.5, (scheme, selector, contrast(browser, selector))
+        assert len(papers) == 2
+        browser.set_scheme("light")
+        browser.resize(390, 844, phone=True)
+        width, shown = browser.run("return [document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+        assert width <= shown == 390, (width, shown)
+        browser.devtools("Emulation.clearDeviceMetricsOverride")
+
+
+def check_token(browser, root):
+    with Feed(chess(root), token="secret") as feed:
+        feed.take(2)
+        browser.go(feed.address.replace("//", "//feedline:secret@"))
+        wait_for_steps(browser, 2)
+        check_numbers(browser, feed)
+
+
+def take_screenshots(browser, root, folder):
+    with Feed(chess(root), replicas=2) as feed:
+        browser.go(feed.address)
+        end = time.monotonic() + 45
+        while time.monotonic() < end:
+            feed.take(40)
+            time.sleep(0.05)
+        for scheme in ("light", "dark"):
+            browser.set_scheme(scheme)
+            browser.resize(1100, 1180)
+            feed.take(40)
+            time.sleep(1.5)
+            browser.screenshot(os.path.join(folder, f"monitor-{scheme}.png"))
+        browser.resize(390, 844, phone=True)
+        time.sleep(1)
+        browser.screenshot(os.path.join(folder, "monitor-phone.png"))
+
+
+def main():
+    Feed.program, root, *folder = sys.argv[1:]
+    with Browser() as browser:
+        if folder:
+            return take_screenshots(browser, root, folder[0])
+        for check in (check_following, check_errors, check_ranks, check_use, check_token):
+            check(browser, root)
+
+
+main()

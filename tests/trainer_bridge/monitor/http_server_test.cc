@@ -1,0 +1,302 @@
+// The server of the monitor: what it answers, and what clients cannot do to it.
+#include "trainer_bridge/monitor/http_server.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <deque>
+
+#include "base/syscall_hooks.h"
+#include "feedline/error.h"
+#include "support/catch.h"
+#include "support/http_client.h"
+#include "support/log_lines.h"
+#include "support/temp_dir.h"
+
+using namespace feedline;
+using namespace feedline::test;
+using Catch::Contains;
+using Catch::StartsWith;
+
+namespace {
+
+HttpAddress any_port() { return parse_http_address("monitor", "127.0.0.1:0"); }
+
+// Answers with what it was asked. "/wrong" throws, "/large" is 64 MiB.
+HttpResponse echo(const HttpRequest& request) {
+  if (request.path == "/wrong") throw Error(Category::io_error, "it went wrong");
+  if (request.path == "/large") return {.body = std::string(64 << 20, 'x')};
+  if (request.path != "/echo") return {.status = 404, .body = "nothing\n"};
+  return {.body = request.path + "|" + request.query + "|" + request.accept};
+}
+
+struct Echo : HttpServer {
+  explicit Echo(const HttpAddress& address = any_port(), const std::string& token = "", HttpLimits limits = {})
+      : HttpServer(address, token, limits) {
+    serve(echo, [] {});
+  }
+};
+
+// Connects to the Unix domain socket at `path`.
+gpu::Socket connect_to_path(const std::string& path) {
+  gpu::Socket socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, path.c_str(), sizeof address.sun_path - 1);
+  REQUIRE(connect(socket.fd(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  fcntl(socket.fd(), F_SETFL, O_NONBLOCK);
+  return socket;
+}
+
+template <typename Make>
+std::string error_of(Make make) {
+  try {
+    make();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("addresses of a monitor") {
+  const auto text = [](std::string_view given) { return parse_http_address("monitor", given).text(); };
+  CHECK(text("127.0.0.1:9400") == "http://127.0.0.1:9400/");
+  CHECK(text("localhost:1") == "http://127.0.0.1:1/");
+  CHECK(text("0.0.0.0:65535") == "http://0.0.0.0:65535/");
+  CHECK(text("[::1]:9400") == "http://[::1]:9400/");
+  CHECK(text("unix:/run/feed.sock") == "unix:/run/feed.sock");
+  for (const char* wrong : {"", "9400", ":9400", "127.0.0.1", "127.0.0.1:", "127.0.0.1:port", "127.0.0.1:65536",
+                            "127.0.0.1:-1", "127.0.0.1:80 ", "example.org:80", "[::1]", "unix:", "http://127.0.0.1:80"})
+    CHECK_THAT(error_of([&] { text(wrong); }),
+               StartsWith("monitor: '" + std::string(wrong) + "' is no address; write an IP address and a port"));
+  CHECK_THAT(error_of([] { Echo(parse_http_address("monitor", "unix:/" + std::string(200, 'x'))); }),
+             Contains("has at most 107 bytes, this has 201"));
+}
+
+TEST_CASE("requests, and what is none") {
+  const Echo server;
+  const HttpAddress at = server.address();
+  CHECK(at.ip.port() > 0);
+  const std::string found = get(at, "/echo?a=1", "ACCEPT:  text/html \n");
+  CHECK_THAT(found, StartsWith("HTTP/1.1 200 OK\r\n") && Contains("\r\nContent-Length: 19\r\n") &&
+                        Contains("\r\nConnection: close\r\n") && Contains("\r\nCache-Control: no-store\r\n") &&
+                        Contains("default-src 'none'"));
+  CHECK(body(found) == "/echo|a=1|text/html");
+  const std::string head = ask(at, "HEAD /echo HTTP/1.0\n\n");
+  CHECK_THAT(head, StartsWith("HTTP/1.1 200 OK\r\n") && Contains("\r\nContent-Length: 7\r\n"));
+  CHECK(body(head).empty());
+  CHECK_THAT(get(at, "/other"), StartsWith("HTTP/1.1 404 Not Found\r\n"));
+  CHECK_THAT(get(at, "/wrong"), StartsWith("HTTP/1.1 500 Internal Server Error\r\n") && Contains("it went wrong"));
+  CHECK_THAT(ask(at, "POST /echo HTTP/1.1\nContent-Length: 3\n\nabc"),
+             StartsWith("HTTP/1.1 405 Method Not Allowed\r\n") && Contains("\r\nAllow: GET, HEAD\r\n"));
+  for (const char* wrong : {"hello\n\n", "GET /echo\n\n", "GET  HTTP/1.1\n\n", "GET /echo HTTP/2\n\n", "\n\n",
+                            "GET echo HTTP/1.1\n\n", "GET http://localhost/echo HTTP/1.1\n\n"})
+    CHECK_THAT(ask(at, wrong), StartsWith("HTTP/1.1 400 Bad Request\r\n"));
+  CHECK(body(get(at, "/large")).size() == 64 << 20);
+
+  // A request may come in any pieces.
+  const gpu::Socket slow = connect_to(at);
+  for (const char c : std::string_view("GET /echo HTTP/1.1\r\n\r\n")) send(slow, std::string_view(&c, 1));
+  CHECK(body(receive(slow)) == "/echo||");
+}
+
+TEST_CASE("a monitor with a token answers those who have it") {
+  const Echo server(any_port(), "secret");
+  const HttpAddress at = server.address();
+  // What curl -u feedline:secret sends.
+  CHECK(body(get(at, "/echo", "Authorization: Basic ZmVlZGxpbmU6c2VjcmV0\n")) == "/echo||");
+  for (const char* wrong : {"", "Authorization: \n", "Authorization: Basic ZmVlZGxpbmU6c2VjcmVU\n",
+                            "Authorization: Basic ZmVlZGxpbmU6c2VjcmV0ZmVlZGxpbmU6c2VjcmV0\n",
+                            "Authorization: Basic ZmVlZGxpbmU6c2Vjcm\n", "Authorization: Bearer secret\n"})
+    CHECK_THAT(get(at, "/echo", wrong), StartsWith("HTTP/1.1 401 Unauthorized\r\n") &&
+                                            Contains("\r\nWWW-Authenticate: Basic realm=\"feedline\""));
+  CHECK_THAT(get(at, "/large"), !Contains("xxx"));
+  for (const auto& [token, encoded] : {std::pair("a", "ZmVlZGxpbmU6YQ=="), std::pair("ab", "ZmVlZGxpbmU6YWI="),
+                                       std::pair("abc", "ZmVlZGxpbmU6YWJj")}) {
+    const Echo other(any_port(), token);
+    CHECK_THAT(get(other.address(), "/echo", std::string("Authorization: Basic ") + encoded + "\n"), Contains(" 200 "));
+  }
+}
+
+TEST_CASE("a page of another site cannot read the monitor through a browser") {
+  const Echo server;
+  const auto from = [&](const std::string& host) {
+    return ask(server.address(), "GET /echo HTTP/1.1\nHost: " + host + "\n\n");
+  };
+  for (const char* own : {"localhost", "LOCALHOST:9400", "127.0.0.1", "127.0.0.1:80", "[::1]:9400", "[::1]"})
+    CHECK_THAT(from(own), StartsWith("HTTP/1.1 200 OK\r\n"));
+  for (const char* other : {"example.org", "127.0.0.1.example.org:9400", "localhost.example.org", ""})
+    CHECK_THAT(from(other), StartsWith("HTTP/1.1 403 Forbidden\r\n"));
+  CHECK_THAT(ask(server.address(), "GET /echo HTTP/1.0\n\n"), StartsWith("HTTP/1.1 200 OK\r\n"));
+  const Echo with_token(any_port(), "secret");
+  CHECK_THAT(
+      ask(with_token.address(), "GET /echo HTTP/1.1\nHost: node7:9400\nAuthorization: Basic ZmVlZGxpbmU6c2VjcmV0\n\n"),
+      StartsWith("HTTP/1.1 200 OK\r\n"));
+}
+
+TEST_CASE("many clients that say nothing keep nobody else out") {
+  const Echo server(any_port(), "", {.connections = 4, .time = std::chrono::hours(1)});
+  std::deque<gpu::Socket> silent;
+  for (int i = 0; i < 50; i++) {
+    silent.push_back(connect_to(server.address()));
+    if (i % 10 == 9) CHECK(body(get(server.address(), "/echo")) == "/echo||");
+  }
+  // Those that are not among the last ones have been ended.
+  for (size_t i = 0; i < 40; i++) CHECK(receive(silent[i]).empty());
+}
+
+TEST_CASE("a request or a client that takes no end is ended") {
+  const Echo server(any_port(), "", {.time = std::chrono::milliseconds(50)});
+  CHECK(receive(connect_to(server.address())).empty());  // says nothing
+
+  // Sends a byte now and then, until the server has closed the connection.
+  const auto dribble = [](const gpu::Socket& socket) {
+    for (;;) {
+      send(socket, "x");
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  };
+  const gpu::Socket says_little = connect_to(server.address());
+  CHECK_THROWS_AS(dribble(says_little), Error);
+  const gpu::Socket does_not_read = connect_to(server.address());
+  send(does_not_read, "GET /large HTTP/1.1\r\n\r\n");
+  CHECK_THROWS_AS(dribble(does_not_read), Error);
+}
+
+TEST_CASE("a request is short") {
+  const Echo server(any_port(), "", {.request_bytes = 1000, .time = std::chrono::hours(1)});
+  const auto with = [&](size_t size) { return get(server.address(), "/echo", "X: " + std::string(size, 'x') + "\n"); };
+  CHECK_THAT(with(900), StartsWith("HTTP/1.1 200 OK\r\n"));
+  CHECK_THAT(with(1000), StartsWith("HTTP/1.1 431 Request Header Fields Too Large\r\n"));
+  // Headers without end: the server stops listening to them.
+  const gpu::Socket endless = connect_to(server.address());
+  send(endless, "GET /echo HTTP/1.1\r\n");
+  CHECK_THROWS_AS(
+      [&] {
+        for (;;) send(endless, "Header: value\r\n");
+      }(),
+      Error);
+}
+
+TEST_CASE("a server ends at once, whatever its clients do") {
+  std::deque<gpu::Socket> clients;
+  {
+    const Echo server(any_port(), "", {.time = std::chrono::hours(1)});
+    for (const char* begun : {"", "GET /echo HT", "GET /large HTTP/1.1\r\n\r\n"}) {
+      clients.push_back(connect_to(server.address()));
+      send(clients.back(), begun);
+    }
+    CHECK(body(get(server.address(), "/echo")) == "/echo||");
+  }
+  for (const gpu::Socket& client : clients) CHECK(receive(client).size() < 64 << 20);
+}
+
+TEST_CASE("two servers cannot have one address, and one may follow the other") {
+  auto server = std::make_unique<Echo>();
+  const HttpAddress at = server->address();
+  CHECK_THAT(error_of([&] { Echo second(at); }), Contains("listening at " + at.ip.text() + ": Address already in use"));
+  CHECK(body(get(at, "/echo")) == "/echo||");
+  server = nullptr;
+  CHECK(body(get(Echo(at).address(), "/echo")) == "/echo||");
+}
+
+TEST_CASE("a forked child does not keep the port") {
+  auto server = std::make_unique<Echo>();
+  const HttpAddress at = server->address();
+  int end[2];
+  REQUIRE(pipe(end) == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    close(end[1]);
+    char byte;
+    _exit(read(end[0], &byte, 1) == 0 ? 0 : 1);
+  }
+  close(end[0]);
+  CHECK(body(get(at, "/echo")) == "/echo||");
+  server = nullptr;
+  CHECK_THROWS_AS(connect_to(at), Error);
+  CHECK(body(get(Echo(at).address(), "/echo")) == "/echo||");
+  close(end[1]);
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+}
+
+TEST_CASE("a Unix domain socket is for one user, and outlives no server") {
+  const TempDir dir;
+  const std::string path = dir.file("feed.sock");
+  const HttpAddress at = parse_http_address("monitor", "unix:" + path);
+  {
+    const Echo server(at);
+    struct stat file;
+    REQUIRE(stat(path.c_str(), &file) == 0);
+    CHECK((file.st_mode & 0777) == 0600);
+    const gpu::Socket client = connect_to_path(path);
+    send(client, "GET /echo HTTP/1.1\r\nHost: any.name\r\n\r\n");
+    CHECK(body(receive(client)) == "/echo||");
+    CHECK_THAT(error_of([&] { Echo second(at); }), Contains("listening at unix:" + path + ": Address already in use"));
+    send(connect_to_path(path), "");  // the first one still has it
+  }
+  CHECK(access(path.c_str(), F_OK) != 0);
+
+  // What a killed server leaves behind is replaced.
+  {
+    const gpu::Socket left(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::strncpy(address.sun_path, path.c_str(), sizeof address.sun_path - 1);
+    REQUIRE(bind(left.fd(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  }
+  REQUIRE(access(path.c_str(), F_OK) == 0);
+  {
+    const Echo server(at);
+    const gpu::Socket client = connect_to_path(path);
+    send(client, "GET /echo HTTP/1.1\r\n\r\n");
+    CHECK(body(receive(client)) == "/echo||");
+  }
+
+  // A file that is no socket is left alone.
+  dir.write("feed.sock", "mine");
+  CHECK_THAT(error_of([&] { Echo second(at); }), Contains("Address already in use"));
+  CHECK(access(path.c_str(), F_OK) == 0);
+  CHECK_THAT(error_of([&] { Echo(parse_http_address("monitor", "unix:" + dir.file("no/folder"))); }),
+             Contains("No such file or directory"));
+}
+
+TEST_CASE("a server survives system calls that fail") {
+  const LogLines log;
+  const Echo server;
+  const TempDir dir;
+  for (SyscallHook* hook : SyscallHook::all()) {
+    INFO(hook->name());
+    hook->fail_nth_call(1);
+    std::string response;
+    // This client's own calls may be the ones that fail.
+    for (int tries = 0; tries < 100 && response.empty(); tries++) try {
+        response = body(get(server.address(), "/echo"));
+      } catch (const Error&) {
+      }
+    CHECK(response == "/echo||");
+    hook->fail_nth_call(0);
+  }
+  for (const char* name : {"socket", "listen", "eventfd"})
+    for (SyscallHook* hook : SyscallHook::all())
+      if (hook->name() == std::string_view(name)) {
+        INFO(name);
+        hook->fail_nth_call(1);
+        CHECK_THROWS_AS(Echo(), Error);
+        hook->fail_nth_call(0);
+      }
+  for (SyscallHook* hook : SyscallHook::all())
+    if (hook->name() == std::string_view("listen at a path")) {
+      hook->fail_nth_call(1);
+      CHECK_THROWS_AS(Echo(parse_http_address("monitor", "unix:" + dir.file("sock"))), Error);
+      hook->fail_nth_call(0);
+    }
+}

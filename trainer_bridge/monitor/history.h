@@ -1,0 +1,42 @@
+// What the feed has done in each of the last seconds.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+#include "feedline/report.h"
+
+namespace feedline {
+
+class History {
+ public:
+  static constexpr size_t kept = 600;  // intervals, of about a second each
+
+  /// Adds the interval from the report before to this one. The first report only begins the first interval. If the
+  /// feeder was set to another place meanwhile, its counters began again, and so does the interval.
+  void add(const Report& report, std::chrono::system_clock::time_point now);
+
+  /// Returns {"next": N, "rows": [[...], ...]}: the intervals that are kept, from number `from` on, and the number of the
+  /// interval to come. A row is: the end of the interval, as seconds since 1970; its length in seconds; samples, steps
+  /// and bytes read in it; the share of its time that the trainer waited; the share of next() calls that found their
+  /// batch ready; p50 and p99 of next() in microseconds. These last three are null if next() was not called.
+  Json json(uint64_t from) const;
+
+ private:
+  struct Totals {
+    double time = 0;  // seconds since 1970
+    uint64_t records = 0, steps = 0, bytes_read = 0, calls = 0;
+    double waited_s = 0, ready = 0;
+    std::vector<std::pair<double, uint64_t>> histogram;
+  };
+  std::deque<Json> rows_;
+  uint64_t next_ = 0;  // the number of the next row
+  bool begun_ = false;
+  Totals before_;
+};
+
+}  // namespace feedline

@@ -1,0 +1,95 @@
+// A small HTTP/1.1 server for a few pages that a program shows of itself. It answers GET and HEAD, one request for each
+// connection (RFC 9112), on a thread of its own. What a client can make it hold is bounded: see HttpLimits.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <list>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "ranks/tcp/sockets.h"
+
+namespace feedline {
+
+struct HttpRequest {
+  std::string path;    // "/metrics"
+  std::string query;   // what follows the path after "?"
+  std::string accept;  // the header Accept; empty if there is none
+};
+
+struct HttpResponse {
+  int status = 200;
+  std::string type = "text/plain; charset=utf-8";
+  std::string body;
+};
+
+struct HttpLimits {
+  size_t connections = 32;               // one more ends the oldest of them
+  size_t request_bytes = 8 << 10;        // of the request line with all headers
+  std::chrono::milliseconds time{5000};  // from accepting a connection to the end of the response
+};
+
+/// Where a server listens.
+struct HttpAddress {
+  gpu::Address ip;           // if `path` is empty
+  std::string path;          // of a Unix domain socket
+  std::string text() const;  // "http://127.0.0.1:9400/" or "unix:/run/feed.sock"
+};
+
+/// Returns the address that "127.0.0.1:9400", "[::1]:0", "localhost:9400" or "unix:/run/feed.sock" names. Throws Error
+/// bad_pipeline, which begins with `what`, for any other text.
+HttpAddress parse_http_address(std::string_view what, std::string_view text);
+
+class HttpServer {
+ public:
+  using Handler = std::function<HttpResponse(const HttpRequest&)>;
+
+  /// Listens at `address`; connections wait until serve() is called. A Unix domain socket is for this user alone; it
+  /// replaces the file of a server that has ended. With a `token` a client must send it as its password (RFC 7617,
+  /// user "feedline"). Throws Error io_error if another program listens there, or for other errors of the system.
+  HttpServer(HttpAddress address, const std::string& token, HttpLimits limits = {});
+  /// Ends the thread and all connections, at once.
+  ~HttpServer();
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  /// Starts to answer requests. `handler` is called on the server's thread; if it throws, the client gets status 500.
+  /// `each_second` is called on that thread about once a second. Throws std::system_error if there is no thread.
+  void serve(Handler handler, std::function<void()> each_second);
+
+  /// Returns the address, with the port that the system has chosen if it was 0.
+  const HttpAddress& address() const noexcept { return address_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Connection {
+    gpu::Socket socket;
+    Clock::time_point until;
+    std::string request = {};  // what has arrived of it
+    std::string response = {};
+    size_t sent = 0;  // bytes of the response
+    bool answered = false;
+  };
+
+  void run();
+  void accept_all();
+  bool serve(Connection& connection);
+  HttpResponse answer(std::string_view head) const;
+
+  HttpAddress address_;
+  const std::string credentials_;  // the value of the header Authorization; empty: none is needed
+  const HttpLimits limits_;
+  gpu::Socket listener_;
+  gpu::Socket ending_;  // an eventfd that ends the thread
+  Handler handler_;
+  std::function<void()> each_second_;
+  std::list<Connection> connections_;  // the oldest first; used by the thread alone
+  std::thread thread_;
+};
+
+}  // namespace feedline

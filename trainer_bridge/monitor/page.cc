@@ -1,0 +1,315 @@
+#include "trainer_bridge/monitor/page.h"
+
+namespace feedline {
+namespace {
+
+// Texts of the report (names of files, messages) reach the document by textContent alone, so they cannot add elements.
+constexpr std::string_view page = R"html(<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>feedline</title>
+<link rel="icon" href="data:,">
+<style>
+:root { color-scheme: light dark; --paper: #fff; --ink: #1b1f24; --faint: #5b6570; --line: #d8dce2; --bar: #2f6fb3;
+        --second: #b3502f; --good: #1c7a3d; --bad: #b3261e; }
+@media (prefers-color-scheme: dark) {
+  :root { --paper: #14171b; --ink: #e4e7eb; --faint: #99a3ad; --line: #333a42; --bar: #6aa7e8; --second: #e8946a;
+          --good: #63c384; --bad: #ff8a80; }
+}
+* { box-sizing: border-box; }
+body { background: var(--paper); color: var(--ink); font: 15px/1.45 system-ui, sans-serif; margin: 1.5rem auto;
+       max-width: 72rem; padding: 0 1rem; font-variant-numeric: tabular-nums; }
+header { display: flex; flex-wrap: wrap; gap: 0.2rem 1.5rem; align-items: baseline; }
+h1 { font-size: 1.4rem; margin: 0; }
+h2 { font-size: 1.1rem; border-top: 1px solid var(--line); padding-top: 0.8rem; margin: 1.4rem 0 0.6rem; }
+h3 { font-size: 0.95rem; margin: 0; }
+.faint { color: var(--faint); font-weight: normal; }
+#state { font-weight: bold; color: var(--good); } #state.bad { color: var(--bad); }
+#verdict { font-size: 1.15rem; margin: 0.9rem 0; }
+progress { width: 100%; height: 0.6rem; accent-color: var(--bar); }
+#stages { display: flex; flex-wrap: wrap; gap: 0.6rem 1.6rem; list-style: none; padding: 0; margin: 0; }
+#stages li { border: 1px solid var(--line); border-radius: 6px; padding: 0.4rem 0.7rem; flex: 1 1 8.5rem;
+             position: relative; }
+#stages li + li::before { content: "\2192"; position: absolute; left: -1.35rem; top: 1rem; color: var(--faint); }
+#stages li.waited { border-color: var(--second); border-width: 2px; }
+meter { width: 100%; height: 0.7rem; }
+dl.tiny { display: grid; grid-template-columns: auto auto; margin: 0; font-size: 0.85rem; }
+dl.tiny dt { color: var(--faint); } dl.tiny dd { margin: 0; text-align: right; }
+.charts { display: flex; flex-wrap: wrap; gap: 1rem 2rem; }
+figure { margin: 0; flex: 1 1 20rem; min-width: 0; } figcaption { font-size: 0.9rem; }
+svg { width: 100%; height: 90px; display: block; border-bottom: 1px solid var(--line); }
+polyline { fill: none; stroke: var(--bar); stroke-width: 1.5; vector-effect: non-scaling-stroke; }
+polyline.second { stroke: var(--second); }
+.legend { color: var(--second); }
+table { border-collapse: collapse; font-size: 0.9rem; }
+th, td { text-align: left; padding: 0.1rem 1.2rem 0.1rem 0; vertical-align: top; overflow-wrap: anywhere; }
+th { font-weight: normal; color: var(--faint); }
+.scroll { overflow-x: auto; } .scroll table { min-width: 34rem; }
+#failure { border: 2px solid var(--bad); border-radius: 6px; padding: 0.5rem 0.8rem; }
+.numbers { columns: 24rem 2; } .numbers th { white-space: nowrap; }
+pre { border: 1px solid var(--line); padding: 0.5rem; overflow-x: auto; font-size: 0.82rem; }
+</style>
+</head>
+<body>
+<header>
+  <h1>feedline</h1>
+  <span id="state" role="status">connecting</span>
+  <span id="where" class="faint"></span>
+</header>
+<main>
+<p id="verdict"></p>
+<p id="failure" role="alert" hidden></p>
+<progress id="progress" max="1" value="0" aria-label="steps of this epoch" hidden></progress>
+
+<h2 id="h-stages">The feed</h2>
+<ol id="stages" aria-labelledby="h-stages"></ol>
+<p class="faint">Of the last second. Busy: the share of the time of the feed's threads (of a copy or a transfer: of its own).
+Queue: pieces of work that wait, or finished batches that wait for next(). The framed stage is the one that next() has
+waited for most.</p>
+
+<h2>The last minutes</h2>
+<div class="charts" id="charts"></div>
+
+<h2>Since the feed began here</h2>
+<div class="numbers"><table id="numbers"><tbody></tbody></table></div>
+
+<h2>Errors</h2>
+<p id="no-errors">No record was found bad.</p>
+<div class="scroll" id="errors" tabindex="0" role="region" aria-label="bad records" hidden>
+<table><thead><tr><th scope="col">what</th><th scope="col">file</th><th scope="col">record</th>
+<th scope="col">feature</th><th scope="col">message</th></tr></thead><tbody></tbody></table>
+<p class="faint" id="more-errors"></p>
+</div>
+
+<h2>Outputs</h2>
+<div class="scroll" tabindex="0" role="region" aria-label="where outputs are made"><table id="outputs"><tbody></tbody></table></div>
+
+<h2>Plan</h2>
+<details id="plan"><summary>Stages, counts, and every byte of the memory plan</summary><pre tabindex="0"></pre></details>
+</main>
+<script>
+"use strict";
+const element = id => document.getElementById(id);
+const count = number => number.toLocaleString("en-US");
+const percent = share => (100 * share).toFixed(share < 0.0995 ? 1 : 0) + " %";
+const scaled = (value, base, units) => {
+  let unit = 0;
+  while (value >= base * 0.9995 && unit + 1 < units.length) { value /= base; unit++; }
+  return value.toFixed(unit === 0 || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2) + units[unit];
+};
+const bytes = value => scaled(value, 1024, [" B", " KiB", " MiB", " GiB", " TiB"]);
+const rate = value => (value < 10 ? value.toFixed(1) : scaled(value, 1000, ["", " k", " M", " G"])) + "/s";
+const time = us => us < 1000 ? us.toFixed(1) + " us" : us < 1e6 ? (us / 1e3).toFixed(1) + " ms" : (us / 1e6).toFixed(1) + " s";
+const duration = s => s < 60 ? s.toFixed(0) + " s" : s < 3600 ? Math.floor(s / 60) + ":" + String(Math.floor(s % 60)).padStart(2, "0") + " min" :
+  Math.floor(s / 3600) + ":" + String(Math.floor(s % 3600 / 60)).padStart(2, "0") + " h";
+function add(parent, tag, text, attributes = {}) {
+  const child = document.createElement(tag);
+  child.textContent = text;
+  for (const [name, value] of Object.entries(attributes)) child.setAttribute(name, value);
+  return parent.appendChild(child);
+}
+function setText(node, text) { if (node.textContent !== text) node.textContent = text; }
+
+// The drawing of the pipeline: a box for each stage, and one for next(), which are made once and then filled.
+function boxFor(name) {
+  for (const box of element("stages").children) if (box.dataset.stage === name) return box;
+  const box = add(element("stages"), "li", "", {"data-stage": name});
+  add(box, "h3", name);
+  add(box, "meter", "", {min: 0, max: 1, value: 0, "aria-label": name === "next()" ? "share of the time that next() waited" : "busy share of " + name});
+  const list = add(box, "dl", "", {class: "tiny"});
+  for (const key of name === "next()" ? ["waits", "ready", "rate"] : ["busy", "queue", "rate"]) {
+    add(list, "dt", key);
+    add(list, "dd", "", {"data-key": key});
+  }
+  return box;
+}
+function fill(box, share, values) {
+  box.querySelector("meter").value = share;
+  for (const [key, text] of Object.entries(values)) setText(box.querySelector(`[data-key="${key}"]`), text);
+}
+let before = null;
+function drawStages(report, now) {
+  const anew = !before || report.wall_s < before.report.wall_s || report.steps < before.report.steps;
+  const seconds = anew ? report.wall_s || 1 : Math.max(now - before.now, 1e-3);
+  const names = [...report.stages.map(stage => stage.name), "next()"];
+  for (const box of [...element("stages").children]) if (!names.includes(box.dataset.stage)) box.remove();
+  for (const [i, stage] of report.stages.entries()) {
+    const old = !anew && before.report.stages[i]?.name === stage.name ? before.report.stages[i] : {busy_s: 0, messages: 0};
+    const own = /^(upload|copy|transfer)/.test(stage.name) || report.threads === 0;
+    const share = Math.min(Math.max((stage.busy_s - old.busy_s) / (seconds * (own ? 1 : report.threads)), 0), 1);
+    const box = boxFor(stage.name);
+    box.classList.toggle("waited", report.waited_for !== "" && stage.name.split(" ")[0] === report.waited_for);
+    fill(box, share, {busy: percent(share), queue: count(stage.queue), rate: rate((stage.messages - old.messages) / seconds)});
+  }
+  const box = boxFor("next()");
+  element("stages").append(box);  // the last one
+  const row = intervals.at(-1);
+  fill(box, row ? row[5] : report.next_wait_share, {
+    waits: percent(row ? row[5] : report.next_wait_share),
+    ready: row && row[6] !== null ? percent(row[6]) : percent(report.data_readiness),
+    rate: rate(row ? row[3] / row[1] : 0)});
+  before = {report, now};
+}
+
+// The rows of /history.json that have been loaded.
+const intervals = [];
+let nextRow = 0;
+const charts = [
+  {title: "samples", text: rate, of: [row => row[2] / row[1]]},
+  {title: "files read", text: value => bytes(value) + "/s", of: [row => row[4] / row[1]]},
+  {title: "time that next() waited", text: percent, of: [row => row[5]]},
+  {title: "next()", text: time, names: ["p50", "p99"], of: [row => row[7], row => row[8]]},
+];
+const svg = "http://www.w3.org/2000/svg";
+for (const chart of charts) {
+  const figure = add(element("charts"), "figure", "", {"data-chart": chart.title});
+  chart.caption = add(figure, "figcaption", chart.title);
+  chart.drawing = figure.appendChild(document.createElementNS(svg, "svg"));
+  chart.drawing.setAttribute("viewBox", "0 0 600 100");
+  chart.drawing.setAttribute("preserveAspectRatio", "none");
+  chart.drawing.setAttribute("role", "img");
+  chart.lines = chart.of.map((_, i) => {
+    const line = chart.drawing.appendChild(document.createElementNS(svg, "polyline"));
+    if (i > 0) line.setAttribute("class", "second");
+    return line;
+  });
+}
+function drawCharts() {
+  const latest = intervals.at(-1);
+  if (!latest) return;
+  for (const chart of charts) {
+    const values = chart.of.map(value => intervals.map(value));
+    const most = Math.max(...values.flat().filter(value => value !== null), 1e-9);
+    values.forEach((line, i) => chart.lines[i].setAttribute("points", line.flatMap((value, at) =>
+      value === null ? [] : [(600 - (intervals.length - 1 - at)) + "," + (98 - 96 * value / most).toFixed(1)]).join(" ")));
+    const now = chart.of.map((value, i) => (chart.names ? chart.names[i] + " " : "") +
+      (value(latest) === null ? "-" : chart.text(value(latest)))).join(", ");
+    setText(chart.caption, `${chart.title}: ${now}; at most ${chart.text(most)} in ${duration(latest[0] - intervals[0][0] + intervals[0][1])}`);
+    chart.drawing.setAttribute("aria-label", chart.caption.textContent);
+  }
+}
+
+function drawNumbers(report) {
+  const audit = report.epoch_audit;
+  const rows = [
+    ["records", "samples", count(report.records)],
+    ["steps", "steps", count(report.steps)],
+    ["next_wait_share", "time that next() waited", percent(report.next_wait_share)],
+    ...Object.entries(report.waited_s).map(([stage, s]) => ["waited-" + stage, "waited for " + stage, s.toFixed(1) + " s"]),
+    ["data_readiness", "batches that were ready", percent(report.data_readiness)],
+    ["next_us", "next()", `p50 ${time(report.next_us.p50)}, p99 ${time(report.next_us.p99)}, at most ${time(report.next_us.max)}`],
+    ["bytes_read", "read from files", bytes(report.bytes_read)],
+    ["bytes_needed", "of which were needed", bytes(Math.min(report.bytes_needed, report.bytes_read))],
+    ["dropped", "samples dropped", count(report.dropped)],
+    ["filler", "filler rows", count(report.filler)],
+    ["errors_total", "bad records", count(report.errors_total)],
+    ["decode_warnings", "warnings about pictures", count(report.decode_warnings)],
+    ["epoch_audit", "audit", !audit ? "no epoch has ended yet" : `epoch ${audit.epoch}: ` + (audit.holds === null ? "not known: " + audit.why :
+      audit.holds ? "every sample came once" : "differs from the data" + (audit.why ? ": " + audit.why : ""))],
+    ["differing_epochs", "epochs that differ from the data", count(report.differing_epochs)],
+    ["cache", "cache", report.cache ? `${count(report.cache.hits)} found, ${count(report.cache.misses)} not; ${bytes(report.cache.bytes)} put in` : "none"],
+    ["sent", "rows between ranks", `${report.distribute_mode}: ${bytes(report.bytes_sent)} sent, ${bytes(report.bytes_received)} received`],
+    ["copied", "copied to GPUs", bytes(report.bytes_copied)],
+    ["start", "start", `counting ${report.count_s.toFixed(1)} s, first batch after ${report.first_batch_s.toFixed(1)} s`],
+    ["backend", "reads with", report.backend],
+  ];
+  fillTable(element("numbers").tBodies[0], rows);
+}
+function fillTable(body, rows) {
+  const wanted = rows.map(row => row[0]);
+  for (const row of [...body.rows]) if (!wanted.includes(row.dataset.key)) row.remove();
+  for (const [key, name, value] of rows) {
+    let row = [...body.rows].find(row => row.dataset.key === key);
+    if (!row) {
+      row = add(body, "tr", "", {"data-key": key});
+      add(row, "th", name, {scope: "row"});
+      add(row, "td", "");
+    }
+    setText(row.cells[1], value);
+  }
+}
+
+let shownErrors = -1;
+function drawErrors(report) {
+  if (report.errors_total + report.errors.length === shownErrors) return;
+  shownErrors = report.errors_total + report.errors.length;
+  element("no-errors").hidden = shownErrors > 0;
+  element("errors").hidden = shownErrors === 0;
+  const body = element("errors").querySelector("tbody");
+  body.replaceChildren();
+  for (const error of report.errors) {
+    const row = add(body, "tr", "");
+    for (const key of ["category", "file", "record", "feature", "message"]) add(row, "td", error[key] === null ? "" : String(error[key]));
+  }
+  const more = report.errors_total - report.errors.length;
+  setText(element("more-errors"), more > 0 ? `and ${count(more)} more` : "");
+}
+
+function drawHead(report) {
+  setText(element("verdict"), report.verdict);
+  const failed = report.error !== null;
+  element("failure").hidden = !failed;
+  if (failed) setText(element("failure"), [report.error.file, report.error.message].filter(Boolean).join(": "));
+  setText(element("state"), failed ? "ended" : "live");
+  element("state").classList.toggle("bad", failed);
+  const known = report.steps_per_epoch >= 0;
+  let where = `epoch ${count(report.epoch)}, step ${count(report.step)}` + (known ? ` of ${count(report.steps_per_epoch)}` : "");
+  const recent = intervals.slice(-60);
+  const steps = recent.reduce((sum, row) => sum + row[3], 0), seconds = recent.reduce((sum, row) => sum + row[1], 0);
+  if (known && steps > 0 && !failed) where += `, ${duration((report.steps_per_epoch - report.step) * seconds / steps)} left of the epoch`;
+  if (report.world_size > 1) where += `, rank ${report.rank} of ${report.world_size}`;
+  if (report.replicas > 1) where += `, ${report.replicas} replicas`;
+  setText(element("where"), where);
+  document.title = `feedline${report.world_size > 1 ? " rank " + report.rank : ""}: ${failed ? "ended" : "step " + count(report.step)}`;
+  element("progress").hidden = !known;
+  if (known) { element("progress").max = report.steps_per_epoch || 1; element("progress").value = report.step; }
+}
+
+async function load(path) {
+  const response = await fetch(location.origin + "/" + path, {signal: AbortSignal.timeout(5000)});
+  if (!response.ok) throw new Error(`${path}: ${response.status}`);
+  return response;
+}
+let outputs = false;
+async function look() {
+  try {
+    const report = await (await load("report.json")).json();
+    const now = performance.now() / 1000;
+    const rows = await (await load("history.json?from=" + nextRow)).json();
+    const anew = rows.next < nextRow;  // another feed has begun at this address
+    if (anew) intervals.length = 0;
+    nextRow = anew ? 0 : rows.next;
+    intervals.push(...rows.rows);
+    intervals.splice(0, intervals.length - 600);
+    drawHead(report);
+    drawStages(report, now);
+    drawCharts();
+    drawNumbers(report);
+    drawErrors(report);
+    fillTable(element("outputs").tBodies[0], Object.entries(report.outputs).map(([name, made]) => [name, name, made]));
+    document.body.dataset.steps = report.steps;
+  } catch (error) {
+    setText(element("state"), "no connection: the program has ended or does not answer");
+    element("state").classList.add("bad");
+  }
+}
+element("plan").addEventListener("toggle", async () => {
+  if (element("plan").open) setText(element("plan").querySelector("pre"), await (await load("plan.txt")).text());
+});
+async function watch() {
+  if (!document.hidden) await look();
+  setTimeout(watch, 1000);
+}
+watch();
+</script>
+</body>
+</html>
+)html";
+
+}  // namespace
+
+const std::string_view monitor_page = page;
+
+}  // namespace feedline
