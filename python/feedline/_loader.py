@@ -18,6 +18,7 @@ from ._ranks import Tcp, group_of, load_nccl, meeting_of
 
 _open = weakref.WeakSet()
 _INT, _EPOCHS = range(2**31), range(2**63)
+_VERSION = 1  # of the dict that is a state; the text in it has a version of its own
 _PARTS = "leave out data_parallel_rank and data_parallel_size for the part that belongs to the rank"
 
 
@@ -280,6 +281,11 @@ class Loader:
         return self._epoch + (self._loaded and self._iterated)  # the state of an end is the beginning of the next
 
     @property
+    def step(self) -> int:
+        """The number of steps of `epoch` that the program has taken."""
+        return 0 if self._loaded and self._iterated else self._step
+
+    @property
     def sampler(self) -> "Loader":
         """The loader itself, for trainers that call loader.sampler.set_epoch()."""
         return self
@@ -298,17 +304,19 @@ class Loader:
 
     # States
 
-    def state_dict(self, step: int | None = None) -> dict:
-        """Returns where the program is, as a dict for a checkpoint: after the steps that it has taken, or after the
-        first `step` steps of this epoch. It is the same on all ranks; any number of ranks may go on from it."""
-        if step is None:
-            steps = self._feeder.steps_per_epoch()
-            step = min(self._step, steps) if steps >= 0 else self._step
-        step = integer("step", step, _EPOCHS, "leave it out for the steps that the program has taken")
-        return self._state_at(self._epoch, step)
+    def state_dict(self, *, epoch: int | None = None, step: int | None = None) -> dict:
+        """Returns where the program is, as a dict for a checkpoint: after the steps that it has taken. With `epoch` or
+        `step` it is the place after the first `step` steps of that epoch, for programs whose steps something else takes
+        ahead of them; left out, `epoch` is then the present one, and `step` is 0.
 
-    def _state_at(self, epoch, step):
-        return {"feedline": self._feeder.get_state(epoch, step), "version": 1}
+        A state is the same on all ranks; any number of ranks may go on from it."""
+        if epoch is None and step is None:
+            epoch, step, steps = self._epoch, self._step, self._feeder.steps_per_epoch()
+            step = min(step, steps) if steps >= 0 else step
+        else:
+            epoch = integer("epoch", self.epoch if epoch is None else epoch, _EPOCHS, "epochs are counted from 0")
+            step = integer("step", 0 if step is None else step, _EPOCHS, "give how many steps of the epoch are done")
+        return {"feedline": self._feeder.get_state(epoch, step), "version": _VERSION}
 
     def load_state_dict(self, state: dict, accept_changes: bool = False) -> None:
         """Goes on where `state_dict()` was. Nothing is read to get there. Raises Error if the data or the pipeline are

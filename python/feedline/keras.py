@@ -76,7 +76,7 @@ class Validation(keras.utils.PyDataset):
         """Returns a step. Keras asks for them in order, but tries some before."""
         with self._lock:
             if index != self._next:
-                self._loader.load_state_dict(self._loader._state_at(self._epoch, index))
+                self._loader.load_state_dict(self._loader.state_dict(epoch=self._epoch, step=index))
                 self._steps = iter(self._loader)
             self._next = index + 1
             return _taken(next(self._steps), self._wanted)
@@ -158,7 +158,7 @@ class SaveState(keras.callbacks.Callback):
         os.makedirs(self._folder, exist_ok=True)
         weights = os.path.join(self._folder, f"epoch-{self._epoch}-step-{self._step}.weights.h5")
         self.model.save_weights(weights)
-        feed = self._loader._state_at(self._epoch, self._step)
+        feed = self._loader.state_dict(epoch=self._epoch, step=self._step)
         with open(self._file + ".new", "w", encoding="utf-8") as file:
             json.dump({"feed": feed, "step": self._step, "weights": os.path.basename(weights)}, file)
         os.replace(self._file + ".new", self._file)  # from here on the state is the new one

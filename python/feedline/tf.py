@@ -9,10 +9,11 @@
 """
 
 import threading
+from typing import Any
 
 import tensorflow as tf
 
-from . import _batch
+from . import _batch, _loader
 from ._batch import Ragged
 from ._errors import Error
 from .numpy import HostLoader
@@ -32,6 +33,21 @@ class Loader(HostLoader):
     """
 
     _module = __name__
+    _dataset = -1  # the generation of the steps that a dataset takes
+
+    def __reduce__(self) -> Any:
+        self._own.add("_dataset")
+        return super().__reduce__()
+
+    def state_dict(self, *, epoch: int | None = None, step: int | None = None) -> dict:
+        """Returns a state, as feedline.Loader does. If the last steps went to a dataset it needs `epoch`, because
+        TensorFlow may have taken more steps of it than the program."""
+        if epoch is None and self._dataset == self._generation:
+            raise Error(
+                "state_dict: TensorFlow may have taken more steps of the dataset than the program; say how far the "
+                "program is, as in state_dict(epoch=2, step=100) after 100 steps of epoch 2"
+            )
+        return super().state_dict(epoch=epoch, step=step)
 
     def _present(self, batch):
         step = _batch.mapped(batch, Batch, _tensor, self._string)
@@ -48,7 +64,7 @@ class Loader(HostLoader):
         An iteration is an epoch, and the next one the next epoch; but if an iteration ends early, the next one begins
         where it began. An element is a dict, or with `as_tuple` a tuple. The dataset knows its cardinality, unless its
         first iteration goes on in the middle of an epoch. TensorFlow does not shard it: each process has rows of its
-        own already. While it is iterated, nothing else may use the loader.
+        own already. While it is iterated, nothing else may use the loader, but for its state_dict().
         """
         if self._replicas > 1:
             raise Error("dataset: it feeds one device of feedline, and tf.distribute splits its steps; leave devices out")
@@ -90,7 +106,7 @@ class _Iterations:
                 self._loader.load_state_dict(self._begin)
             self._loader._begin()
             steps = iter(self._loader)
-            self._begin = self._loader.state_dict()
+            self._begin = _loader.Loader.state_dict(self._loader)
             self._number += 1
             number = self._number
         while True:
@@ -100,6 +116,7 @@ class _Iterations:
                     self._begin = None
             if step is None:
                 return
+            self._loader._dataset = self._loader._generation
             yield step if isinstance(step, tuple) else dict(step)
 
 

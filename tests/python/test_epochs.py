@@ -118,6 +118,27 @@ def test_a_state_is_gone_on_from(numbers, taken):
         assert [b.epoch for b in rest] == 5 * [1]
 
 
+def test_a_state_of_any_step(numbers):
+    """Something may take steps ahead of the program, which then says itself how far it is."""
+    loader = feedline.Loader(numbers.shuffle(50, seed=3))
+    epochs = [[np.asarray(batch["n"]).tolist() for batch in loader] for _ in range(3)]
+    next(iter(loader))
+    for epoch, step in [(0, 0), (1, 2), (2, 4), (2, 0)]:
+        other = feedline.Loader(numbers.shuffle(50, seed=3))
+        other.load_state_dict(loader.state_dict(epoch=epoch, step=step))
+        assert (other.epoch, other.step) == (epoch, step)
+        assert [np.asarray(batch["n"]).tolist() for batch in other] == epochs[epoch][step:]
+    other.load_state_dict(loader.state_dict(epoch=1, step=5))
+    assert (other.epoch, other.step) == (2, 0)
+    assert loader.state_dict(epoch=3, step=1) == loader.state_dict(step=1) == loader.state_dict()
+    assert loader.state_dict(epoch=2) == loader.state_dict(epoch=2, step=0)
+    assert (loader.epoch, loader.step) == (3, 1)
+    with pytest.raises(feedline.Error, match="there is no step 6: the epoch has 5 steps"):
+        loader.state_dict(epoch=1, step=6)
+    with pytest.raises(feedline.Error, match="epoch: -1 is no integer .*counted from 0"):
+        loader.state_dict(epoch=-1)
+
+
 def test_load_then_set_epoch_keeps_the_place(numbers):
     loader = feedline.Loader(numbers)
     numbers_of(loader)

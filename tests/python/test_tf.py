@@ -106,7 +106,6 @@ assert epoch(dataset.take(5)) == wanted[1]  # does not ask for the end
 assert epoch(dataset.prefetch(2)) == wanted[2]
 eager = iter(dataset.prefetch(2))  # takes steps that nobody sees
 assert epoch(dataset) == wanted[3]
-state = loader.state_dict()
 loader.set_epoch(1)
 next(iter(loader))
 middle = loader.state_dict()
@@ -117,6 +116,46 @@ assert dataset.cardinality() == tf.data.UNKNOWN_CARDINALITY
 assert [epoch(dataset), epoch(dataset)] == [wanted[1][1:], wanted[2]]
 resumed.load_state_dict(middle)
 assert epoch(resumed.dataset().repeat().take(9)) == wanted[1][1:] + wanted[2]
+""",
+        numbers,
+    )
+
+
+def test_a_state_while_a_dataset_is_iterated(numbers):
+    """TensorFlow takes steps ahead of the program, which says how far it is."""
+    run(
+        """
+import pickle
+def resumed(state):
+    loader = Loader(pipeline, shuffle=shuffled, seed=1)
+    if state is not None:
+        loader.load_state_dict(state)
+    return loader, loader.dataset().prefetch(3)
+def train(state, die_after):
+    loader, dataset = resumed(state)
+    seen, first = [], loader.step
+    for epoch in range(loader.epoch, 3):
+        for step, element in enumerate(dataset, first):
+            seen.append(element["n"].numpy().tolist())
+            state = loader.state_dict(epoch=epoch, step=step + 1)
+            if len(seen) == die_after:
+                return seen, state
+        first = 0
+    return seen, state
+whole, _ = train(None, 99)
+for taken in range(1, 15):
+    begun, state = train(None, taken)
+    assert begun + train(state, 99)[0] == whole, taken
+loader, dataset = resumed(None)
+for element in dataset:
+    for unknown in {}, {"step": 3}:
+        with pytest.raises(feedline.Error, match=r"more steps of the dataset.*as in state_dict\\(epoch=2, step=100\\)"):
+            loader.state_dict(**unknown)
+other = pickle.loads(pickle.dumps(loader))
+assert next(iter(other)).step == 0 and other.state_dict() == loader.state_dict(epoch=0, step=1)
+loader.set_epoch(2)
+assert loader.state_dict() == loader.state_dict(epoch=2)
+assert next(iter(loader)).step == 0 and loader.state_dict() == loader.state_dict(epoch=2, step=1)
 """,
         numbers,
     )

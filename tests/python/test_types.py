@@ -32,7 +32,8 @@ np.from_dlpack(tensor)
 text: feedline.Strings = batch["text"]
 assert_type(text.tolist(), list[bytes])
 assert_type(loader.elements()[0].shape, tuple[int, ...])
-loader.load_state_dict(loader.state_dict(step=3), accept_changes=True)
+loader.load_state_dict(loader.state_dict(epoch=1, step=3), accept_changes=True)
+assert_type((loader.epoch, loader.step), tuple[int, int])
 loader.set_weights(np.array([1.0, 2.0]))
 for record in feedline.records("x.tfrecord", on_error="skip"):
     assert_type(feedline.parse_example(record), dict[str, list[Any]])
