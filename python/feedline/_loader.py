@@ -327,6 +327,11 @@ class Loader:
                 "this is no state of a feedline.Loader, a dict with a text under the key 'feedline'; give what "
                 "state_dict() has returned"
             )
+        if state.get("version", _VERSION) != _VERSION:
+            raise Error(
+                f"this state has version {state['version']!r}, and this feedline reads version {_VERSION}; use the "
+                "version of feedline that wrote it"
+            )
         self._feeder.set_state(text, flag("accept_changes", accept_changes))
         place = json.loads(text)
         self._epoch, self._step = int(place["epoch"]), int(place["step"])

@@ -189,6 +189,17 @@ def test_a_state_of_other_data_is_refused(numbers):
         feedline.Loader(numbers).load_state_dict({})
 
 
+def test_a_state_of_another_version_is_refused(numbers):
+    loader = feedline.Loader(numbers)
+    state = loader.state_dict(step=2)
+    with pytest.raises(feedline.Error, match="has version 2, and this feedline reads version 1; use the version of feedline"):
+        loader.load_state_dict({**state, "version": 2})
+    assert (loader.epoch, loader.step, state["version"]) == (0, 0, 1)
+    for readable in state, {"feedline": state["feedline"]}:  # the text alone is that of C++
+        loader.load_state_dict(readable)
+        assert next(iter(loader)).step == 2
+
+
 def test_len(numbers):
     assert len(feedline.Loader(numbers)) == 5
     with pytest.raises(TypeError, match="no end"):
