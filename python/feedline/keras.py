@@ -10,9 +10,9 @@
     )
 """
 
-import glob
 import json
 import os
+import re
 import threading
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any
@@ -98,27 +98,41 @@ class SaveState(keras.callbacks.Callback):
 
     Args:
         loader: the loader that the model is trained from, by steps().
-        folder: where the state is kept, and nothing else. With several ranks, rank 0 writes it, and all read it.
+        folder: where the state is kept: state.json, and a file of weights, epoch-E-step-S.weights.h5, of which older ones
+            are removed. With several ranks, rank 0 writes it, and all read it.
         every: the number of batches. None: only at the end of each epoch.
     """
 
     def __init__(self, loader: _loader.Loader, folder: str | os.PathLike, every: int | None = None):
         super().__init__()
+        if not isinstance(loader, _loader.Loader):
+            raise Error(f"SaveState: {loader!r} is no loader; give the one whose steps() fit() takes")
         self._loader, self._folder = loader, os.fspath(folder)
         self._every = None if every is None else integer("every", every, range(1, 2**31))
         self._weights = None  # the file to load
-        self._first = 0  # the step of the feed's epoch with which the epoch of Keras began
         self._file = os.path.join(self._folder, "state.json")
         if os.path.exists(self._file):
             with open(self._file, encoding="utf-8") as file:
                 state = json.load(file)
             loader.load_state_dict(state["feed"])
-            self._weights, self._first = os.path.join(self._folder, state["weights"]), state["step"]
+            self._weights = os.path.join(self._folder, state["weights"])
+        loader._begin()
         self._epoch = loader.epoch
-        self._step = self._saved = self._first
+        self._first = self._step = self._saved = loader.step  # _first is where the epoch of Keras began
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Loads the weights."""
+        """Loads the weights. Raises Error if the epochs of fit() are not the feed's."""
+        found, steps, at_a_time = self.params["steps"], len(self._loader), self.model.steps_per_execution
+        if found != steps:
+            raise Error(
+                f"SaveState: the epochs of fit() have {found or 'an unknown number of'} steps, and the feed's have "
+                f"{steps}; give fit() steps_per_epoch=len(loader), and for other epochs set epoch.steps of the pipeline"
+            )
+        if steps % at_a_time or self._first % at_a_time:
+            raise Error(
+                f"SaveState: steps_per_execution={at_a_time} would take steps of two epochs at a time, because an epoch "
+                f"has {steps} steps and this one begins with step {self._first}; give compile() a number that divides both"
+            )
         if not self.model.built:
             raise Error("SaveState: the model is not built; give it an Input, or call it on a batch before fit()")
         if self._weights is not None:
@@ -160,17 +174,17 @@ class SaveState(keras.callbacks.Callback):
         self.model.save_weights(weights)
         feed = self._loader.state_dict(epoch=self._epoch, step=self._step)
         with open(self._file + ".new", "w", encoding="utf-8") as file:
-            json.dump({"feed": feed, "step": self._step, "weights": os.path.basename(weights)}, file)
+            json.dump({"feed": feed, "weights": os.path.basename(weights)}, file)
         os.replace(self._file + ".new", self._file)  # from here on the state is the new one
-        for other in glob.glob(os.path.join(glob.escape(self._folder), "*.weights.h5")):
-            if other != weights:
-                os.remove(other)
+        for name in os.listdir(self._folder):
+            if re.fullmatch(r"epoch-\d+-step-\d+\.weights\.h5", name) and name != os.path.basename(weights):
+                os.remove(os.path.join(self._folder, name))
 
 
 def _wanted(loader, x, y, sample_weight):
     """Returns the parts of a step that Keras wants."""
-    if loader.as_tuple is not None or type(loader) is _loader.Loader:
-        raise Error("Keras needs a loader of arrays by name; give a feedline.numpy.Loader without as_tuple")
+    if not isinstance(loader, _loader.Loader) or type(loader) is _loader.Loader or loader.as_tuple is not None:
+        raise Error(f"{loader!r}: Keras needs a loader of arrays by name; give a feedline.numpy.Loader without as_tuple")
     parts = [part for part in (x, y, sample_weight) if part is not None]
     if sample_weight is not None and y is None:
         raise Error("sample_weight goes with y; give y, too")

@@ -101,6 +101,57 @@ assert (begin, watch.batches, counts(model)) == (4, 0, [4.0] * 50)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+def test_a_folder_with_other_files_and_a_loader_that_was_used(numbers, tmp_path, backend):
+    run(
+        """
+folder = os.path.join(sys.argv[2], "state")
+os.makedirs(folder)
+others = ["best.weights.h5", "epoch-9.weights.h5", "my-epoch-1-step-0.weights.h5", "notes.txt"]
+for name in [*others, "epoch-0-step-3.weights.h5"]:
+    open(os.path.join(folder, name), "w").close()
+model, loader = counting_model(), loader_of()
+rest = dict(steps_per_epoch=len(loader), verbose=0)
+model.fit(steps(loader, "x", "y"), epochs=1, **rest)  # Keras takes some steps of the next epoch
+save, watch = SaveState(loader, folder, every=2), Watch(die_after=8)
+begin = loader.epoch
+with pytest.raises(InterruptedError):
+    model.fit(steps(loader, "x", "y"), initial_epoch=begin, epochs=9, callbacks=[save, watch], **rest)
+assert watch.epochs == [[2.0] * 50] and sorted(os.listdir(folder)) == sorted(
+    [*others, f"epoch-{begin + 1}-step-2.weights.h5", "state.json"])
+again = loader_of()
+SaveState(again, folder)
+assert (again.epoch, again.step) == (begin + 1, 2)
+""",
+        numbers,
+        tmp_path,
+        backend=backend,
+    )
+
+
+def test_going_on_with_a_dataset(numbers, tmp_path):
+    """What a tf.distribute strategy trains from."""
+    run(
+        """
+from feedline.tf import Loader
+def train(die_after):
+    loader = Loader(pipeline, output=outputs, shuffle={"buffer_size": 50}, as_tuple=("x", "y"))
+    save, model, watch = SaveState(loader, sys.argv[2], every=2), counting_model(), Watch(die_after)
+    fit = dict(steps_per_epoch=len(loader), initial_epoch=loader.epoch, epochs=4, verbose=0, callbacks=[save, watch])
+    try:
+        model.fit(loader.dataset().repeat(), **fit)
+    except InterruptedError:
+        pass
+    return watch
+assert train(8).epochs == [[1.0] * 50]
+assert train(None).epochs == [[n] * 50 for n in (2.0, 3.0, 4.0)]
+""",
+        numbers,
+        tmp_path,
+        backend="tensorflow",
+    )
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_filler_weighs_nothing(numbers, backend):
     run(
         """
@@ -143,14 +194,25 @@ refused = [
     ((loader, "x", None, "@valid"), "give y, too"),
     ((feedline.Loader(pipeline), "n"), "give a feedline.numpy.Loader"),
     ((loader_of(as_tuple=("x", "y")), "x"), "without as_tuple"),
+    ((None, "x"), "None: Keras needs a loader of arrays"),
 ]
 for arguments, message in refused:
-    with pytest.raises(feedline.Error, match=message):
-        steps(*arguments)
+    for feed in steps, Validation:
+        with pytest.raises(feedline.Error, match=message):
+            feed(*arguments)
+with pytest.raises(feedline.Error, match="SaveState: <generator .* is no loader; give the one whose steps"):
+    SaveState(steps(loader, "x"), sys.argv[2])
 fit = dict(steps_per_epoch=5, verbose=0, callbacks=[SaveState(loader, sys.argv[2])])
 model = counting_model()
 with pytest.raises(feedline.Error, match="began epoch 1, and the feed is in epoch 0; give fit.* initial_epoch"):
     model.fit(steps(loader, "x", "y"), initial_epoch=1, epochs=2, **fit)
+with pytest.raises(feedline.Error, match="fit.* have 3 steps, and the feed's have 5; give fit.* steps_per_epoch=len"):
+    model.fit(steps(loader, "x", "y"), **{**fit, "steps_per_epoch": 3})
+with pytest.raises(feedline.Error, match="have an unknown number of steps, and the feed's have 5"):
+    model.fit(steps(loader, "x", "y"), **{**fit, "steps_per_epoch": None})
+model.compile(loss="mse", steps_per_execution=3)
+with pytest.raises(feedline.Error, match="steps_per_execution=3 .* an epoch has 5 steps and this one begins with step 0"):
+    model.fit(steps(loader, "x", "y"), **fit)
 unbuilt = keras.Sequential([keras.layers.Dense(1)])
 unbuilt.compile(loss="mse")
 with pytest.raises(feedline.Error, match="the model is not built"):
