@@ -62,7 +62,7 @@ class Loader:
         devices: "host" (the default; "cpu" is the same), "host:4", "cuda", "cuda:0,2" or "auto"; a torch.device, or a
             list of them. With several devices each step is a list of batches, one for each device.
         rank, world_size: this process's number, and the number of processes that feed one training. Left out, those
-            that torchrun, mpirun or srun have set; else 0 and 1.
+            of the process group or mpi4py communicator, else those that torchrun, mpirun or srun have set; else 0 and 1.
         communicator: how ranks hear of each other. None: they do not, and each rank counts the data by itself. "env":
             over TCP, where the launcher's variables say. A feedline.Tcp. A torch.distributed process group, an mpi4py
             communicator, or a function that takes bytes and returns the bytes of all ranks: ranks then compare notes

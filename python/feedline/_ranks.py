@@ -99,9 +99,12 @@ def meeting_of(communicator, rank=None, world_size=None):
     all-gather of bytes or None."""
     if isinstance(communicator, str) and communicator != "env":
         raise Error(f"communicator: {communicator!r} is no way to meet; 'env' and feedline.Tcp(address, port) are")
-    group = group_of(communicator)
+    group, known = group_of(communicator), ranks_of(communicator)
+    if known is not None:
+        advice = "for another group of ranks, give the communicator of that group"
+        must_agree(rank, world_size, known, "the communicator says rank", advice)
     if rank is None:
-        rank, world_size = (group is not None and _ranks_of(group)) or rank_of_environment()
+        rank, world_size = known or rank_of_environment()
     if communicator == "env" and world_size > 1:
         communicator = tcp_of_environment()
     tcp = communicator._arguments() if isinstance(communicator, Tcp) else None
@@ -135,15 +138,21 @@ def group_of(communicator):
     return None if isinstance(communicator, str) else communicator
 
 
-def _ranks_of(group):
+def ranks_of(communicator):
+    """Returns the rank and the number of ranks that a communicator knows: that of a process group or of mpi4py. None of
+    others."""
+    group = group_of(communicator)
     if hasattr(group, "Get_rank"):
         return group.Get_rank(), group.Get_size()
-    if callable(group):
+    if group is None or callable(group):
         return None
     try:
         import torch.distributed as dist
 
-        return dist.get_rank(group), dist.get_world_size(group)
+        rank, size = dist.get_rank(group), dist.get_world_size(group)
+        if rank < 0:
+            raise Error("communicator: this process is not in the process group; make the loader on its ranks alone")
+        return rank, size
     except (ImportError, TypeError, ValueError, AttributeError):
         raise Error(
             f"communicator: {group!r} is no way to meet; give 'env', a feedline.Tcp, a torch.distributed process group, "

@@ -21,7 +21,7 @@ from ._arguments import one_of
 from ._batch import Ragged
 from ._errors import Error
 from ._pipeline import Pipeline
-from ._ranks import must_agree
+from ._ranks import must_agree, ranks_of
 
 
 class Batch(_batch.Batch):
@@ -52,10 +52,12 @@ class Loader(_loader.Loader):
         mesh, data_parallel: a DeviceMesh, and the name, or the names, of those of its dimensions that split the
             samples. Ranks that differ in other dimensions alone are given the same rows. A mesh of one dimension needs
             no name.
-        rank, world_size: left out, those of torch's default process group; without one, those of the launcher. A
-            process that feeds itself alone, such as the one that validates, gives rank=0, world_size=1.
+        rank, world_size: left out, those of the process group that is given as communicator, else those of torch's
+            default process group; without one, those of the launcher. A process that feeds itself alone, such as the
+            one that validates, gives rank=0, world_size=1.
         communicator: left out, torch's default process group, so that ranks that do not have the same pipeline and data
-            are told so while they start. All ranks must then make this loader.
+            are told so while they start. All ranks must then make this loader. For a feed of some ranks alone give their
+            process group; these ranks must then make this loader.
 
     With a GPU, the current stream waits for a batch when the loader gives it, and the memory of a tensor is used again
     when this stream has done the work that it had when the tensor was freed. Before another stream uses a tensor, let
@@ -88,10 +90,14 @@ class Loader(_loader.Loader):
         elif data_parallel is not None:
             raise Error("data_parallel names dimensions of a mesh; give the mesh, too")
         group = dist.group.WORLD if dist.is_available() and dist.is_initialized() else None
-        if group is not None:
+        if group is not None and ranks_of(communicator) is None:
             found = dist.get_rank(), dist.get_world_size()
-            advice = "if groups of ranks share rows, give mesh and data_parallel"
+            advice = (
+                "if groups of ranks share rows, give mesh and data_parallel, or, for some of the ranks alone, give "
+                "communicator their process group"
+            )
             must_agree(rank, world_size, found, "torch's process group says rank", advice)
+            rank, world_size = found if rank is None else (rank, world_size)
         shared = group is not None and world_size != 1 and communicator is None
         super().__init__(
             pipeline, rank=rank, world_size=world_size, communicator=group if shared else communicator, **arguments

@@ -179,6 +179,67 @@ print(json.dumps(steps))
     assert sorted(n for steps in shares for step in steps for n in step) == list(range(50))
 
 
+def test_a_process_group_of_some_ranks(numbers):
+    """Two of three ranks feed a training; the third has a feed of its own."""
+    found = run_group(
+        3,
+        """
+def refused(said, **arguments):
+    try:
+        Loader(pipeline, **arguments)
+    except feedline.Error as error:
+        assert said in str(error), error
+    else:
+        raise AssertionError
+me, group = dist.get_rank(), dist.new_group([0, 2])
+def epoch(**arguments):
+    loader = Loader(pipeline, **arguments)
+    steps = [batch["n"].tolist() for batch in loader]
+    if me != 1:
+        dist.barrier(group)  # a loader that goes ends the feed of the other rank
+    return steps
+if me == 1:
+    refused("this process is not in the process group", communicator=group)
+    print(json.dumps([epoch(rank=0, world_size=1)] * 4))
+else:
+    mine = {"rank": me // 2, "world_size": 2}
+    refused(f"rank {me} of 3 was asked for, but the communicator says rank {me // 2} of 2",
+            communicator=group, rank=me, world_size=3)
+    refused("for some of the ranks alone, give communicator their process group", **mine)
+    shared = epoch(communicator=group)
+    everyone = {"communicator": feedline.Tcp(exchange=group), "distribute": {"mode": "REPLICATE"}}
+    over_tcp = epoch(communicator=feedline.Tcp(exchange=group))
+    print(json.dumps([shared, epoch(communicator=group, **mine), over_tcp, epoch(**everyone)]))
+""",
+        numbers,
+    )
+    whole = [list(range(10 * i, 10 * i + 10)) for i in range(5)]
+    assert found[1] == [whole] * 4
+    for shared in zip(found[0][:3], found[2][:3]):
+        assert [first + second for first, second in zip(*shared)] == whole
+    assert found[0][3] == found[2][3] == whole
+
+
+def test_the_ranks_of_a_group_that_no_launcher_has_started(numbers):
+    """The environment says nothing, and the communicator does not know the ranks."""
+    need("torch")
+    port, tcp, done = free_port(), free_port(), [None, None]
+    code = """
+me = int(sys.argv[2])
+dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{sys.argv[3]}", rank=me, world_size=2)
+loader = Loader(pipeline, communicator=feedline.Tcp("127.0.0.1", int(sys.argv[4])))
+print(json.dumps([batch["n"].tolist() for batch in loader]))
+dist.barrier()
+dist.destroy_process_group()
+"""
+
+    def rank(number):
+        done[number] = run(code, numbers, number, port, tcp, OMP_NUM_THREADS="1")
+
+    run_ranks(2, rank)
+    assert [first + second for first, second in zip(*done)] == [list(range(10 * i, 10 * i + 10)) for i in range(5)]
+
+
 def test_ranks_with_different_data_are_told(numbers):
     errors = run_group(
         2,
