@@ -49,14 +49,39 @@ _NAMES = (
 
 
 def rank_of_environment(environ=os.environ):
-    """Returns (rank, world size) as torchrun, mpirun or srun have set them, or (0, 1)."""
-    for rank, size, launcher in _NAMES:
-        if rank in environ and size in environ:
-            try:
-                return int(environ[rank]), int(environ[size])
-            except ValueError:
-                raise Error(f"{rank}={environ[rank]} {size}={environ[size]}: {launcher} sets numbers here") from None
-    return 0, 1
+    """Returns (rank, world size) as torchrun, mpirun or srun have set them, or (0, 1).
+
+    Launchers may be nested, and the innermost one counts: torchrun, or a program that sets RANK, may start several ranks
+    in each task of srun or mpirun, and mpirun starts its helpers by srun. Raises Error if RANK and WORLD_SIZE can be no
+    ranks inside of the task of mpirun or srun that this process belongs to, as when they were left set in a shell.
+    torchrun itself may number its ranks in any order."""
+    set_by = [names for names in _NAMES if names[0] in environ and names[1] in environ]
+    if not set_by:
+        return 0, 1
+    rank, size = _numbers(environ, *set_by[0])
+    if set_by[0] is _NAMES[0] and len(set_by) > 1 and "TORCHELASTIC_RUN_ID" not in environ:
+        task, tasks = _numbers(environ, *set_by[1])
+        if size % tasks or rank // (size // tasks) != task:
+            task_name, tasks_name, launcher = set_by[1]
+            raise Error(
+                f"RANK={rank} WORLD_SIZE={size}, but {task_name}={task} {tasks_name}={tasks}: {launcher} has started this "
+                "process as another rank; unset RANK and WORLD_SIZE, or give the Loader rank and world_size"
+            )
+    return rank, size
+
+
+def _numbers(environ, rank, size, launcher):
+    """Returns the rank and the world size that these variables say."""
+    try:
+        found = int(environ[rank]), int(environ[size])
+    except ValueError:
+        found = -1, 0
+    if not 0 <= found[0] < found[1]:
+        raise Error(
+            f"{rank}={environ[rank]} {size}={environ[size]}: {launcher} sets numbers here, the first of which is below "
+            "the second; unset both, or give the Loader rank and world_size"
+        )
+    return found
 
 
 def tcp_of_environment(environ=os.environ):

@@ -168,8 +168,7 @@ def _agreed(rank, world_size):
     processes = jax.process_index(), jax.process_count()
     advice = "if groups of processes share rows, give a sharding whose mesh says so"
     must_agree(rank, world_size, processes, "JAX says process", advice)
-    launched = rank_of_environment()[1]
-    if rank is None and processes[1] == 1 < launched:
+    if rank is None and processes[1] == 1 and (launched := rank_of_environment()[1]) > 1:
         raise Error(
             f"the launcher has started {launched} processes, and JAX knows of one; call jax.distributed.initialize() first"
         )

@@ -185,10 +185,41 @@ def test_the_environment():
     assert _ranks.tcp_of_environment(mpi).address == "localhost"
     with pytest.raises(feedline.Error, match="Tcp"):  # ranks on other machines
         _ranks.tcp_of_environment({**mpi, "OMPI_COMM_WORLD_LOCAL_SIZE": "1"})
-    with pytest.raises(feedline.Error, match="torchrun sets numbers"):
-        _ranks.rank_of_environment({"RANK": "x", "WORLD_SIZE": "2"})
+    for rank in "x", "2", "-1":
+        with pytest.raises(feedline.Error, match=f"RANK={rank} WORLD_SIZE=2: torchrun sets numbers.*below the second"):
+            _ranks.rank_of_environment({"RANK": rank, "WORLD_SIZE": "2"})
     with pytest.raises(feedline.Error, match="MASTER_ADDR"):
         _ranks.tcp_of_environment({})
+
+
+def names(rank, size, launcher="torchrun"):
+    """Returns the variables that a launcher sets."""
+    return {name: str(value) for *both, of in _ranks._NAMES if of == launcher for name, value in zip(both, (rank, size))}
+
+
+@pytest.mark.parametrize("outer", ["Open MPI", "MPICH", "srun"])
+def test_launchers_inside_of_each_other(outer):
+    for inner, task in [((3, 8), (3, 8)), ((5, 8), (1, 2)), ((7, 8), (0, 1))]:  # the same; blocks of 4; one task
+        assert _ranks.rank_of_environment({**names(*inner), **names(*task, outer)}) == inner
+    torchrun = {**names(0, 8), "TORCHELASTIC_RUN_ID": "none"}  # which asks a store for the numbers of its machines
+    assert _ranks.rank_of_environment({**torchrun, **names(1, 2, outer)}) == (0, 8)
+    # mpirun starts its helpers by srun.
+    assert _ranks.rank_of_environment({**names(5, 8, "Open MPI"), **names(1, 2, "srun")}) == (5, 8)
+    for wrong, task in [((0, 1), (3, 4)), ((0, 4), (3, 4)), ((0, 8), (1, 2)), ((2, 3), (1, 2))]:
+        environment = {**names(*wrong), **names(*task, outer)}
+        with pytest.raises(feedline.Error) as raised:
+            _ranks.rank_of_environment(environment)
+        for name, value in environment.items():
+            assert f"{name}={value}" in str(raised.value)
+        assert f"{outer} has started this process as another rank; unset RANK" in str(raised.value)
+
+
+def test_variables_that_do_not_matter_are_not_looked_at(numbers, monkeypatch):
+    for name, value in {**names(0, 1), **names(3, 4, "srun")}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(feedline.Error, match="SLURM_PROCID=3"):
+        feedline.Loader(numbers)
+    assert len(feedline.Loader(numbers, rank=0, world_size=1)) == 5
 
 
 def test_ranks_that_share_rows_may_end_their_epochs_in_different_ways(numbers):
