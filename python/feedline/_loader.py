@@ -7,7 +7,7 @@ import sys
 import warnings
 import weakref
 from collections.abc import Iterable
-from typing import Any, Callable, Iterator, Self
+from typing import Any, Callable, Iterator, NoReturn, Self
 
 from . import _feedline, _log
 from ._arguments import flag, integer, number, one_of
@@ -301,6 +301,13 @@ class Loader:
 
     def __bool__(self) -> bool:
         return True
+
+    def __getitem__(self, index: Any) -> NoReturn:
+        """Raises Error, because a loader is iterated. A DataLoader of torch that is made of one looks here."""
+        raise Error(
+            "a loader has no items, its steps come in an order of their own; write `for batch in loader`, or give the "
+            "loader itself to the trainer, without a torch DataLoader around it"
+        )
 
     # States
 

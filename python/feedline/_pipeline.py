@@ -12,6 +12,7 @@ from ._errors import Error
 
 _SCHEMA = _feedline.schema()
 _DTYPES = {bytes: "BYTES", str: "BYTES", int: "INT64", float: "FLOAT32", bool: "BOOL"}
+_LOAD = "for a file there is feedline.Pipeline.load(file)"
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -116,8 +117,13 @@ class Pipeline:
     def __init__(self, text: str = "", *, folder: str | os.PathLike = "", name: str = "pipeline"):
         """Makes a pipeline from protobuf's text format. Relative file patterns are relative to `folder`, or to the
         working directory if it is empty. Errors call the text `name`."""
-        string("text", text, "for a file there is feedline.Pipeline.load(file)")
-        self._message = _feedline.parse_pipeline(text, folder, string("name", name))
+        string("text", text, _LOAD)
+        try:
+            self._message = _feedline.parse_pipeline(text, folder, string("name", name))
+        except Error as error:
+            if not _is_file(text):
+                raise
+            raise Error(f"{error}; {_LOAD}") from None
         self._lines = {}
 
     @classmethod
@@ -284,6 +290,11 @@ def _unpickle(text, folder, lines):
     return Pipeline._of(_feedline.parse_pipeline(text, folder, "pipeline"), lines)
 
 
+def _is_file(text):
+    """Returns whether a str is rather the name of a file than the text of a pipeline."""
+    return "{" not in text and (":" not in text or os.path.exists(text))
+
+
 def tfrecords(*files: str | os.PathLike, **fields: Any) -> Pipeline:
     """Begins a pipeline that reads these TFRecord files: paths or patterns with * ? [...], relative to the working
     directory. Keywords are fields of `source`: compression="GZIP", range="0%:90%", ..."""
@@ -300,9 +311,7 @@ def pipeline_of(given, overrides=None):
     for part in parts:
         if isinstance(part, Pipeline):
             result = part if result is None else result.overlaid(part.text())
-        elif isinstance(part, os.PathLike) or (
-            isinstance(part, str) and "{" not in part and (":" not in part or os.path.exists(part))
-        ):
+        elif isinstance(part, os.PathLike) or (isinstance(part, str) and _is_file(part)):
             if result is None:
                 result = Pipeline.load(part)
             else:

@@ -68,6 +68,8 @@ class Loader(HostLoader):
         **arguments: Any,
     ):
         self._sharding, self._device = sharding, device
+        if device is not None and not isinstance(device, jax.Device):
+            raise Error(f"device: {device!r} is no device of JAX; give one such as jax.devices('cpu')[0]")
         if sharding is not None:
             if device is not None:
                 raise Error("give sharding or device; a sharding names its devices")
@@ -115,7 +117,12 @@ class Loader(HostLoader):
         if self._sharding is None:
             arrays = jax.device_put(numbers, self._device)
         elif batch.rows % self._shards:
-            raise Error(f"the step has {batch.rows} rows in this process, which do not divide by its {self._shards} shards")
+            everywhere = self._shards * self._arguments["data_parallel_size"]
+            raise Error(
+                f"step {batch.step} has {batch.rows} rows in this process, which do not divide by its {self._shards} "
+                f"shards; give batch.global_batch_size a multiple of {everywhere}, and for the last step of an epoch "
+                "batch.last_batch_policy DROP or PAD"
+            )
         else:
             arrays = jax.make_array_from_process_local_data(self._sharding, numbers)
         rest = iter(arrays)

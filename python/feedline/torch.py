@@ -77,13 +77,18 @@ class Loader(_loader.Loader):
         communicator: Any = None,
         **arguments: Any,
     ):
-        self._device = torch.device(device)
+        try:
+            self._device = torch.device(device)
+        except (TypeError, RuntimeError):
+            raise Error(f"device: {device!r} is no device of torch; give one, or a name such as 'cuda:0'") from None
         self._nested = one_of("ragged", ragged, "values", "nested") == "nested"
         if "devices" in arguments:
             raise Error("devices: a torch Loader has one device; write it as device='cuda:0'")
         if self._device.type == "cuda":
             arguments["devices"] = f"cuda:{torch.cuda.current_device() if self._device.index is None else self._device.index}"
         if mesh is not None:
+            if not isinstance(mesh, DeviceMesh):
+                raise Error(f"mesh: {mesh!r} is no DeviceMesh; give what init_device_mesh() has returned")
             if "data_parallel_rank" in arguments or "data_parallel_size" in arguments:
                 raise Error("data_parallel_rank, data_parallel_size: the mesh says which part is this rank's; give one of both")
             arguments["data_parallel_rank"], arguments["data_parallel_size"] = _part_of(mesh, data_parallel)
@@ -179,10 +184,14 @@ def _part_of(mesh, data_parallel):
             raise Error(f"data_parallel: the mesh has the dimensions {', '.join(names) or mesh.ndim}; say which of them split the samples")
         dimensions = [0]
     else:
-        wanted = [data_parallel] if isinstance(data_parallel, str) else list(data_parallel)
+        if not isinstance(data_parallel, Sequence):
+            raise Error(f"data_parallel: {data_parallel!r} is no name; give that of a dimension, or a tuple of names")
+        wanted = [data_parallel] if isinstance(data_parallel, str) else data_parallel
         for name in wanted:
             if name not in names:
                 raise Error(f"data_parallel: the mesh has no dimension {name!r}; it has {', '.join(names) or 'no names'}")
+        if len(set(wanted)) < len(wanted):
+            raise Error(f"data_parallel: {data_parallel!r} names a dimension twice; name each only once")
         dimensions = [names.index(name) for name in wanted]
     place = mesh.get_coordinate()
     if place is None:

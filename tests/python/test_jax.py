@@ -129,7 +129,15 @@ refused = [
 for arguments, message in refused:
     with pytest.raises(feedline.Error, match=message):
         Loader(pipeline, output=narrow, **arguments)
-with pytest.raises(feedline.Error, match="10 rows in this process, which do not divide by its 4 shards"):
+for device in "cpu", 0:
+    with pytest.raises(feedline.Error, match=f"device: {device!r} is no device of JAX; give one such as jax.devices"):
+        Loader(pipeline, device=device, output=narrow)
+uneven = Loader(pipeline, sharding=rows, output=narrow, batch={"global_batch_size": 16, "last_batch_policy": "PARTIAL"})
+steps = iter(uneven)
+assert [next(steps).rows for _ in range(3)] == [16] * 3
+with pytest.raises(feedline.Error, match="step 3 has 2 rows .* for the last step .*last_batch_policy DROP or PAD"):
+    next(steps)
+with pytest.raises(feedline.Error, match="step 0 has 10 rows in this process, .* 4 shards; give batch.global_batch_size a multiple of 4"):
     next(iter(Loader(pipeline, sharding=rows, output=narrow)))
 with pytest.raises(feedline.Error, match="'n' is ragged"):
     ragged = feedline.tfrecords(str(pipeline).split('"')[1]).feature("n", int, kind="VARIABLE").batch(8)

@@ -102,6 +102,8 @@ def test_a_missing_file_and_text_that_is_none():
         feedline.Loader(7)
     with pytest.raises(feedline.Error, match="text: 7 is no string; for a file there is feedline.Pipeline.load"):
         feedline.Pipeline(7)
+    with pytest.raises(feedline.Error, match="pipeline:1:.*; for a file there is feedline.Pipeline.load"):
+        feedline.Pipeline("examples/digits.textproto")
     with pytest.raises(feedline.Error, match="name: 7 is no string"):
         feedline.Pipeline("", name=7)
     with pytest.raises(feedline.Error, match="7 cannot be laid over a pipeline: give text"):

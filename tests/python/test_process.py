@@ -70,6 +70,7 @@ def test_wrong_arguments_of_methods(numbers):
         (lambda: loader.set_weights(["1"]), "set_weights: '1' is no number"),
         (lambda: loader.set_weights(5), "set_weights: 5 is no list"),
         (lambda: loader.state_dict(step="a"), "step: 'a' is no integer"),
+        (lambda: loader[0], "a loader has no items.*write `for batch in loader`"),
         (lambda: loader.set_epoch("a"), "set_epoch: 'a' is no integer"),
         (lambda: loader.set_epoch(2**70), "set_epoch: 1180591620717411303424 is no integer"),
         (lambda: loader.load_state_dict({"feedline": 5}), "no state of a feedline.Loader"),

@@ -72,6 +72,28 @@ def test_a_device_that_only_torch_knows(numbers):
     assert run('print(json.dumps([str(batch["n"].device) for batch in Loader(pipeline, device="meta")]))', numbers) == ["meta"] * 5
 
 
+def test_what_torch_does_not_know(numbers):
+    """Each wrong argument is an Error; so is a DataLoader around the loader."""
+    run(
+        """
+def refused(call, said):
+    try:
+        call()
+    except feedline.Error as error:
+        assert said in str(error), error
+    else:
+        raise AssertionError
+for device in None, "gpu", [], 1.5:
+    refused(lambda: Loader(pipeline, device=device), f"device: {device!r} is no device of torch; give one, or a name")
+for arguments in {}, {"batch_size": None}, {"batch_size": 2, "num_workers": 1}:
+    around = torch.utils.data.DataLoader(Loader(pipeline), **arguments)
+    refused(lambda: next(iter(around)), "give the loader itself to the trainer, without a torch DataLoader")
+print(1)
+""",
+        numbers,
+    )
+
+
 def test_ragged_outputs(tmp_path):
     import feedline
 
@@ -275,6 +297,18 @@ else:
 split = [batch["n"].tolist() for batch in Loader(pipeline, mesh=mesh, data_parallel="data")]
 everyone = Loader(pipeline, mesh=mesh, data_parallel=("data", "model"), batch={"global_batch_size": 20})
 flat = [batch["n"].tolist() for batch in everyone]
+for wrong, said in [
+    (dict(mesh=4), "mesh: 4 is no DeviceMesh; give what init_device_mesh"),
+    (dict(mesh=mesh, data_parallel=0), "data_parallel: 0 is no name; give that of a dimension"),
+    (dict(mesh=mesh, data_parallel=("data", "data")), "('data', 'data') names a dimension twice"),
+    (dict(mesh=mesh, data_parallel=("data", 1)), "no dimension 1; it has data, model"),
+]:
+    try:
+        Loader(pipeline, **wrong)
+    except feedline.Error as error:
+        assert said in str(error), error
+    else:
+        raise AssertionError(wrong)
 axis = [batch["n"].tolist() for batch in Loader(pipeline, mesh=mesh["data"])]
 assert axis == split
 print(json.dumps([split, flat]))
