@@ -57,7 +57,8 @@ std::string advice_for(std::string_view stage, const Report& report, const Verdi
                                       ? "give it more CPUs, or keep decoded pictures in a cache"
                                       : "give it more CPUs, or choose smaller dtypes, such as UINT8 or FLOAT16");
   if (stage == "transfer") return "Rows come from another rank: use distribute { mode: SPLIT } if each rank can read.";
-  return "The copy to the GPU takes long: let the GPU unpack more outputs; `feedline check --devices cuda` says which it "
+  return "The copy to the GPU takes long: let the GPU unpack more outputs; `feedline check --devices cuda` says which "
+         "it "
          "does.";
 }
 

@@ -14,6 +14,11 @@ bool is_printable(std::string_view bytes) {
   return std::none_of(bytes.begin(), bytes.end(), control) && is_utf8(bytes);
 }
 
+std::string printable(const std::string& text) {
+  const bool good = is_printable(text) && text.find_first_of("\n\r\t") == std::string::npos;
+  return good ? text : "hex " + to_hex(text);
+}
+
 std::string to_hex(std::string_view bytes) {
   std::string text;
   for (const char c : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(c));

@@ -12,6 +12,9 @@ namespace feedline::cli {
 /// Returns whether the bytes are UTF-8 without control characters other than tab and line ends.
 bool is_printable(std::string_view bytes);
 
+/// Returns a text that may hold any bytes as one line that can be printed: as it is, or "hex 0a...".
+std::string printable(const std::string& text);
+
 std::string to_hex(std::string_view bytes);
 std::string to_base64(std::string_view bytes);
 

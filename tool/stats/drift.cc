@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 
+#include "tool/common/json.h"
 #include "tool/stats/stats_table.h"
 
 namespace feedline::cli {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/format_count.h"
+#include "tool/common/json.h"
 #include "tool/stats/stats_table.h"
 
 namespace feedline::cli {

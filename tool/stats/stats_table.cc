@@ -79,11 +79,6 @@ std::string value_text(const Json& value) {
   return value.is_number_float() ? fmt::format("{:.6g}", value.get<double>()) : value.dump();
 }
 
-std::string printable(const std::string& text) {
-  const bool good = is_printable(text) && text.find_first_of("\n\r\t") == std::string::npos;
-  return good ? text : "hex " + to_hex(text);
-}
-
 std::string stats_table(const Json& statistics) {
   const auto samples = statistics["samples"].get<uint64_t>();
   std::string text = format_count(samples, "sample");

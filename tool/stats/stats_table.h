@@ -18,8 +18,6 @@ std::vector<StatsRow> stats_rows(const Json& output);
 
 /// Returns a label or a number as people write it.
 std::string value_text(const Json& value);
-/// Returns a text that may hold any bytes as one that can be printed.
-std::string printable(const std::string& text);
 
 /// Returns what stats_json() says as text: a table, then labels, class weights and `normalize` blocks.
 std::string stats_table(const Json& statistics);

@@ -209,9 +209,19 @@ HttpAddress parse_http_address(std::string_view what, std::string_view text) {
   return address;
 }
 
+std::string http_credentials(std::string_view token) { return "Basic " + base64(fmt::format("feedline:{}", token)); }
+
+Socket connect_to(const HttpAddress& address, gpu::Deadline until) {
+  if (address.path.empty()) return gpu::connect_to(address.ip, until);
+  const sockaddr_un path = unix_address(address.path);
+  Socket socket = unix_socket();
+  if (connect(socket.fd(), reinterpret_cast<const sockaddr*>(&path), sizeof path) != 0) fail("connect", errno);
+  return socket;
+}
+
 HttpServer::HttpServer(HttpAddress address, const std::string& token, HttpLimits limits)
     : address_(std::move(address)),
-      credentials_(token.empty() ? "" : "Basic " + base64("feedline:" + token)),
+      credentials_(token.empty() ? "" : http_credentials(token)),
       limits_(limits),
       listener_(listen_at(address_)),
       ending_(injected<EventOp>() ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {

@@ -45,6 +45,11 @@ struct HttpAddress {
 /// bad_pipeline, which begins with `what`, for any other text.
 HttpAddress parse_http_address(std::string_view what, std::string_view text);
 
+/// Returns the value of the header Authorization that sends a token (RFC 7617).
+std::string http_credentials(std::string_view token);
+/// Returns a connection to a server. Throws Error io_error.
+gpu::Socket connect_to(const HttpAddress& address, gpu::Deadline until);
+
 class HttpServer {
  public:
   using Handler = std::function<HttpResponse(const HttpRequest&)>;

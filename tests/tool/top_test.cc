@@ -1,0 +1,123 @@
+// feedline top: feeds in a terminal.
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "pipelines.h"
+#include "support/catch.h"
+#include "tool.h"
+
+using namespace feedline;
+using namespace feedline::test;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Returns `top --once` of the address, asked again until the feed has begun.
+ToolResult top_once(const std::string& address) {
+  for (const auto until = Clock::now() + std::chrono::minutes(1);;) {
+    ToolResult result = run_tool({"top", "--once", address});
+    if (result.code == 0 || Clock::now() > until) return result;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+}
+
+/// The tool in a terminal of its own.
+class InTerminal {
+ public:
+  explicit InTerminal(const std::vector<std::string>& arguments) : master_(posix_openpt(O_RDWR | O_NOCTTY)) {
+    grantpt(master_);
+    unlockpt(master_);
+    const std::string name = ptsname(master_);
+    const winsize size{.ws_row = 30, .ws_col = 70, .ws_xpixel = 0, .ws_ypixel = 0};
+    ioctl(master_, TIOCSWINSZ, &size);
+    std::vector<char*> argv = {const_cast<char*>(FEEDLINE_TOOL)};
+    for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+    argv.push_back(nullptr);
+    child_ = fork();
+    if (child_ > 0) return;
+    const int terminal = open(name.c_str(), O_RDWR);
+    if (dup2(terminal, 0) == 0 && dup2(terminal, 1) == 1 && dup2(terminal, 2) == 2) execv(FEEDLINE_TOOL, argv.data());
+    _exit(127);
+  }
+  ~InTerminal() {
+    close(master_);
+    if (child_ > 0) kill(child_, SIGKILL), waitpid(child_, nullptr, 0);
+  }
+
+  void type(char key) const { REQUIRE(write(master_, &key, 1) == 1); }
+  /// Returns what is shown, once it has `text` in it.
+  std::string shown_with(const std::string& text) {
+    const auto until = Clock::now() + std::chrono::minutes(1);
+    while (shown_.find(text) == std::string::npos && Clock::now() < until) {
+      pollfd ready{master_, POLLIN, 0};
+      char bytes[4096];
+      if (poll(&ready, 1, 100) <= 0) continue;
+      const ssize_t n = read(master_, bytes, sizeof bytes);
+      if (n <= 0) break;
+      shown_.append(bytes, static_cast<size_t>(n));
+    }
+    return shown_;
+  }
+  int exit_code() {
+    int status = 0;
+    while (waitpid(std::exchange(child_, -1), &status, 0) < 0 && errno == EINTR) {
+    }
+    return WEXITSTATUS(status);
+  }
+
+ private:
+  const int master_;
+  pid_t child_ = -1;
+  std::string shown_;
+};
+
+}  // namespace
+
+TEST_CASE("top shows where feeds are, what bounds them, and how busy their stages are") {
+  const TempDir dir;
+  const std::string pipeline = dir.write("p.textproto", chess_pipeline("global_batch_size: 100")),
+                    address = "unix:" + dir.file("feed");
+  const Tool feed({"run", pipeline, "--step-ms", "20", "--epochs", "1000000", "--monitor", address});
+  const ToolResult one = top_once(address);
+  INFO(one.out << one.err);
+  REQUIRE(one.code == 0);
+  using Catch::Contains;
+  CHECK_THAT(one.out, Catch::StartsWith(address + "\nrank 0 of 1   epoch 0, step "));
+  CHECK_THAT(one.out, Contains(" of 30") && Contains("records/s") && Contains("  read ") && Contains("  parse ") &&
+                          Contains("  unpack 0 ") && Contains(" threads   queue "));
+
+  const ToolResult two = run_tool({"top", "--once", address, "unix:" + dir.file("nobody")});
+  CHECK(two.code == 1);
+  CHECK_THAT(two.out, Contains("\nrank 0 of 1") && Contains("nobody   connect: No such file or directory\n"));
+  CHECK(run_tool({"top", "nonsense"}).code == 2);
+  CHECK(run_tool({"top"}).code == 2);
+
+  InTerminal live({"top", address});
+  const std::string first = live.shown_with("q: quit");
+  CHECK_THAT(first, Contains("\x1b[?1049h") && Contains("The trainer is the slower one"));
+  live.type('x');  // no key that means anything
+  live.type('q');
+  CHECK_THAT(live.shown_with("\x1b[?1049l"), Contains("\x1b[?25h"));
+  CHECK(live.exit_code() == 0);
+}
+
+TEST_CASE("top says why a feed has ended, and what cannot be asked") {
+  const TempDir dir;
+  setenv("FEEDLINE_MONITOR_TOKEN", "secret", 1);
+  const std::string pipeline = dir.write("p.textproto", chess_pipeline("global_batch_size: 100")),
+                    address = "unix:" + dir.file("feed");
+  const Tool feed({"run", pipeline, "--step-ms", "20", "--epochs", "1000000", "--monitor", address});
+  CHECK(top_once(address).code == 0);
+  setenv("FEEDLINE_MONITOR_TOKEN", "guess", 1);
+  const ToolResult refused = run_tool({"top", address});
+  CHECK(refused.code == 1);
+  CHECK_THAT(refused.out, Catch::Contains("401: the monitor wants the user feedline with its token as the password"));
+  unsetenv("FEEDLINE_MONITOR_TOKEN");
+}

@@ -1,0 +1,17 @@
+// A feed as people watch it in a terminal: where it is, what bounds it, and how busy each stage is.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+
+namespace feedline::cli {
+
+/// Returns lines of at most `width` columns that show a report (trainer_bridge/report_json.h). Rates are those of the
+/// `seconds` since the report `before`; null: of the whole feed. Texts of the report are shown without control
+/// characters, because they may come from elsewhere. Throws Json::exception if `report` is none.
+std::vector<std::string> feed_view(const Json& report, const Json& before, double seconds, size_t width);
+
+}  // namespace feedline::cli

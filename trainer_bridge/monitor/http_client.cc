@@ -1,0 +1,49 @@
+#include "trainer_bridge/monitor/http_client.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <span>
+
+#include "feedline/error.h"
+
+namespace feedline {
+namespace {
+
+constexpr size_t most_bytes = 64 << 20;  // of an answer
+
+std::string receive_until_closed(const gpu::Socket& socket, gpu::Deadline until) {
+  std::string text;
+  std::array<std::byte, 16384> bytes;
+  for (;;) {
+    pollfd ready{socket.fd(), POLLIN, 0};
+    if (!gpu::wait_for({&ready, 1}, until)) throw Error(Category::io_error, "the server has not answered in time");
+    const std::optional<size_t> received = gpu::receive_some(socket, bytes);
+    if (!received) return text;
+    text.append(reinterpret_cast<const char*>(bytes.data()), *received);
+    if (text.size() > most_bytes) throw Error(Category::io_error, "the answer is too long for one of a monitor");
+  }
+}
+
+}  // namespace
+
+std::string http_get(const HttpAddress& address, std::string_view path, std::string_view token, gpu::Deadline until) {
+  const gpu::Socket socket = connect_to(address, until);
+  const std::string request = fmt::format("GET {} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{}\r\n", path,
+                                          token.empty() ? "" : "Authorization: " + http_credentials(token) + "\r\n");
+  gpu::send_all(socket, std::as_bytes(std::span(request)), until);
+  const std::string answer = receive_until_closed(socket, until);
+  const size_t status = answer.find(' '), body = answer.find("\r\n\r\n");
+  if (!answer.starts_with("HTTP/1.") || status == std::string::npos || body == std::string::npos)
+    throw Error(Category::io_error, "what answers there is no monitor");
+  std::string text = answer.substr(body + 4);
+  if (answer.compare(status + 1, 3, "200") != 0) {
+    while (text.ends_with('\n')) text.pop_back();
+    throw Error(Category::io_error, fmt::format("{}: {}", answer.substr(status + 1, 3), text));
+  }
+  return text;
+}
+
+}  // namespace feedline
