@@ -265,10 +265,10 @@ void HttpServer::run() {
       const auto now = Clock::now();
       auto connection = connections_.begin();
       for (size_t i = 2; i < sockets.size(); i++) {
-        const bool goes_on = sockets[i].revents ? serve(*connection) : true;
-        connection = goes_on && now < connection->until ? std::next(connection) : connections_.erase(connection);
+        const bool lives = sockets[i].revents ? go_on(*connection) : true;
+        connection = lives && now < connection->until ? std::next(connection) : connections_.erase(connection);
       }
-      if (sockets[1].revents) accept_all();
+      if (sockets[1].revents) accept_some();
     } catch (const std::exception& error) {
       // The system is short of memory or of descriptors. Waiting is better than ending what the trainer does not need.
       if (!std::exchange(warned, true))
@@ -279,8 +279,11 @@ void HttpServer::run() {
     }
 }
 
-void HttpServer::accept_all() {
-  while (auto accepted = gpu::accept_from(listener_, Clock::now())) {
+// Accepts fewer connections than there may be, so that each of them is looked at before others take its place.
+void HttpServer::accept_some() {
+  for (size_t i = 0; i < limits_.connections / 2; i++) {
+    auto accepted = gpu::accept_from(listener_, Clock::now());
+    if (!accepted) return;
     // A client that behaves is served at once, so the oldest connection is one that does not.
     if (connections_.size() >= limits_.connections) connections_.pop_front();
     connections_.push_back({std::move(accepted->first), Clock::now() + limits_.time});
@@ -288,7 +291,7 @@ void HttpServer::accept_all() {
 }
 
 // Receives and sends what can be done without waiting. Returns whether the connection goes on.
-bool HttpServer::serve(Connection& connection) try {
+bool HttpServer::go_on(Connection& connection) try {
   while (!connection.answered) {
     std::array<std::byte, 2048> bytes;
     const auto received = gpu::receive_some(connection.socket, bytes);

@@ -29,7 +29,7 @@ struct HttpResponse {
 };
 
 struct HttpLimits {
-  size_t connections = 32;               // one more ends the oldest of them
+  size_t connections = 32;               // at least 2; one more ends the oldest of them
   size_t request_bytes = 8 << 10;        // of the request line with all headers
   std::chrono::milliseconds time{5000};  // from accepting a connection to the end of the response
 };
@@ -82,8 +82,8 @@ class HttpServer {
   };
 
   void run();
-  void accept_all();
-  bool serve(Connection& connection);
+  void accept_some();
+  bool go_on(Connection& connection);
   HttpResponse answer(std::string_view head) const;
 
   HttpAddress address_;

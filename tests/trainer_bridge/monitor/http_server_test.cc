@@ -35,7 +35,8 @@ HttpResponse echo(const HttpRequest& request) {
 }
 
 struct Echo : HttpServer {
-  explicit Echo(const HttpAddress& address = any_port(), const std::string& token = "", HttpLimits limits = {})
+  explicit Echo(const HttpAddress& address = any_port(), const std::string& token = "",
+                HttpLimits limits = {.time = std::chrono::hours(1)})
       : HttpServer(address, token, limits) {
     serve(echo, [] {});
   }
