@@ -254,20 +254,23 @@ def check_token(browser, root):
 
 
 def take_screenshots(browser, root, folder):
-    with Feed(chess(root), replicas=2) as feed:
+    with Feed(chess(root, batch=32), replicas=2) as feed:
         browser.go(feed.address)
-        end = time.monotonic() + 45
-        while time.monotonic() < end:
-            feed.take(40)
-            time.sleep(0.05)
-        for scheme in ("light", "dark"):
-            browser.set_scheme(scheme)
-            browser.resize(1100, 1180)
-            feed.take(40)
-            time.sleep(1.5)
-            browser.screenshot(os.path.join(folder, f"monitor-{scheme}.png"))
-        browser.resize(390, 844, phone=True)
-        time.sleep(1)
+
+        def go_on(seconds):
+            end = time.monotonic() + seconds
+            while time.monotonic() < end:
+                feed.take(1)
+                time.sleep(0.005)
+
+        go_on(90)
+        browser.resize(1000, 800)
+        browser.set_scheme("light")
+        go_on(3)
+        browser.screenshot(os.path.join(folder, "monitor.png"))
+        browser.resize(390, 800, phone=True)
+        browser.set_scheme("dark")
+        go_on(3)
         browser.screenshot(os.path.join(folder, "monitor-phone.png"))
 
 

@@ -33,12 +33,13 @@ progress { width: 100%; height: 0.6rem; accent-color: var(--bar); }
 #stages li { border: 1px solid var(--line); border-radius: 6px; padding: 0.4rem 0.7rem; flex: 1 1 8.5rem;
              position: relative; }
 #stages li + li::before { content: "\2192"; position: absolute; left: -1.35rem; top: 1rem; color: var(--faint); }
+#stages li.beside::before { content: ""; }
 #stages li.waited { border-color: var(--second); border-width: 2px; }
 meter { width: 100%; height: 0.7rem; }
 dl.tiny { display: grid; grid-template-columns: auto auto; margin: 0; font-size: 0.85rem; }
 dl.tiny dt { color: var(--faint); } dl.tiny dd { margin: 0; text-align: right; }
 .charts { display: flex; flex-wrap: wrap; gap: 1rem 2rem; }
-figure { margin: 0; flex: 1 1 20rem; min-width: 0; } figcaption { font-size: 0.9rem; }
+figure { margin: 0; flex: 1 1 24rem; min-width: 0; } figcaption { font-size: 0.9rem; }
 svg { width: 100%; height: 90px; display: block; border-bottom: 1px solid var(--line); }
 polyline { fill: none; stroke: var(--bar); stroke-width: 1.5; vector-effect: non-scaling-stroke; }
 polyline.second { stroke: var(--second); }
@@ -140,6 +141,8 @@ function drawStages(report, now) {
     const own = /^(upload|copy|transfer)/.test(stage.name) || report.threads === 0;
     const share = Math.min(Math.max((stage.busy_s - old.busy_s) / (seconds * (own ? 1 : report.threads)), 0), 1);
     const box = boxFor(stage.name);
+    // Those of several replicas work beside one another, and not one after the other.
+    box.classList.toggle("beside", i > 0 && report.stages[i - 1].name.split(" ")[0] === stage.name.split(" ")[0]);
     box.classList.toggle("waited", report.waited_for !== "" && stage.name.split(" ")[0] === report.waited_for);
     fill(box, share, {busy: percent(share), queue: count(stage.queue), rate: rate((stage.messages - old.messages) / seconds)});
   }
@@ -182,8 +185,9 @@ function drawCharts() {
   for (const chart of charts) {
     const values = chart.of.map(value => intervals.map(value));
     const most = Math.max(...values.flat().filter(value => value !== null), 1e-9);
-    values.forEach((line, i) => chart.lines[i].setAttribute("points", line.flatMap((value, at) =>
-      value === null ? [] : [(600 - (intervals.length - 1 - at)) + "," + (98 - 96 * value / most).toFixed(1)]).join(" ")));
+    const step = 600 / (Math.max(intervals.length, 60) - 1);
+    values.forEach((line, i) => chart.lines[i].setAttribute("points", line.flatMap((value, at) => value === null ? [] :
+      [(600 - step * (intervals.length - 1 - at)).toFixed(1) + "," + (98 - 96 * value / most).toFixed(1)]).join(" ")));
     const now = chart.of.map((value, i) => (chart.names ? chart.names[i] + " " : "") +
       (value(latest) === null ? "-" : chart.text(value(latest)))).join(", ");
     setText(chart.caption, `${chart.title}: ${now}; at most ${chart.text(most)} in ${duration(latest[0] - intervals[0][0] + intervals[0][1])}`);
