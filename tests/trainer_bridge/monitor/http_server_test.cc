@@ -152,6 +152,16 @@ TEST_CASE("many clients that say nothing keep nobody else out") {
   for (size_t i = 0; i < 40; i++) CHECK(receive(silent[i]).empty());
 }
 
+TEST_CASE("a request that has arrived is answered, however many clients come after it") {
+  HttpServer server(any_port(), "", {.connections = 4, .time = std::chrono::hours(1)});
+  const gpu::Socket first = connect_to(server.address());
+  send(first, "GET /echo HTTP/1.1\r\n\r\n");
+  std::deque<gpu::Socket> silent;
+  for (int i = 0; i < 20; i++) silent.push_back(connect_to(server.address()));
+  server.serve(echo, [] {});
+  CHECK(body(receive(first)) == "/echo||");
+}
+
 TEST_CASE("a request or a client that takes no end is ended") {
   const Echo server(any_port(), "", {.time = std::chrono::milliseconds(50)});
   CHECK(receive(connect_to(server.address())).empty());  // says nothing
