@@ -49,7 +49,7 @@ tool/common:           flowgraph/parse pictures/decode io/index io/records io ba
 tool/inspect:          tool/common flowgraph/pipeline base
 tool/convert:          tool/common pictures/shape pictures/decode io/index io/records io base
 tool/reshard:          tool/common io/records io base
-tool/feeding:          tool/common trainer_bridge ranks gpu/unpack io base
+tool/feeding:          tool/common trainer_bridge/monitor trainer_bridge ranks gpu/unpack io base
 tool/stats:            tool/feeding tool/common flowgraph/pipeline gpu/unpack base
 python/src:            tool/commands tool/convert tool/common trainer_bridge gpu/device
 tool/commands:         tool/stats tool/inspect tool/convert tool/reshard tool/feeding tool/common trainer_bridge/monitor trainer_bridge io/index io base

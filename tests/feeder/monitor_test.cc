@@ -3,9 +3,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <thread>
 
+#include "base/spans.h"
 #include "damage.h"
 #include "data.h"
 #include "support/catch.h"
@@ -77,6 +80,30 @@ TEST_CASE("monitor: what it tells is what the feeder says of itself") {
   feeder.stop();
   CHECK_THAT(get(at, "/healthz"), StartsWith("HTTP/1.1 503 ") && Contains("\r\n\r\nended: the feeder was stopped"));
   CHECK(json::parse(body(get(at, "/report.json")))["error"]["category"] == "stalled");
+}
+
+TEST_CASE("monitor: a trace has what the threads have done meanwhile") {
+  const Data data({50, 50});
+  Feeder feeder(data.pipeline(batch_of(10, "PAD")), with_monitor());
+  const HttpAddress at = monitor_of(feeder);
+  std::atomic<bool> arrived = false;
+  std::string trace;
+  std::thread client([&] {
+    trace = get(at, "/trace?seconds=1");
+    arrived = true;
+  });
+  while (!SpanRecording::goes_on()) std::this_thread::yield();
+  CHECK_THAT(get(at, "/trace"), StartsWith("HTTP/1.1 503 ") && Contains("a trace is being recorded already"));
+  while (!arrived)
+    while (feeder.next()) continue;
+  client.join();
+  std::set<std::string> names;
+  const json document = json::parse(body(trace));
+  for (const json& event : document.at("traceEvents"))
+    if (event.at("ph") == "X") names.insert(event.at("name"));
+  for (const char* name : {"next", "trainer", "parse", "unpack"}) CHECK(names.contains(name));
+  CHECK_FALSE(SpanRecording::goes_on());
+  CHECK_THAT(get(at, "/trace?seconds=61"), StartsWith("HTTP/1.1 400 "));
 }
 
 TEST_CASE("monitor: a feed that has failed says why, until it goes on") {

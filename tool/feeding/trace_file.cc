@@ -10,7 +10,7 @@
 
 #include "base/log.h"
 #include "base/rank_message.h"
-#include "trainer_bridge/trace_events.h"
+#include "trainer_bridge/monitor/trace_events.h"
 
 namespace feedline::cli {
 namespace {

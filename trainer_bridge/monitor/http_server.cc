@@ -165,6 +165,15 @@ std::string_view reason(int status) {
   }
 }
 
+/// Returns what `handler` returns, or why it has failed.
+HttpResponse called(const std::function<HttpResponse()>& handler) {
+  try {
+    return handler();
+  } catch (const std::exception& error) {
+    return refusal(500, error.what());
+  }
+}
+
 /// Returns the bytes of a response. Nothing is kept by browsers, and a page may load nothing from elsewhere.
 std::string bytes_of(const HttpResponse& response, bool with_body) {
   std::string text = fmt::format(
@@ -257,15 +266,17 @@ void HttpServer::run() {
       Clock::time_point wake = tick;
       std::vector<pollfd> sockets = {{ending_.fd(), POLLIN, 0}, {listener_.fd(), POLLIN, 0}};
       for (const Connection& connection : connections_) {
-        wake = std::min(wake, connection.until);
-        sockets.push_back({connection.socket.fd(), static_cast<short>(connection.answered ? POLLOUT : POLLIN), 0});
+        wake = std::min(wake, connection.later ? connection.due : connection.until);
+        const int events = connection.later ? POLLRDHUP : connection.answered ? POLLOUT : POLLIN;
+        sockets.push_back({connection.socket.fd(), static_cast<short>(events), 0});
       }
       gpu::wait_for(sockets, wake);
       if (sockets[0].revents) return;
       const auto now = Clock::now();
       auto connection = connections_.begin();
       for (size_t i = 2; i < sockets.size(); i++) {
-        const bool lives = sockets[i].revents ? go_on(*connection) : true;
+        const bool is_due = connection->later && now >= connection->due;
+        const bool lives = sockets[i].revents || is_due ? go_on(*connection) : true;
         connection = lives && now < connection->until ? std::next(connection) : connections_.erase(connection);
       }
       if (sockets[1].revents) accept_some();
@@ -303,9 +314,13 @@ bool HttpServer::go_on(Connection& connection) try {
     if (end == std::string::npos && request.size() <= limits_.request_bytes) continue;
     connection.answered = true;
     const bool too_long = end == std::string::npos || end > limits_.request_bytes;
-    connection.response =
-        too_long ? bytes_of(refusal(431, fmt::format("a request has at most {} bytes", limits_.request_bytes)), true)
-                 : bytes_of(answer(std::string_view(request).substr(0, end)), !request.starts_with("HEAD "));
+    respond(connection, too_long ? refusal(431, fmt::format("a request has at most {} bytes", limits_.request_bytes))
+                                 : answer(std::string_view(request).substr(0, end)));
+    if (connection.later) return true;
+  }
+  if (connection.later) {
+    if (Clock::now() < connection.due) return false;  // the client has gone
+    respond(connection, called(std::exchange(connection.later, nullptr)));
   }
   while (connection.sent < connection.response.size()) {
     const size_t sent =
@@ -317,6 +332,16 @@ bool HttpServer::go_on(Connection& connection) try {
   return false;
 } catch (const Error&) {  // the client has gone
   return false;
+}
+
+void HttpServer::respond(Connection& connection, HttpResponse response) const {
+  if (response.later) {
+    connection.later = std::move(response.later);
+    connection.due = Clock::now() + response.wait;
+    connection.until = connection.due + limits_.time;
+  } else {
+    connection.response = bytes_of(response, !connection.request.starts_with("HEAD "));
+  }
 }
 
 HttpResponse HttpServer::answer(std::string_view head) const {
@@ -337,11 +362,7 @@ HttpResponse HttpServer::answer(std::string_view head) const {
   HttpRequest request{.path = std::string(target.substr(0, query)),
                       .query = query == std::string_view::npos ? "" : std::string(target.substr(query + 1)),
                       .accept = std::string(field(fields, "Accept").value_or(""))};
-  try {
-    return handler_(request);
-  } catch (const std::exception& error) {
-    return refusal(500, error.what());
-  }
+  return called([&] { return handler_(request); });
 }
 
 }  // namespace feedline

@@ -25,13 +25,17 @@ struct HttpRequest {
 struct HttpResponse {
   int status = 200;
   std::string type = "text/plain; charset=utf-8";
-  std::string body;
+  std::string body = {};
+  /// If it is set, it makes the answer once `wait` has gone by, and the rest is not used. It is destroyed without a call
+  /// if the client goes before. It sets no `later` itself.
+  std::function<HttpResponse()> later = {};
+  std::chrono::milliseconds wait{0};
 };
 
 struct HttpLimits {
   size_t connections = 32;               // at least 2; one more ends the oldest of them
   size_t request_bytes = 8 << 10;        // of the request line with all headers
-  std::chrono::milliseconds time{5000};  // from accepting a connection to the end of the response
+  std::chrono::milliseconds time{5000};  // from accepting a connection to the end of the response, without its `wait`
 };
 
 /// Where a server listens.
@@ -79,11 +83,14 @@ class HttpServer {
     std::string response = {};
     size_t sent = 0;  // bytes of the response
     bool answered = false;
+    std::function<HttpResponse()> later = {};  // makes the response
+    Clock::time_point due = {};                // when `later` is to be called
   };
 
   void run();
   void accept_some();
   bool go_on(Connection& connection);
+  void respond(Connection& connection, HttpResponse response) const;
   HttpResponse answer(std::string_view head) const;
 
   HttpAddress address_;

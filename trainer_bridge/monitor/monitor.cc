@@ -4,13 +4,16 @@
 
 #include <algorithm>
 #include <charconv>
+#include <memory>
 #include <system_error>
 #include <utility>
 
 #include "base/log.h"
+#include "base/spans.h"
 #include "feedline/error.h"
 #include "trainer_bridge/monitor/metrics.h"
 #include "trainer_bridge/monitor/page.h"
+#include "trainer_bridge/monitor/trace_events.h"
 
 namespace feedline {
 namespace {
@@ -45,17 +48,35 @@ HttpResponse health(const Report& report) {
   return {.status = 503, .body = line + "\n"};
 }
 
-/// Returns the number in a query like "from=12"; 0 if there is none.
-uint64_t number_from(std::string_view query) {
-  constexpr std::string_view key = "from=";
-  uint64_t number = 0;
+/// Returns the number in a query like "from=12", whose key is "from="; `otherwise` if there is none.
+uint64_t number_in(std::string_view query, std::string_view key, uint64_t otherwise) {
+  uint64_t number = otherwise;
   if (query.starts_with(key)) std::from_chars(query.data() + key.size(), query.data() + query.size(), number);
   return number;
 }
 
+/// Records all threads of the process from now on.
+HttpResponse trace(std::string_view query, int rank) {
+  constexpr uint64_t usual = 5, most = 60;
+  const uint64_t seconds = number_in(query, "seconds=", usual);
+  if (seconds < 1 || seconds > most)
+    return {.status = 400, .body = fmt::format("seconds: a trace takes 1 to {} seconds\n", most)};
+  try {
+    auto recording = std::make_shared<SpanRecording>();
+    return {.later =
+                [recording, rank] {
+                  return HttpResponse{.type = std::string(json_type),
+                                      .body = trace_document(trace_events(recording->take(), rank))};
+                },
+            .wait = std::chrono::seconds(seconds)};
+  } catch (const Error& error) {
+    return {.status = 503, .body = error.message() + "\n"};
+  }
+}
+
 }  // namespace
 
-Monitor::Monitor(const MonitorOptions& options) try : server_(address_of(options), options.token) {
+Monitor::Monitor(const MonitorOptions& options) try : rank_(options.rank), server_(address_of(options), options.token) {
 } catch (const Error& error) {
   if (error.category() == Category::bad_pipeline) throw;
   throw Error(error.category(),
@@ -78,16 +99,18 @@ HttpResponse Monitor::answer(const HttpRequest& request) const {
   if (request.path == "/") return {.type = "text/html; charset=utf-8", .body = std::string(monitor_page)};
   if (request.path == "/report.json") return {.type = std::string(json_type), .body = to_json(report_())};
   if (request.path == "/history.json")
-    return {.type = std::string(json_type), .body = json_text(history_.json(number_from(request.query)), -1)};
+    return {.type = std::string(json_type), .body = json_text(history_.json(number_in(request.query, "from=", 0)), -1)};
   if (request.path == "/plan.txt") return {.body = plan_text_()};
   if (request.path == "/healthz") return health(report_());
+  if (request.path == "/trace") return trace(request.query, rank_);
   if (request.path == "/metrics") {
     const bool open_metrics = request.accept.find("application/openmetrics-text") != std::string::npos;
     return {.type = open_metrics ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
                                  : "text/plain; version=0.0.4; charset=utf-8",
             .body = metrics_text(report_(), open_metrics)};
   }
-  return {.status = 404, .body = "there are /, /report.json, /history.json, /plan.txt, /metrics and /healthz\n"};
+  return {.status = 404,
+          .body = "there are /, /report.json, /history.json, /plan.txt, /metrics, /trace and /healthz\n"};
 }
 
 }  // namespace feedline

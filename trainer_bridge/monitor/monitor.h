@@ -31,6 +31,7 @@ class Monitor {
  private:
   HttpResponse answer(const HttpRequest& request) const;
 
+  const int rank_;
   std::function<Report()> report_;
   std::function<std::string()> plan_text_;
   History history_;

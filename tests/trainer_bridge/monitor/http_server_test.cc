@@ -9,6 +9,8 @@
 
 #include <cstring>
 #include <deque>
+#include <memory>
+#include <thread>
 
 #include "base/syscall_hooks.h"
 #include "feedline/error.h"
@@ -19,6 +21,7 @@
 
 using namespace feedline;
 using namespace feedline::test;
+using namespace std::chrono_literals;
 using Catch::Contains;
 using Catch::StartsWith;
 
@@ -26,10 +29,14 @@ namespace {
 
 HttpAddress any_port() { return parse_http_address("monitor", "127.0.0.1:0"); }
 
+std::shared_ptr<int> kept_until_then = std::make_shared<int>();
+
 // Answers with what it was asked. "/wrong" throws, "/large" is 64 MiB.
 HttpResponse echo(const HttpRequest& request) {
   if (request.path == "/wrong") throw Error(Category::io_error, "it went wrong");
   if (request.path == "/large") return {.body = std::string(64 << 20, 'x')};
+  if (request.path == "/later") return {.later = [] { return HttpResponse{.body = "late"}; }};
+  if (request.path == "/in_an_hour") return {.later = [kept = kept_until_then] { return HttpResponse{}; }, .wait = 1h};
   if (request.path != "/echo") return {.status = 404, .body = "nothing\n"};
   return {.body = request.path + "|" + request.query + "|" + request.accept};
 }
@@ -178,6 +185,22 @@ TEST_CASE("a request or a client that takes no end is ended") {
   const gpu::Socket does_not_read = connect_to(server.address());
   send(does_not_read, "GET /large HTTP/1.1\r\n\r\n");
   CHECK_THROWS_AS(dribble(does_not_read), Error);
+}
+
+TEST_CASE("an answer may come later, and what it needs goes with the client") {
+  Echo server;
+  CHECK(body(get(server.address(), "/later")) == "late");
+  {
+    const gpu::Socket waiting = connect_to(server.address());
+    send(waiting, "GET /in_an_hour HTTP/1.1\r\n\r\n");
+    while (kept_until_then.use_count() == 1) std::this_thread::yield();
+    CHECK(body(get(server.address(), "/echo")) == "/echo||");  // others need not wait for it
+    CHECK(kept_until_then.use_count() > 1);
+  }
+  while (kept_until_then.use_count() > 1) std::this_thread::yield();
+  const gpu::Socket waiting = connect_to(server.address());
+  send(waiting, "GET /in_an_hour HTTP/1.1\r\n\r\n");
+  while (kept_until_then.use_count() == 1) std::this_thread::yield();
 }
 
 TEST_CASE("a request is short") {

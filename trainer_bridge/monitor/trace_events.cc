@@ -1,4 +1,4 @@
-#include "trainer_bridge/trace_events.h"
+#include "trainer_bridge/monitor/trace_events.h"
 
 #include <fmt/format.h>
 
