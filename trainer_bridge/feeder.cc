@@ -15,6 +15,7 @@
 #include "flowgraph/feed/try_records.h"
 #include "flowgraph/pipeline/elements.h"
 #include "flowgraph/pipeline/feed_state.h"
+#include "flowgraph/plan/advice.h"
 #include "trainer_bridge/feed.h"
 #include "trainer_bridge/monitor/monitor.h"
 #include "trainer_bridge/open_plan.h"
@@ -482,6 +483,13 @@ std::string Feeder::plan_text() const {
 }
 
 const std::vector<std::string>& Feeder::warnings() const noexcept { return impl_->setup.spec.warnings; }
+
+std::vector<std::string> Feeder::advice() const {
+  impl_->check_process();
+  const Lock lock(impl_->mutex);
+  if (!impl_->plan) return {};
+  return flow::advice(flow::figures_of(*impl_->plan));
+}
 
 TriedRecords Feeder::try_records(uint64_t of_each_file) const {
   flow::PipelineSpec spec;

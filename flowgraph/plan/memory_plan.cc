@@ -14,8 +14,7 @@ namespace {
 
 constexpr uint64_t reads_ahead = 8, fewest_reads_ahead = 2;
 constexpr uint64_t bytes_ahead = 4 << 20;
-// The limits of a replica's buffers if the pipeline does not say how many batches to prefetch. The feed then makes many
-// small batches at a time, so that it rarely wakes a thread while the trainer is slow.
+// The limits of most_batches_ahead().
 constexpr uint64_t small_batches_bytes = 8 << 20, most_small_batches = 32;
 constexpr uint64_t reads_ahead_of_blocks = 6;  // few, so that what a shuffle mixes stays in the cache
 // The most reads and bytes that are in flight from a disk, so that the disk stays busy while all threads work.
@@ -66,6 +65,10 @@ uint64_t arena_bytes(const Schedule& schedule, uint32_t rows, uint64_t payload) 
 }
 
 }  // namespace
+
+uint64_t most_batches_ahead(uint64_t batch_bytes) noexcept {
+  return std::min(small_batches_bytes / batch_bytes, most_small_batches);
+}
 
 MemoryPlan::MemoryPlan(const Schedule& schedule) {
   plan_slots(schedule);
@@ -225,8 +228,7 @@ void MemoryPlan::fit(const Schedule& schedule, const std::vector<MemoryLine>& mo
   if (spec.more_small_batches && !lends) {
     const uint64_t used = others + slots * slot_bytes,
                    one_of_each = product(static_cast<uint64_t>(schedule.replicas), buffer_bytes);
-    const uint64_t most =
-        std::clamp<uint64_t>(small_batches_bytes / buffer_bytes, buffers_per_replica, most_small_batches);
+    const uint64_t most = std::max<uint64_t>(buffers_per_replica, most_batches_ahead(buffer_bytes));
     const uint64_t more_of_each = used >= spec.memory_limit ? 0 : (spec.memory_limit - used) / one_of_each;
     buffers_per_replica = static_cast<uint32_t>(std::min(most, buffers_per_replica + more_of_each));
     buffers = static_cast<uint64_t>(schedule.replicas) * buffers_per_replica;

@@ -29,6 +29,10 @@ struct BatchTensor {
   size_t row_bytes() const noexcept { return static_cast<size_t>(shape.elements()) * size_of(dtype); }
 };
 
+/// Returns how many batches of so many bytes a replica's ring has if the pipeline does not say how many to prefetch, and
+/// memory.limit allows as many: many small ones, so that the feed rarely wakes a thread while the trainer is slow.
+uint64_t most_batches_ahead(uint64_t batch_bytes) noexcept;
+
 /// A line of what `check` prints as the memory plan.
 struct MemoryLine {
   std::string what;

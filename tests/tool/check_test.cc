@@ -1,4 +1,8 @@
 // feedline check: whether a pipeline fits its data.
+#include <algorithm>
+#include <span>
+
+#include "feedline/records.h"
 #include "pipelines.h"
 #include "support/catch.h"
 #include "tool.h"
@@ -99,6 +103,46 @@ TEST_CASE("check tries records, and fails where they are not what the features s
                                    "\" record_type: RAW }\nbatch { global_batch_size: 1 }\n");
   CHECK(run_tool({"check", damaged}).code == 1);
   CHECK(run_tool({"check", damaged, "--set", "errors.on_error=SKIP_RECORD"}).code == 0);
+}
+
+TEST_CASE("check warns of what is known to slow a feed down, and run does not") {
+  const TempDir dir;
+  // 8,192 records of 100 bytes in pieces of 16 KiB: GLOBAL reads 128 MiB of them.
+  {
+    RecordWriter writer(dir.file("a.tfrecord"));
+    const std::string record(100, 'x');
+    for (int i = 0; i < 8192; i++) writer.write(std::as_bytes(std::span(record)));
+    writer.close();
+  }
+  const std::string pipeline =
+      dir.write("p.textproto", "source { files: \"a.tfrecord\" record_type: RAW }\nbatch { global_batch_size: 512 }\n");
+  const ToolResult plain = run_tool({"check", pipeline});
+  INFO(plain.err);
+  CHECK(plain.code == 0);
+  CHECK(plain.err.empty());
+
+  const ToolResult global = run_tool({"check", pipeline, "--set", "shuffle.mode=GLOBAL"});
+  INFO(global.err);
+  CHECK(global.code == 0);
+  CHECK(global.err.find("feedline: warning: shuffle.mode: GLOBAL reads ") == 0);
+  CHECK(global.err.find(" for each sample of 100 B, ") != std::string::npos);
+  CHECK(std::count(global.err.begin(), global.err.end(), '\n') == 1);
+  CHECK(run_tool({"run", pipeline, "--set", "shuffle.mode=GLOBAL", "--steps", "1"}).err.empty());
+
+  // 8,192 steps of one record each, and of few batches ahead.
+  const ToolResult small = run_tool({"check", pipeline, "--set", "batch.global_batch_size=1"});
+  INFO(small.err);
+  CHECK(small.err.find("feedline: warning: a replica's batch of 1 row has ") == 0);
+  const ToolResult few =
+      run_tool({"check", pipeline, "--set", "batch.global_batch_size=8", "--set", "parallelism.host_prefetch=2"});
+  CHECK(few.err.find("parallelism.host_prefetch: 2 lets a thread sleep") != std::string::npos);
+
+  // A thousand small files.
+  const std::string bytes = read_file(dir.file("a.tfrecord")).substr(0, 116);
+  for (int i = 0; i < 1000; i++) dir.write("b" + std::to_string(i) + ".tfrecord", bytes);
+  const ToolResult files = run_tool({"check", pipeline, "--set", "source=files: 'b*.tfrecord' record_type: RAW"});
+  INFO(files.err);
+  CHECK(files.err.find("feedline: warning: the 1,000 files have 116 B each") == 0);
 }
 
 TEST_CASE("every command refuses a feed without a step, unless it is allowed") {

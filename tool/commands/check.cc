@@ -98,6 +98,7 @@ int check(const Args& args) {
   options.plan_only = true;
   const Feeder feeder(load(args.pipeline), std::move(options));
   print_warnings(feeder);
+  for (const std::string& advice : feeder.advice()) fmt::print(stderr, "feedline: warning: {}\n", advice);
   fmt::print("{}", feeder.plan_text());
   return try_records(feeder, args.records) ? 0 : 1;
 }

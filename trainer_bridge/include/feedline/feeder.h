@@ -217,6 +217,9 @@ class FEEDLINE_PUBLIC Feeder {
   /// Returns what `feedline check` prints: stages, counts, and every byte of the memory plan.
   std::string plan_text() const;
   const std::vector<std::string>& warnings() const noexcept;
+  /// Returns what is known to slow down a feed with such a plan, each with the plan's figures and what to do about it.
+  /// `feedline check` prints these as warnings. Empty on a rank whose rows another rank reads.
+  std::vector<std::string> advice() const;
 
   /// Parses the first `of_each_file` samples of each file, to find out whether the pipeline's features match the
   /// records. It is quick whatever the size of the data, because it reads only some of many or large files. It does not

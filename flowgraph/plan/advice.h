@@ -1,0 +1,39 @@
+// What is known to slow a feed down, told from its plan.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "flowgraph/pipeline/spec.h"
+
+namespace feedline::flow {
+
+struct Plan;
+
+/// The figures of a plan that the rules of advice look at.
+struct FeedFigures {
+  ShuffleMode shuffle = ShuffleMode::none;
+  uint64_t samples = 0;       // of a pass over the data; 0: not counted yet
+  uint64_t sample_bytes = 0;  // of the records of a sample, on average
+  uint64_t read_bytes = 0;    // GLOBAL: what is read for a sample, on average
+  uint64_t files = 0;
+  uint64_t file_bytes = 0;      // size on disk of all files together
+  uint64_t inflated_bytes = 0;  // of all compressed files together
+  bool keeps_records = false;   // the pipeline has a cache of records
+  int threads = 1;
+  int64_t steps = -1;             // of an epoch; -1: not known, or without end
+  uint64_t batch_rows = 0;        // the rows of a replica's batch, where each frame of a window counts
+  uint64_t batch_bytes = 0;       // the records and the tensors of a replica's batch
+  bool costly_rows = false;       // rows are made from pictures or tables, which takes longer than their bytes tell
+  int host_prefetch = 0;          // as the pipeline says; 0: it says nothing
+  uint64_t batches = 0;           // the batches of a replica's ring
+  uint64_t batches_if_unset = 0;  // those that it would have if the pipeline did not say host_prefetch
+};
+FeedFigures figures_of(const Plan& plan);
+
+/// Returns what is known to slow such a feed down, each with the figures and what to do about it. Empty: nothing. The
+/// thresholds are measured: bench/README.md#what-check-warns-of.
+std::vector<std::string> advice(const FeedFigures& feed);
+
+}  // namespace feedline::flow
