@@ -19,6 +19,7 @@ using Run = std::function<int()>;
 void add_demo(CLI::App& app, Run& run);
 void add_run(CLI::App& app, Run& run);
 void add_top(CLI::App& app, Run& run);
+void add_tune(CLI::App& app, Run& run);
 void add_dump(CLI::App& app, Run& run);
 void add_check(CLI::App& app, Run& run);
 void add_show(CLI::App& app, Run& run);

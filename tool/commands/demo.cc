@@ -8,6 +8,7 @@
 #include "feedline/records.h"
 #include "tool/commands/commands.h"
 #include "tool/common/flags.h"
+#include "tool/common/interrupt.h"
 #include "tool/common/shard_names.h"
 #include "tool/common/terminal.h"
 #include "tool/convert/convert.h"
@@ -162,6 +163,7 @@ int demo(const Args& args) {
              format_count(static_cast<uint64_t>(args.replicas), "virtual replica"));
   fmt::print("{:9} {:>12} {:>12} {:>10} {:>12}\n", "", "records", "records/s", "MiB/s", "first batch");
   std::fflush(stdout);
+  const Interrupt interrupt;
   for (size_t i = 0; i < set_count; i++) {
     PipelineArgs input;
     input.texts = {pipelines[i]};

@@ -154,6 +154,7 @@ int run_pipeline(const Args& args) {
   if (const char* token = std::getenv("FEEDLINE_MONITOR_TOKEN")) options.monitor_token = token;
   FeedResult result;
   try {
+    const Interrupt interrupt;
     result = feed(pipeline, std::move(options), args.how, "");
     if (!result.resumed.empty())
       fmt::print(stderr, "feedline: the run continued at {}, as {} says\n", state_in_words(result.resumed),

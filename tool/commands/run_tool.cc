@@ -55,6 +55,7 @@ int run_tool(int argc, char** argv) {
   add_demo(app, command);
   add_run(app, command);
   add_top(app, command);
+  add_tune(app, command);
   add_dump(app, command);
   add_check(app, command);
   add_show(app, command);

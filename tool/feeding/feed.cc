@@ -51,7 +51,7 @@ class Feed {
         how_(how),
         state_(how.state.empty() ? nullptr : std::make_unique<StateFile>(how.state)),
         feeder_(pipeline, std::move(options)) {
-    print_warnings(feeder_);
+    if (!how_.quiet) print_warnings(feeder_);
     if (const std::string address = feeder_.monitor_address(); !address.empty())
       fmt::print(stderr, "feedline: the monitor is at {}\n", address);
     if (state_ && state_->restore(feeder_, how_.accept_changes)) result_.resumed = feeder_.get_state();
@@ -77,6 +77,7 @@ class Feed {
     result_.interrupted = Interrupt::happened();
     result_.report = report_with_ranks();
     result_.records = records_;
+    result_.next_wait_s = result_.report.next_wait_s - waited_at_start_;
     if (started_) {
       result_.wall_s = std::max(std::chrono::duration<double>(ended_ - *started_).count(), 1e-9);
       result_.cpu_s = cpu_seconds() - cpu_at_start_;
@@ -133,7 +134,7 @@ class Feed {
           break;
         }
         batch->ready_on(Stream::host);
-        start_clock();
+        if (steps >= how_.warm_up_steps) start_clock();
         if (!train(batch->valid_count(), steps)) return;
         note_trained(replica, {epoch, static_cast<int64_t>(batch->step()) + 1});
         if (stopping_) return;
@@ -166,6 +167,7 @@ class Feed {
   void start_clock() {
     if (started_flag_.exchange(true)) return;
     const Lock lock(mutex_);
+    if (how_.warm_up_steps > 0) waited_at_start_ = feeder_.report().next_wait_s;
     started_ = Clock::now();
     cpu_at_start_ = cpu_seconds();
   }
@@ -178,7 +180,7 @@ class Feed {
                             [&] { return stopping_.load(); }))
         return false;
     }
-    records_ += static_cast<uint64_t>(records);
+    if (started_flag_) records_ += static_cast<uint64_t>(records);
     steps++;
     return true;
   }
@@ -240,7 +242,7 @@ class Feed {
         kept = Clock::now();
       }
       const double elapsed = seconds_since(shown);
-      if (line.due()) {
+      if (!how_.quiet && line.due()) {
         const Report report = feeder_.report();
         const auto smooth = [&](double& value, uint64_t& before, uint64_t now) {
           const double current = static_cast<double>(now - before) / elapsed;
@@ -296,6 +298,7 @@ class Feed {
   std::optional<Clock::time_point> started_ FEEDLINE_GUARDED_BY(mutex_);
   Clock::time_point ended_ FEEDLINE_GUARDED_BY(mutex_);
   double cpu_at_start_ FEEDLINE_GUARDED_BY(mutex_) = 0;
+  double waited_at_start_ FEEDLINE_GUARDED_BY(mutex_) = 0;  // Report::next_wait_s when the clock started
 };
 
 }  // namespace
@@ -312,7 +315,6 @@ Json errors_json(const Report& report, const std::optional<Error>& last) {
 }
 
 FeedResult feed(const Pipeline& pipeline, Options options, const FeedOptions& how, const std::string& title) {
-  const Interrupt interrupt;
   return Feed(pipeline, std::move(options), how).run(title);
 }
 

@@ -13,14 +13,16 @@ namespace feedline::cli {
 struct FeedOptions {
   // The epoch before which the run ends, counted from epoch 0, also if the run continues from a state.
   uint64_t epochs = 1;
-  uint64_t steps = 0;  // the most steps of each replica; 0: all steps of the epochs
-  double step_ms = 0;  // milliseconds for which the trainer keeps a batch
+  uint64_t steps = 0;          // the most steps of each replica; 0: all steps of the epochs
+  uint64_t warm_up_steps = 0;  // so many steps come before the clock starts
+  double step_ms = 0;          // milliseconds for which the trainer keeps a batch
   // If not 0: each replica takes this many batches, then repeats them. This measures the trainer without the feed.
   uint64_t replay = 0;
   // A file that keeps how far the replicas have trained; if it exists, the run continues from there. Empty: none.
   std::string state = {};
   double state_every_ms = 1000;
   bool accept_changes = false;  // see Feeder::set_state
+  bool quiet = false;           // neither the pipeline's warnings nor a live line are shown
 };
 
 struct FeedResult {
@@ -29,9 +31,10 @@ struct FeedResult {
   bool interrupted = false;
   int replicas = 0;
   std::string resumed;  // the state from which the run continued; empty: none
-  // Counted from the first batch; in a replay, from the first repeated batch.
+  // Counted from the first batch after the warm-up; in a replay, from the first repeated batch.
   uint64_t records = 0;
-  uint64_t steps = 0;  // the steps that every replica has made
+  double next_wait_s = 0;  // how long next() waited, added over all replicas
+  uint64_t steps = 0;      // the steps that every replica has made
   double wall_s = 0;
   double cpu_s = 0;
   // The peak of RssAnon + RssShmem above what the process had before the feeder, in bytes, sampled every 20 ms.
@@ -46,7 +49,8 @@ struct FeedResult {
 Json errors_json(const Report& report, const std::optional<Error>& last);
 
 /// Feeds the pipeline to one thread for each device; the threads do not look at the data. Shows a live line that begins
-/// with `title`. SIGINT and SIGTERM end the feed. Throws Error if the feeder cannot be made or set to its state.
+/// with `title`. The signals of the caller's Interrupt end the feed. Throws Error if the feeder cannot be made or
+/// cannot be set to its state.
 FeedResult feed(const Pipeline& pipeline, Options options, const FeedOptions& how, const std::string& title);
 
 }  // namespace feedline::cli

@@ -1,0 +1,97 @@
+// Looks for the settings with which a pipeline is fed best: it changes one setting at a time, and compares by short
+// runs in turn. What plans and measures is given to it, so that tests can do without a clock.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace feedline::cli {
+
+/// A setting with a value.
+struct Choice {
+  std::string setting;  // a path in the pipeline, or a flag of `feedline run` that begins with "--"
+  std::string value;
+
+  /// Returns the arguments for the command line: "--set parallelism.threads=2", or "--direct on".
+  std::string arguments() const;
+  bool operator==(const Choice&) const = default;
+};
+/// At most one value for each setting; all others are as the user has them.
+using Choices = std::vector<Choice>;
+
+/// A setting with the values to try.
+struct Setting {
+  std::string name;
+  std::vector<std::string> values;
+};
+
+/// What a run has shown.
+struct Measured {
+  double records_per_s = 0;
+  double wait_share = 0;  // of the replicas' time that next() waited, 0 to 1
+  double cpu_ns_per_record = 0;
+};
+
+/// A figure of several pairs of runs: the median, and half of the distance from the smallest to the largest.
+struct Spread {
+  double median = 0, noise = 0;
+};
+
+/// A change compared with what was best before it.
+struct Comparison {
+  Spread rate;   // records per second with the change / without it
+  Spread waits;  // Measured::wait_share with the change - without it
+  Spread cpu;    // CPU time per record with the change / without it
+};
+
+/// What happened to a value that was to be tried.
+struct Trial {
+  enum class Verdict { better, not_better, same_plan, refused };
+  Choice choice;
+  Verdict verdict = Verdict::refused;
+  std::string why = {};                       // refused: the error
+  std::optional<Comparison> comparison = {};  // better, not_better
+};
+
+struct Tuned {
+  Measured as_it_is;  // the pipeline without a change
+  std::vector<Trial> trials;
+  Choices best;                    // the changes that made it better; empty: none did
+  std::optional<Comparison> gain;  // all of `best` compared with no change
+  bool stopped = false;            // measure() has thrown Stopped; `gain` is not known
+};
+
+/// What measure() throws to end the search early.
+struct Stopped {};
+
+struct Tuning {
+  std::vector<Setting> settings;
+  // false: more records per second are better. true: less waiting is better, and with as little waiting, less CPU time.
+  bool beside_trainer = false;
+  /// Returns a text of the plan with these choices, the same for the same plan. Throws Error if the plan is refused.
+  std::function<std::string(const Choices&)> plan;
+  /// Feeds with these choices. Throws Error if that fails.
+  std::function<Measured(const Choices&)> measure;
+  /// Called before each run: how many runs are done, and how many there will be at most.
+  std::function<void(size_t done, size_t most)> on_run = [](size_t, size_t) {};
+};
+
+/// Pairs of runs in a comparison.
+inline constexpr size_t compared_pairs = 5;
+
+/// Returns how many runs a search makes at most, if it confirms no more than one value of each setting.
+size_t most_runs(const std::vector<Setting>& settings);
+
+/// Returns whether the change is better by more than the noise, and by at least a hundredth (of waiting: half a
+/// hundredth of the time).
+bool is_better(const Comparison& comparison, bool beside_trainer);
+
+/// Tries each value of each setting, one after another. A value stays if two comparisons in a row say that it is
+/// better. In the end all that stayed is compared with no change; if that is not better, `best` is empty. Throws the
+/// Error of plan() or measure() if it comes without any change.
+Tuned tune(const Tuning& tuning);
+
+}  // namespace feedline::cli
