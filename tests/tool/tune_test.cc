@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "feedline/error.h"
@@ -162,6 +163,29 @@ TEST_CASE("plans that are refused or the same are not run, and feeds that fail a
   CHECK_THROWS_AS(tune(bad), Error);
 }
 
+TEST_CASE("without time no more values are run, but what is best so far is compared") {
+  const Tuned tuned = tune({.settings = {{"a", {"fast", "faster", "refused"}}},
+                            .plan =
+                                [](const Choices& choices) {
+                                  if (value_of(choices, "a") == "refused")
+                                    throw Error(Category::bad_pipeline, "too much");
+                                  return text_of(choices);
+                                },
+                            .measure =
+                                [](const Choices& choices) {
+                                  return Measured{value_of(choices, "a") == "fast" ? 2000.0 : 1000.0, 1, 100};
+                                },
+                            .time_left = [first = true]() mutable { return std::exchange(first, false); }});
+  using enum Trial::Verdict;
+  REQUIRE(tuned.trials.size() == 3);
+  CHECK(tuned.trials[0].verdict == better);
+  CHECK(tuned.trials[1].verdict == no_time);
+  CHECK_FALSE(tuned.trials[1].comparison);
+  CHECK(tuned.trials[2].verdict == refused);
+  CHECK(tuned.best == Choices{{"a", "fast"}});
+  CHECK(tuned.gain);
+}
+
 TEST_CASE("a search that is stopped tells what it knows") {
   size_t runs = 0;
   const Tuned tuned =
@@ -193,7 +217,8 @@ TEST_CASE("the command tries what the pipeline allows, and prints it for people 
     const std::string arguments = trial.at("arguments");
     verdicts[arguments] = trial.at("verdict");
     if (trial.at("why").is_string()) why[arguments] = trial.at("why");
-    CHECK(trial.at("compared").is_null() == (trial.at("verdict") == "refused" || trial.at("verdict") == "same plan"));
+    const std::string verdict = trial.at("verdict");
+    CHECK(trial.at("compared").is_null() == (verdict != "better" && verdict != "not better"));
   }
   CHECK(verdicts.contains("--set parallelism.threads=1"));
   CHECK(verdicts.at("--set parallelism.host_prefetch=32") == "refused");

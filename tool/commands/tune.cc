@@ -161,6 +161,8 @@ std::string verdict_text(const Trial& trial) {
       return "same plan";
     case Trial::Verdict::refused:
       return "refused";
+    case Trial::Verdict::no_time:
+      return "no time";
   }
   return "";
 }
@@ -245,6 +247,7 @@ int tune_pipeline(const Args& args) {
   Runs runs(args);
   Tuned tuned;
   try {
+    const auto start = LiveLine::Clock::now();
     const std::string plan = runs.plan({});
     LiveLine line;
     Tuning tuning{.settings = settings(args, plan, runs.backend()),
@@ -252,14 +255,17 @@ int tune_pipeline(const Args& args) {
                   .plan = [&](const Choices& choices) { return runs.plan(choices); },
                   .measure = [&](const Choices& choices) { return runs.measure(choices); },
                   .on_run =
-                      [&, start = LiveLine::Clock::now()](size_t done, size_t most) {
+                      [&, first_run = LiveLine::Clock::now()](size_t done, size_t most) {
                         if (!line.due() || done == 0) return;
-                        const double elapsed = std::chrono::duration<double>(LiveLine::Clock::now() - start).count();
+                        const double elapsed =
+                            std::chrono::duration<double>(LiveLine::Clock::now() - first_run).count();
                         line.show(fmt::format(
                             "tuning: run {} of at most {}, {} left", done + 1, most,
                             format_seconds(elapsed / static_cast<double>(done) * static_cast<double>(most - done))));
                       }};
-    runs.choose_steps(static_cast<double>(args.seconds) / static_cast<double>(most_runs(tuning.settings)));
+    tuning.time_left = [&] { return LiveLine::Clock::now() - start < std::chrono::seconds(args.seconds); };
+    // A third of the time is for warming up, and for making the feeders.
+    runs.choose_steps(static_cast<double>(args.seconds) / 1.5 / static_cast<double>(most_runs(tuning.settings)));
     tuned = tune(tuning);
   } catch (const Stopped&) {  // before anything was compared
     tuned.stopped = true;

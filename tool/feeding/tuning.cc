@@ -57,13 +57,15 @@ class Search {
       changed_plan = tuning_.plan(changed);
       if (changed_plan == plan)
         trial.verdict = Trial::Verdict::same_plan;
+      else if (!tuning_.time_left())
+        trial.verdict = Trial::Verdict::no_time;
       else
         measure(changed);  // not counted: what it reads is in the page cache afterwards
     } catch (const Error& error) {
       trial.why = error.what();
       changed_plan = plan;
     }
-    if (changed_plan != plan) {
+    if (changed_plan != plan && trial.verdict != Trial::Verdict::no_time) {
       trial.comparison = compare(changed, tuned_.best);
       bool better = is_better(*trial.comparison, tuning_.beside_trainer);
       if (better) {

@@ -49,7 +49,7 @@ struct Comparison {
 
 /// What happened to a value that was to be tried.
 struct Trial {
-  enum class Verdict { better, not_better, same_plan, refused };
+  enum class Verdict { better, not_better, same_plan, refused, no_time };
   Choice choice;
   Verdict verdict = Verdict::refused;
   std::string why = {};                       // refused: the error
@@ -77,6 +77,8 @@ struct Tuning {
   std::function<Measured(const Choices&)> measure;
   /// Called before each run: how many runs are done, and how many there will be at most.
   std::function<void(size_t done, size_t most)> on_run = [](size_t, size_t) {};
+  /// Returns whether there is time for another value. If not, the search ends with the comparison of what is best.
+  std::function<bool()> time_left = [] { return true; };
 };
 
 /// Pairs of runs in a comparison.
