@@ -22,6 +22,15 @@ def test_cifar(precision):
     assert len(losses) == 30 and losses[-1] < 0.6 * losses[0]
 
 
+def test_cifar_goes_on(tmp_path):
+    need("torch")
+    whole = run("cifar_torch.py", "--epochs", 6)
+    begun = run("cifar_torch.py", "--epochs", 3, "--checkpoint", tmp_path / "cifar.pt", "--every", 10)
+    # Its checkpoint is that of step 10: the third epoch's first two steps were trained, and the other two were lost.
+    rest = run("cifar_torch.py", "--epochs", 6, "--checkpoint", tmp_path / "cifar.pt", "--every", 10)
+    assert begun == whole[:3] and rest == whole[2:]
+
+
 def test_lightning(tmp_path):
     need("lightning")
     whole = run("digits_lightning.py", "--folder", tmp_path / "whole", "--epochs", 5)[-1]
