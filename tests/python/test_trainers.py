@@ -7,9 +7,9 @@ import pytest
 from conftest import need, trainer
 
 
-def run(name, *arguments, before=(), **environment):
-    """Runs a trainer, and returns the lines that it prints. `before` is the command that starts its processes."""
-    process = trainer(name, *arguments, before=before, **environment)
+def run(name, *arguments, **how):
+    """Runs a trainer, and returns the lines that it prints. `how` are further arguments of conftest's trainer()."""
+    process = trainer(name, *arguments, **how)
     out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err[-4000:]
     return out.splitlines()
@@ -29,6 +29,21 @@ def test_cifar_goes_on(tmp_path):
     # Its checkpoint is that of step 10: the third epoch's first two steps were trained, and the other two were lost.
     rest = run("cifar_torch.py", "--epochs", 6, "--checkpoint", tmp_path / "cifar.pt", "--every", 10)
     assert begun == whole[:3] and rest == whole[2:]
+
+
+def test_deblur(tmp_path):
+    need("torch", "PIL")
+
+    def gain(epochs, *arguments, launcher=()):
+        """Returns by how many dB the pictures that were held out became sharper."""
+        lines = run("deblur_torch.py", "--data", tmp_path, "--epochs", epochs, *arguments, launcher=launcher)
+        found = json.loads(lines[-1])
+        return found["restored"] - found["blurred"]
+
+    assert gain(2) > 0.5
+    assert gain(2, "--loader", "torch") > 0.5
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2]
+    assert gain(1, "--precision", "bfloat16", launcher=torchrun) > 0.2  # slow where the CPU has no bfloat16
 
 
 def test_lightning(tmp_path):
