@@ -4,13 +4,13 @@ import json
 import shutil
 
 import pytest
-from conftest import need, trainer
+from conftest import CUDA, need, trainer
 
 
 def run(name, *arguments, **how):
     """Runs a trainer, and returns the lines that it prints. `how` are further arguments of conftest's trainer()."""
     process = trainer(name, *arguments, **how)
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate(timeout=600)
     assert process.returncode == 0, err[-4000:]
     return out.splitlines()
 
@@ -85,3 +85,60 @@ def test_keras():
         need(backend)
         accuracy = run("digits_keras.py", *arguments, KERAS_BACKEND=backend)[-1]
         assert float(accuracy.split()[-1]) > 0.9, (arguments, backend)
+
+
+# Ray starts its processes at niceness 15, and gives up when they do not come to life soon: too soon on a busy machine.
+RAY = {
+    "RAY_worker_niceness": "0",
+    "RAY_worker_register_timeout_seconds": "200",
+    "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "200",
+    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",
+    "RAY_AUTH_MODE": "disabled",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+
+
+def run_ray(folder, *arguments, **environment):
+    """Returns where the workers of the Ray trainer were started, and what its epochs gave."""
+    lines = run("digits_ray.py", "--folder", folder, "--epochs", 4, "--every", 1, *arguments, **RAY, **environment)
+    found = [json.loads(line) for line in lines if line.startswith("{")]
+    return [one for one in found if "workers" in one], [one for one in found if "losses" in one]
+
+
+@pytest.fixture(scope="module")
+def unbroken_ray(tmp_path_factory):
+    need("torch", "ray.train")
+    starts, epochs = run_ray(tmp_path_factory.mktemp("unbroken"), "--workers", 2)
+    assert starts == [{"epoch": 0, "step": 0, "workers": 2}]
+    return epochs
+
+
+def test_ray(unbroken_ray):
+    assert [one["epoch"] for one in unbroken_ray] == [0, 1, 2, 3] and all(one["exactly_once"] for one in unbroken_ray)
+    assert sum(unbroken_ray[3]["losses"]) < 0.4 * sum(unbroken_ray[0]["losses"])
+
+
+def test_ray_goes_on_after_a_lost_worker(unbroken_ray, tmp_path):
+    starts, epochs = run_ray(tmp_path, "--workers", 2, "--lose", "worker")
+    assert [(one["epoch"], one["workers"]) for one in starts] == [(0, 2), (1, 2)] and starts[1]["step"] > 0
+    assert epochs == unbroken_ray
+
+
+def test_ray_goes_on_with_fewer_workers(unbroken_ray, tmp_path, monkeypatch):
+    from ray.cluster_utils import Cluster
+
+    # After the loss Ray waits this long for two workers, before it is content with one.
+    monkeypatch.setitem(RAY, "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", "60")
+    for name, value in {**RAY, "LD_LIBRARY_PATH": CUDA}.items():
+        monkeypatch.setenv(name, value)
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    try:
+        for _ in range(2):  # what Ray takes for machines, each with room for one worker
+            cluster.add_node(num_cpus=1)
+        starts, epochs = run_ray(tmp_path, "--workers", 1, 2, "--lose", "machine", RAY_ADDRESS=cluster.address)
+    finally:
+        cluster.shutdown()
+    assert [(one["epoch"], one["workers"]) for one in starts] == [(0, 2), (1, 1)] and starts[1]["step"] > 0
+    assert all(one["exactly_once"] for one in epochs)
+    for one, wanted in zip(epochs, unbroken_ray, strict=True):
+        assert one["losses"] == pytest.approx(wanted["losses"], rel=1e-3)  # gradients are summed in another order
