@@ -11,61 +11,102 @@ import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+PYTHON = [sys.executable]
+MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", *PYTHON]
+TORCHRUN = [*PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 FIGURES = {"step_ms": "ms a step", "wait_ms": "of which waiting", "ready": "steps there at once", "loader_cpu_ms": "CPU ms of the loader"}
+
+# By work: its title, and by name of the loader what starts it and its arguments. "memory" is a batch that lies in memory:
+# where the CPU time of the loader cannot be told from that of the training, it is what is more than there.
+BOTH = {"feedline": (PYTHON, ["feedline"]), "DataLoader": (PYTHON, ["own"])}
+WITH_MEMORY = {"feedline": (PYTHON, ["feedline"]), "tf.data": (PYTHON, ["own"]), "memory": (PYTHON, ["memory"])}
+WORKS = {
+    "chess": ("PyTorch, chess", BOTH),
+    "cifar": ("PyTorch, CIFAR", BOTH),
+    "lightning": ("Lightning, chess", BOTH),
+    "mpi": ("MPI, chess, 2 ranks", {name: (MPIRUN, arguments) for name, (_, arguments) in BOTH.items()}),
+    "jax": ("JAX, chess", WITH_MEMORY),
+    "keras": ("Keras, chess", WITH_MEMORY),
+    "deblur": (
+        "PyTorch, deblurring",
+        {
+            "DataLoader": (PYTHON, ["own"]),
+            "feedline": (PYTHON, ["feedline"]),
+            "+ bfloat16": (PYTHON, ["feedline", "--precision", "bfloat16"]),
+            "+ 2 replicas": (TORCHRUN, ["feedline", "--precision", "bfloat16"]),
+        },
+    ),
+}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--works", nargs="+", default=["chess", "cifar"])
+    parser.add_argument("--works", nargs="+", choices=WORKS, default=list(WORKS))
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--steps", type=int, default=600, help="of the chess network; the others make fewer, as theirs are longer")
     parser.add_argument("--json", help="a file for all results")
     parser.add_argument("--plot", help="a PNG file for a picture of the medians")
     flags = parser.parse_args()
 
-    results = []
+    rounds = {work: {loader: [] for loader in WORKS[work][1]} for work in flags.works}
     for number in range(flags.rounds):
-        for work in flags.works:
-            for loader in ("feedline", "torch"):
+        for work, results in rounds.items():
+            for loader, (start, arguments) in WORKS[work][1].items():
                 print(f"round {number + 1} of {flags.rounds}: {work}, {loader}", file=sys.stderr)
-                command = [sys.executable, os.path.join(HERE, "works.py"), work, loader, "--steps", str(flags.steps)]
+                steps = flags.steps // {"cifar": 2, "deblur": 10}.get(work, 1)
+                command = [*start, os.path.join(HERE, "works.py"), work, *arguments, "--steps", str(steps)]
                 done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-                results.append(json.loads(done.stdout.splitlines()[-1]))
+                results[loader].append(json.loads(done.stdout.splitlines()[-1]))
+            for loader in results.keys() - {"memory"} if "memory" in results else ():
+                results[loader][-1]["loader_cpu_ms"] = results[loader][-1]["cpu_ms"] - results["memory"][-1]["cpu_ms"]
     if flags.json:
         with open(flags.json, "w", encoding="utf-8") as file:
-            json.dump(results, file, indent=1)
+            json.dump(rounds, file, indent=1)
 
-    medians = {}
-    for result in results:
-        medians.setdefault((result["work"], result["loader"]), []).append(result)
-    for place, runs in medians.items():
-        medians[place] = {figure: statistics.median(run[figure] for run in runs) for figure in FIGURES}
+    medians = {
+        work: {
+            loader: {figure: statistics.median(run[figure] for run in runs) for figure in FIGURES if figure in runs[0]}
+            for loader, runs in results.items()
+        }
+        for work, results in rounds.items()
+    }
     print("| work | loader | " + " | ".join(FIGURES.values()) + " |\n|---|---|" + "---|" * len(FIGURES))
-    for (work, loader), median in medians.items():
-        shown = [f"{median[f]:.0%}" if f == "ready" else f"{median[f]:.2f}" for f in FIGURES]
-        print(f"| {work} | {loader} | " + " | ".join(shown) + " |")
+    for work, loaders in medians.items():
+        for loader, median in loaders.items():
+            shown = ["" if f not in median else f"{median[f]:.0%}" if f == "ready" else f"{median[f]:.2f}" for f in FIGURES]
+            print(f"| {WORKS[work][0]} | {loader} | " + " | ".join(shown) + " |")
     if flags.plot:
         plot(medians, flags.plot)
 
 
 def plot(medians, path):
-    """Draws for each work and loader how long a step takes, and how much of it the loop waits."""
+    """Draws how long a step takes with each loader, how much of it the loop waits, and the CPU time of the loader; and the
+    bars of deblurring, each of which has one thing more than the one before it."""
     import matplotlib
 
     matplotlib.use("agg")
     from matplotlib import pyplot
 
-    names = [f"{work}\n{loader}" for work, loader in medians]
-    waits = [median["wait_ms"] for median in medians.values()]
-    trains = [median["step_ms"] - median["wait_ms"] for median in medians.values()]
-    figure, axes = pyplot.subplots(figsize=(1.6 * len(names) + 1, 3.2))
-    axes.bar(names, trains, color="#4878a8", label="training")
-    axes.bar(names, waits, bottom=trains, color="#d06048", label="waiting for the loader")
-    axes.plot(names, [median["loader_cpu_ms"] for median in medians.values()], "k_", markersize=24, label="CPU time of the loader")
-    axes.set_ylabel("ms a step")
-    axes.legend()
+    others = [work for work in medians if work != "deblur"]
+    figure, panels = pyplot.subplots(1, 2, figsize=(13, 4.2), width_ratios=[3, 1])
+    for panel, works in zip(panels, (others, medians.keys() & {"deblur"})):
+        places, names, bars = [], [], []
+        for group, work in enumerate(works):
+            for loader, median in medians[work].items():
+                places.append(len(places) + 0.6 * group)
+                names.append(loader if work == "deblur" else f"{WORKS[work][0]}\n{loader}")
+                bars.append(median)
+        waits = [bar.get("wait_ms", 0) for bar in bars]
+        trains = [bar["step_ms"] - wait for bar, wait in zip(bars, waits)]
+        panel.bar(places, trains, color="#4878a8", label="training")
+        panel.bar(places, waits, bottom=trains, color="#d06048", label="waiting for the loader")
+        panel.plot(places, [bar.get("loader_cpu_ms") for bar in bars], "k_", markersize=20, label="CPU time of the loader")
+        panel.set_xticks(places, names, rotation=40, ha="right", fontsize=8)
+        panel.set_ylabel("ms a step")
+    panels[0].legend()
+    panels[1].set_title("deblurring: each bar adds a thing", fontsize=10)
     figure.tight_layout()
-    figure.savefig(path, dpi=100)
+    figure.savefig(path, dpi=80)
 
 
 if __name__ == "__main__":

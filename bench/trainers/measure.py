@@ -1,41 +1,46 @@
-"""What a loader costs the training loop that it feeds."""
+"""What a step of a training costs, and what its loader has of that."""
 
 import glob
 import os
 import time
 
+WARM = 50  # how many steps come before the first that is measured: they start workers, fill queues and compile
+
 
 class Measure:
-    """Iterates over a loader's steps, and measures how long the loop waited for each, and the CPU time of loading: that
-    of the loop's thread inside of the loader, of all other threads of the process, and of its child processes. So the
-    training itself must use no thread but the loop's, and the children must live as long as the measurement."""
+    """Measures steps, from begin() on: the time of each, and the CPU time of the process and its child processes. The
+    children must live as long as the measurement.
 
-    def __init__(self):
+    If the loop takes its steps out of over(), the measurement begins after WARM steps. It then has also how long the loop
+    waited for its steps, and the CPU time of loading: that of the loop's thread inside of the loader, of all other
+    threads, and of the children. So the training itself must use no thread but the loop's for that to be right."""
+
+    def begin(self):
         self.waits, self.inside = [], 0.0
         self.begun = _times()
 
     def over(self, loader):
         steps = iter(loader)
+        for _ in range(WARM):
+            yield next(steps)
+        self.begin()
         while True:
             wall, cpu = time.perf_counter(), time.thread_time()
-            step = next(steps, None)
-            self.inside += time.thread_time() - cpu
-            if step is None:
-                return
+            step = next(steps)
             self.waits.append(time.perf_counter() - wall)
+            self.inside += time.thread_time() - cpu
             yield step
 
-    def result(self):
-        """Returns the figures of a step: milliseconds, and the part of the steps that were there within 1 ms."""
+    def result(self, steps):
+        """Returns the figures of a step, all in milliseconds, and the part of the steps that were there within 1 ms."""
         wall, process, loop, children = (now - then for now, then in zip(_times(), self.begun))
-        steps = len(self.waits)
-        return {
-            "steps": steps,
-            "step_ms": 1000 * wall / steps,
-            "wait_ms": 1000 * sum(self.waits) / steps,
-            "ready": sum(wait < 0.001 for wait in self.waits) / steps,
-            "loader_cpu_ms": 1000 * (process - loop + self.inside + children) / steps,
-        }
+        figures = {"step_ms": wall, "cpu_ms": process + children}
+        if self.waits:
+            figures |= {"wait_ms": sum(self.waits), "loader_cpu_ms": process - loop + self.inside + children}
+        figures = {name: 1000 * seconds / steps for name, seconds in figures.items()}
+        if self.waits:
+            figures["ready"] = sum(wait < 0.001 for wait in self.waits) / steps
+        return figures
 
 
 def _times():

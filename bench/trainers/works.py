@@ -1,141 +1,243 @@
-"""Trains with one loader, and prints what the loader cost as a line of JSON.
+"""Trains with one loader, and prints what a step cost as a line of JSON.
 
     python bench/trainers/works.py chess feedline
-    python bench/trainers/works.py chess torch      # what users of torch write: a Dataset, and a DataLoader with workers
+    python bench/trainers/works.py chess own        # what users of the framework write: own_loaders.py
+    python bench/trainers/works.py keras memory     # one batch that lies in memory, again and again
     python bench/trainers/works.py chess --same     # whether both loaders give the same samples
 """
 
 import argparse
+import itertools
 import json
 import os
 import sys
 
 import numpy
 import torch
-from torch.utils.data import DataLoader, Dataset
+import torch.distributed as dist
 
-import feedline
-from feedline.torch import Loader
-from measure import Measure
+import feedline.numpy
+import feedline.torch
+from measure import WARM, Measure
+from own_loaders import Pictures, Positions, data_loader, positions_of_tf_data
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 sys.path.insert(0, os.path.join(ROOT, "examples", "trainers"))
+CHESS = os.path.join(ROOT, "examples", "train.textproto"), 256
+CIFAR = os.path.join(ROOT, "examples", "cifar_train.textproto"), 64
 
 
-def examples_of(pipeline):
-    """Returns the Examples of a pipeline's files, in memory."""
-    files = feedline.Loader(pipeline).files
-    return [feedline.parse_example(record) for file in files for record in feedline.records(file)]
+def fed(pipeline, rows, loader=feedline.torch.Loader, **arguments):
+    return loader(pipeline, batch={"global_batch_size": rows}, epoch={"repeat": 1000}, **arguments)
 
 
-class Positions(Dataset):
-    """Chess positions: each is unpacked when it is asked for."""
-
-    def __init__(self, pipeline):
-        examples = examples_of(pipeline)
-        self.bits = numpy.frombuffer(b"".join(example["d"][0] for example in examples), numpy.uint8).reshape(-1, 194)
-        self.scores = numpy.array([example["s"][0] for example in examples])
-        self.order = [first + step for first in range(4) for step in range(0, 24, 4)]
-        self.signs = numpy.array(2 * ([1] * 6 + [-1] * 6), numpy.float32)
-
-    def __len__(self):
-        return len(self.bits)
-
-    def __getitem__(self, number):
-        bits = numpy.unpackbits(self.bits[number])
-        board = bits[:1536].reshape(8, 8, 24)[:, :, self.order] * self.signs
-        s, mate = self.scores[number], bits[1546]
-        score = numpy.sign(s) * (0.85 + 0.15 / 29 * max(0, 30 - abs(s))) if mate else 0.85 * numpy.tanh(s / 410)
-        return {"board": board, "flags": bits[1536:1546].astype(numpy.float32), "score": numpy.float32(score)}
+def looped(loader, steps, train):
+    """Returns the figures of a loop that trains with each batch of a loader."""
+    measure = Measure()
+    for batch in itertools.islice(measure.over(loader), WARM + steps):
+        train(batch)
+    return measure.result(steps)
 
 
-class Pictures(Dataset):
-    """Pictures in CIFAR-10's layout: padded, cropped at random, mirrored or not, and normalised, each when asked for."""
+def trained_by_torch(loader, steps, model, loss_of):
+    optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
 
-    MEAN = numpy.array([0.485, 0.456, 0.406], numpy.float32).reshape(3, 1, 1)
-    STD = numpy.array([0.229, 0.224, 0.225], numpy.float32).reshape(3, 1, 1)
+    def train(batch):
+        optimizer.zero_grad()
+        loss_of(batch).backward()
+        optimizer.step()
 
-    def __init__(self, pipeline):
-        examples = examples_of(pipeline)
-        self.pixels = numpy.frombuffer(b"".join(one["image"][0] for one in examples), numpy.uint8).reshape(-1, 3, 32, 32)
-        self.labels = [one["label"][0] for one in examples]
-
-    def __len__(self):
-        return len(self.pixels)
-
-    def __getitem__(self, number):
-        image = self.pixels[number]
-        top, left, mirrored = *torch.randint(9, (2,)).tolist(), torch.randint(2, (1,)).item()
-        image = numpy.pad(image, ((0, 0), (4, 4), (4, 4)))[:, top : top + 32, left : left + 32]
-        image = image[:, :, ::-1] if mirrored else image
-        target = numpy.full(10, 0.01, numpy.float32)
-        target[self.labels[number]] = 0.91
-        return {"image": (image.astype(numpy.float32) / 255 - self.MEAN) / self.STD, "class": target}
+    return looped(loader, steps, train)
 
 
-def chess():
+def chess(flags):
     from chess_torch import Network
 
     model = Network()
-    return "train.textproto", 256, Positions, model, lambda b: (model(b["board"], b["flags"]) - b["score"]).square().mean()
+    loader = fed(*CHESS) if flags.loader == "feedline" else data_loader(Positions(CHESS[0]), CHESS[1])
+    return trained_by_torch(loader, flags.steps, model, lambda batch: chess_loss(model, batch))
 
 
-def cifar():
+def chess_loss(model, batch):
+    return (model(batch["board"], batch["flags"]) - batch["score"]).square().mean()
+
+
+def cifar(flags):
     from cifar_torch import network
 
     model = network()
-    return "cifar_train.textproto", 64, Pictures, model, lambda b: torch.nn.functional.cross_entropy(model(b["image"]), b["class"])
+    loader = fed(*CIFAR) if flags.loader == "feedline" else data_loader(Pictures(CIFAR[0]), CIFAR[1])
+    loss = torch.nn.CrossEntropyLoss()
+    return trained_by_torch(loader, flags.steps, model, lambda batch: loss(model(batch["image"]), batch["class"]))
 
 
-WORKS = {"chess": chess, "cifar": cifar}
+def lightning(flags):
+    import lightning
+    from chess_torch import Network
+
+    loader = fed(*CHESS) if flags.loader == "feedline" else data_loader(Positions(CHESS[0]), CHESS[1])
+    measure, results = Measure(), []
+
+    class Scorer(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.network = Network()
+
+        def training_step(self, batch, _):
+            return chess_loss(self.network, batch)
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), 0.01, momentum=0.9)
+
+        def on_train_batch_end(self, outputs, batch, number):
+            if number == WARM + flags.steps - 1:
+                results.append(measure.result(flags.steps))
+
+    class Steps:
+        def __iter__(self):
+            return measure.over(loader)
+
+    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
+    trainer = lightning.Trainer(accelerator="cpu", max_steps=WARM + flags.steps, **quiet)
+    trainer.fit(Scorer(), Steps())
+    return results[0]
+
+
+def mpi(flags):
+    from chess_torch import Network
+    from mpi4py import MPI
+
+    ranks = MPI.COMM_WORLD
+    model = Network()
+    optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
+    if flags.loader == "feedline":
+        loader = fed(*CHESS, communicator=ranks)
+    else:
+        loader = data_loader(Positions(CHESS[0]), CHESS[1], 1, ranks.rank, ranks.size)
+
+    def train(batch):
+        optimizer.zero_grad()
+        chess_loss(model, batch).backward()
+        for parameter in model.parameters():
+            ranks.Allreduce(MPI.IN_PLACE, parameter.grad.numpy())
+            parameter.grad /= ranks.size
+        optimizer.step()
+
+    results = ranks.gather(looped(loader, flags.steps, train))
+    return results and {name: sum(one[name] for one in results) / ranks.size for name in results[0]}
+
+
+def jax(flags):
+    os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+    import chess_jax
+    import feedline.jax
+    import jax
+
+    shapes = zip(chess_jax.WIDTHS, chess_jax.WIDTHS[1:])
+    keys = jax.random.split(jax.random.key(1), len(chess_jax.WIDTHS) - 1)
+    parameters = [(jax.random.normal(k, (i, o)) * (2 / i) ** 0.5, jax.numpy.zeros(o)) for k, (i, o) in zip(keys, shapes)]
+    state = [parameters, jax.tree.map(jax.numpy.zeros_like, parameters)]
+    if flags.loader == "own":
+        loader = positions_of_tf_data(*CHESS).as_numpy_iterator()
+    else:
+        loader = fed(*CHESS, feedline.jax.Loader)
+    if flags.loader == "memory":
+        loader = itertools.repeat(next(iter(loader)))
+
+    def train(batch):
+        state[0], state[1], loss = chess_jax.step(*state, batch)
+        loss.block_until_ready()
+
+    return looped(loader, flags.steps, train)
+
+
+def keras(flags):
+    os.environ["KERAS_BACKEND"] = "tensorflow"
+    import keras
+    import tensorflow
+    from feedline.keras import steps
+
+    tensorflow.config.threading.set_intra_op_parallelism_threads(1)
+    inputs = [keras.Input((8, 8, 24)), keras.Input((10,))]
+    tensors = keras.layers.Concatenate()([keras.layers.Flatten()(inputs[0]), inputs[1]])
+    for width in (64, 32):
+        tensors = keras.layers.Dense(width, "relu")(tensors)
+    model = keras.Model(inputs, keras.layers.Dense(1)(tensors))
+    model.compile(keras.optimizers.SGD(0.01, 0.9), "mse")
+    if flags.loader == "own":
+        data = positions_of_tf_data(*CHESS).map(lambda batch: ((batch["board"], batch["flags"]), batch["score"]))
+    else:
+        data = steps(fed(*CHESS, feedline.numpy.Loader), ["board", "flags"], "score")
+    if flags.loader == "memory":
+        data = (batch for batch in itertools.repeat(next(data)))  # Keras takes generators
+    measure, results = Measure(), []
+
+    class Ends(keras.callbacks.Callback):
+        def on_train_batch_end(self, number, logs=None):
+            if number == WARM - 1:
+                measure.begin()
+            if number == WARM + flags.steps - 1:
+                results.append(measure.result(flags.steps))
+
+    model.fit(data, steps_per_epoch=WARM + flags.steps, verbose=0, callbacks=[Ends()])
+    return results[0]
+
+
+def deblur(flags):
+    from deblur_torch import Network, Pairs, files_in, patches_of, step
+
+    rank, ranks = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    model = trained = Network().to(memory_format=torch.channels_last)
+    if ranks > 1:
+        dist.init_process_group("gloo")
+        trained = torch.nn.parallel.DistributedDataParallel(model)
+    file, _ = files_in(os.path.join(ROOT, "build", "deblur"))
+    if flags.loader == "feedline":
+        loader = fed(patches_of(file, 8, flags.precision), 8)
+    else:
+        loader = data_loader(Pairs(file), 8, 2, rank, ranks)
+    optimizer = torch.optim.Adam(model.parameters())
+    precision = getattr(torch, flags.precision)
+    result = looped(loader, flags.steps, lambda batch: step(trained, optimizer, batch, precision))
+    if ranks > 1:
+        dist.destroy_process_group()
+    return result if rank == 0 else None
+
+
+WORKS = {work.__name__: work for work in (chess, cifar, lightning, mpi, jax, keras, deblur)}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("work", choices=WORKS)
-    parser.add_argument("loader", choices=["feedline", "torch"], nargs="?", default="feedline")
+    parser.add_argument("loader", choices=["feedline", "own", "memory"], nargs="?", default="feedline")
     parser.add_argument("--steps", type=int, default=600)
-    parser.add_argument("--workers", type=int, default=2, help="processes of torch's DataLoader")
+    parser.add_argument("--precision", choices=["float32", "bfloat16"], default="float32", help="of deblur")
     parser.add_argument("--same", action="store_true")
     flags = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(1)
-    pipeline, rows, samples, model, loss_of = WORKS[flags.work]()
-    pipeline = os.path.join(ROOT, "examples", pipeline)
     if flags.same:
-        return same(pipeline, samples)
-
-    if flags.loader == "feedline":
-        loader = Loader(pipeline, batch={"global_batch_size": rows}, epoch={"repeat": 1000})
-    else:
-        samples = samples(pipeline)
-        loader = DataLoader(
-            torch.utils.data.ConcatDataset([samples] * 1000),
-            rows,
-            shuffle=True,
-            num_workers=flags.workers,
-            persistent_workers=flags.workers > 0,
-        )
-    optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
-    steps, measure = iter(loader), None
-    for step in range(flags.steps + 50):
-        if step == 50:  # the first steps start the workers and fill the queues
-            measure = Measure()
-            steps = measure.over(steps)
-        optimizer.zero_grad()
-        loss_of(next(steps)).backward()
-        optimizer.step()
-    result = measure.result()
-    print(json.dumps({"work": flags.work, "loader": flags.loader, **result}))
+        return same(flags.work)
+    result = WORKS[flags.work](flags)
+    if result:
+        print(json.dumps(result))
 
 
-def same(pipeline, samples):
+def same(work):
     """Prints how far apart the samples of both loaders are. Windows of pictures are at random places."""
-    theirs = samples(pipeline)
-    ours = next(iter(Loader(pipeline, batch={"global_batch_size": len(theirs)}, shuffle={"mode": "NONE"})))
-    for name, wanted in next(iter(DataLoader(theirs, len(theirs)))).items():
-        apart = (ours[name] - wanted).abs().max().item()
-        print(f"{name}: {apart:.1e} apart")
+    pipeline = CIFAR[0] if work == "cifar" else CHESS[0]
+    if work in ("jax", "keras"):
+        with feedline.Loader(pipeline) as loader:
+            rows = loader.samples_per_epoch
+        theirs = next(positions_of_tf_data(pipeline, rows, 1).as_numpy_iterator())
+    else:
+        samples = Pictures(pipeline) if work == "cifar" else Positions(pipeline)
+        rows = len(samples)
+        theirs = next(iter(torch.utils.data.DataLoader(samples, rows)))
+    ours = next(iter(feedline.numpy.Loader(pipeline, batch={"global_batch_size": rows}, shuffle={"mode": "NONE"})))
+    for name, wanted in theirs.items():
+        print(f"{name}: {abs(ours[name] - numpy.asarray(wanted)).max():.1e} apart")
 
 
 if __name__ == "__main__":
