@@ -4,8 +4,10 @@
 """
 
 import argparse
+import importlib.util
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -48,6 +50,10 @@ def main():
     parser.add_argument("--plot", help="a PNG file for a picture of the medians")
     flags = parser.parse_args()
 
+    for work in flags.works.copy():
+        if why := missing(work):
+            print(f"left out: {work}: {why}", file=sys.stderr)
+            flags.works.remove(work)
     rounds = {work: {loader: [] for loader in WORKS[work][1]} for work in flags.works}
     for number in range(flags.rounds):
         for work, results in rounds.items():
@@ -57,8 +63,9 @@ def main():
                 command = [*start, os.path.join(HERE, "works.py"), work, *arguments, "--steps", str(steps)]
                 done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
                 results[loader].append(json.loads(done.stdout.splitlines()[-1]))
-            for loader in results.keys() - {"memory"} if "memory" in results else ():
-                results[loader][-1]["loader_cpu_ms"] = results[loader][-1]["cpu_ms"] - results["memory"][-1]["cpu_ms"]
+            if "memory" in results:
+                for result in results.values():
+                    result[-1]["loader_cpu_ms"] = result[-1]["cpu_ms"] - results["memory"][-1]["cpu_ms"]
     if flags.json:
         with open(flags.json, "w", encoding="utf-8") as file:
             json.dump(rounds, file, indent=1)
@@ -77,6 +84,15 @@ def main():
             print(f"| {WORKS[work][0]} | {loader} | " + " | ".join(shown) + " |")
     if flags.plot:
         plot(medians, flags.plot)
+
+
+def missing(work):
+    """Returns what this machine lacks for the work; an empty text if that is nothing."""
+    modules = {"jax": ["jax", "tensorflow"], "keras": ["keras", "tensorflow"], "lightning": ["lightning"], "mpi": ["mpi4py"]}
+    for module in modules.get(work, []):
+        if importlib.util.find_spec(module) is None:
+            return f"there is no {module}"
+    return "there is no mpirun" if work == "mpi" and not shutil.which("mpirun") else ""
 
 
 def plot(medians, path):
@@ -98,7 +114,8 @@ def plot(medians, path):
                 bars.append(median)
         waits = [bar.get("wait_ms", 0) for bar in bars]
         trains = [bar["step_ms"] - wait for bar, wait in zip(bars, waits)]
-        panel.bar(places, trains, color="#4878a8", label="training")
+        colours = ["#4878a8" if "wait_ms" in bar else "#a8a8a8" for bar in bars]
+        panel.bar(places, trains, color=colours, label="training (grey: with the waiting)")
         panel.bar(places, waits, bottom=trains, color="#d06048", label="waiting for the loader")
         panel.plot(places, [bar.get("loader_cpu_ms") for bar in bars], "k_", markersize=20, label="CPU time of the loader")
         panel.set_xticks(places, names, rotation=40, ha="right", fontsize=8)

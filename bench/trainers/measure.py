@@ -37,6 +37,7 @@ class Measure:
         figures = {"step_ms": wall, "cpu_ms": process + children}
         if self.waits:
             figures |= {"wait_ms": sum(self.waits), "loader_cpu_ms": process - loop + self.inside + children}
+        steps = len(self.waits) or steps  # some frameworks take a step ahead
         figures = {name: 1000 * seconds / steps for name, seconds in figures.items()}
         if self.waits:
             figures["ready"] = sum(wait < 0.001 for wait in self.waits) / steps
@@ -46,8 +47,10 @@ class Measure:
 def _times():
     """Returns the wall clock, and the CPU time of this process, of this thread, and of the child processes; all in
     seconds."""
-    children = 0
-    for path in glob.glob("/proc/self/task/*/children"):
+    children, paths = 0, glob.glob("/proc/self/task/*/children")
+    if not paths:
+        raise OSError("/proc/self/task/*/children is missing, so the CPU time of child processes is not known")
+    for path in paths:
         with open(path, encoding="ascii") as file:
             for child in file.read().split():
                 with open(f"/proc/{child}/stat", encoding="ascii") as stat:

@@ -123,8 +123,16 @@ def mpi(flags):
             parameter.grad /= ranks.size
         optimizer.step()
 
-    results = ranks.gather(looped(loader, flags.steps, train))
-    return results and {name: sum(one[name] for one in results) / ranks.size for name in results[0]}
+    return of_all_ranks(ranks.gather(looped(loader, flags.steps, train)))
+
+
+def of_all_ranks(results):
+    """Returns the CPU time of all ranks together, and of the other figures the mean. None: this is not rank 0."""
+    if results is None:
+        return None
+    return {
+        name: sum(one[name] for one in results) / (1 if name.endswith("cpu_ms") else len(results)) for name in results[0]
+    }
 
 
 def jax(flags):
@@ -169,7 +177,7 @@ def keras(flags):
     else:
         data = steps(fed(*CHESS, feedline.numpy.Loader), ["board", "flags"], "score")
     if flags.loader == "memory":
-        data = (batch for batch in itertools.repeat(next(data)))  # Keras takes generators
+        data = tensorflow.data.Dataset.from_tensors(next(data)).repeat()
     measure, results = Measure(), []
 
     class Ends(keras.callbacks.Callback):
@@ -191,6 +199,10 @@ def deblur(flags):
     if ranks > 1:
         dist.init_process_group("gloo")
         trained = torch.nn.parallel.DistributedDataParallel(model)
+    if rank == 0:
+        files_in(os.path.join(ROOT, "build", "deblur"))
+    if ranks > 1:
+        dist.barrier()
     file, _ = files_in(os.path.join(ROOT, "build", "deblur"))
     if flags.loader == "feedline":
         loader = fed(patches_of(file, 8, flags.precision), 8)
@@ -199,9 +211,13 @@ def deblur(flags):
     optimizer = torch.optim.Adam(model.parameters())
     precision = getattr(torch, flags.precision)
     result = looped(loader, flags.steps, lambda batch: step(trained, optimizer, batch, precision))
-    if ranks > 1:
-        dist.destroy_process_group()
-    return result if rank == 0 else None
+    if ranks == 1:
+        return result
+    del result["loader_cpu_ms"]  # gloo's own threads have a part of it
+    results = [None] * ranks if rank == 0 else None
+    dist.gather_object(result, results)
+    dist.destroy_process_group()
+    return of_all_ranks(results)
 
 
 WORKS = {work.__name__: work for work in (chess, cifar, lightning, mpi, jax, keras, deblur)}
@@ -217,6 +233,8 @@ def main():
     flags = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(1)
+    if flags.same and flags.work not in ("chess", "cifar", "jax", "keras"):
+        parser.error(f"{flags.work} has the samples of another work, or random ones alone; --same is for chess, cifar, jax and keras")
     if flags.same:
         return same(flags.work)
     result = WORKS[flags.work](flags)

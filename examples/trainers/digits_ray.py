@@ -4,8 +4,7 @@
     python examples/trainers/digits_ray.py --workers 2 --folder runs/lost --lose worker   # what happens to a lost worker
 
 When a worker dies, or a machine with its workers, Ray starts the workers again. They go on from the last checkpoint, in
-the middle of an epoch; with `--workers 1 4` as many of them as there is room for. So does a program that is started
-again with the same folder.
+the middle of an epoch; with `--workers 1 3` as many of them as there is room for.
 """
 
 import argparse
@@ -79,7 +78,7 @@ def train(config):
             optimizer.step()
             epochs[-1]["losses"].append(total(loss.detach()).item() / dist.get_world_size())
             times += torch.bincount(batch["record"], minlength=len(times))
-            if batch.step % config["every"] == 0:
+            if batch.step % config["every"] == 0 and batch.step + 1 < len(loader):  # there is another one after the epoch
                 report()
             if (batch.epoch, batch.step) == (1, 3) and not last and dist.get_rank() == dist.get_world_size() - 1:
                 lose(config["lose"])
@@ -105,16 +104,16 @@ def lose(what):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pipeline", default=os.path.join(HERE, "..", "digits.textproto"))
+    parser.add_argument("--pipeline", default=os.path.join(HERE, "..", "digits.textproto"), help="of as many records as fill its batches of 30")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--folder", required=True, help="where the checkpoints are; of all machines, if there are several")
-    parser.add_argument("--workers", type=int, nargs="+", default=[2], help="how many, or the fewest and the most")
+    parser.add_argument("--workers", type=int, nargs="+", default=[2], help="how many, or the fewest and the most; all of these numbers must divide 30")
     parser.add_argument("--every", type=int, default=2, help="steps between checkpoints")
     parser.add_argument("--lose", choices=["worker", "machine"], help="loses the last worker, or its machine, in epoch 1")
     flags = parser.parse_args()
 
     if "RAY_ADDRESS" not in os.environ:  # there is no cluster: this machine alone is one
-        ray.init(num_cpus=max(flags.workers), object_store_memory=100 << 20, include_dashboard=False)
+        ray.init("local", num_cpus=max(flags.workers), object_store_memory=100 << 20, include_dashboard=False)
     trainer = TorchTrainer(
         train,
         train_loop_config={

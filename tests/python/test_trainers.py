@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 
 import pytest
 from conftest import CUDA, need, trainer
@@ -10,7 +11,14 @@ from conftest import CUDA, need, trainer
 def run(name, *arguments, **how):
     """Runs a trainer, and returns the lines that it prints. `how` are further arguments of conftest's trainer()."""
     process = trainer(name, *arguments, **how)
-    out, err = process.communicate(timeout=600)
+    try:
+        out, err = process.communicate(timeout=600)
+    except subprocess.TimeoutExpired:
+        import psutil
+
+        for one in [*psutil.Process(process.pid).children(recursive=True), process]:
+            one.kill()
+        raise
     assert process.returncode == 0, err[-4000:]
     return out.splitlines()
 
