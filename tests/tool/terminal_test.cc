@@ -57,7 +57,20 @@ TEST_CASE("a terminal's line is rewritten five times a second, and taken away") 
   shown.line.show(std::string(200, 'x'), shown.start + 400ms);
   shown.line.clear();
   shown.line.clear();
-  CHECK(shown.text() == "\rcounting 12 %\x1b[K\r" + std::string(79, 'x') + "\x1b[K\r\x1b[K");
+  CHECK(shown.text() == "\rcounting 12 %\x1b[K\x1b[J\r" + std::string(79, 'x') + "\x1b[K\x1b[J\r\x1b[J");
+}
+
+TEST_CASE("several lines are rewritten, and taken away, too") {
+  Shown shown(true);
+  shown.line.show_lines({"a", std::string(200, 'x'), "c"});
+  shown.line.show_lines({"d", "e"});
+  shown.line.clear();
+  shown.line.show_lines(std::vector<std::string>(100, "f"));  // a terminal of unknown size is taken to have 24 lines
+  const std::string text = shown.text();
+  CHECK_THAT(text, Catch::StartsWith("\ra\x1b[K\r\n" + std::string(79, 'x') + "\x1b[K\r\nc\x1b[K\x1b[J"
+                                     "\r\x1b[2Ad\x1b[K\r\ne\x1b[K\x1b[J"
+                                     "\r\x1b[1A\x1b[J\rf\x1b[K\r\nf"));
+  CHECK(std::ranges::count(text, 'f') == 23);
 }
 
 TEST_CASE("numbers of things") {

@@ -1,4 +1,4 @@
-// feedline top: feeds in a terminal.
+// feedline top and run: feeds in a terminal.
 #include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -42,7 +42,9 @@ class InTerminal {
     argv.push_back(nullptr);
     child_ = fork();
     if (child_ > 0) return;
+    setsid();  // so that the terminal's Ctrl-C is for the child
     const int terminal = open(name.c_str(), O_RDWR);
+    ioctl(terminal, TIOCSCTTY, 0);
     if (dup2(terminal, 0) == 0 && dup2(terminal, 1) == 1 && dup2(terminal, 2) == 2) execv(FEEDLINE_TOOL, argv.data());
     _exit(127);
   }
@@ -105,6 +107,20 @@ TEST_CASE("top shows where feeds are, what bounds them, and how busy their stage
   live.type('x');  // no key that means anything
   live.type('q');
   CHECK_THAT(live.shown_with("\x1b[?1049l"), Contains("\x1b[?25h"));
+  CHECK(live.exit_code() == 0);
+}
+
+TEST_CASE("run shows the same in a terminal, and takes it away at its end") {
+  const TempDir dir;
+  const std::string pipeline = dir.write("p.textproto", chess_pipeline("global_batch_size: 100"));
+  InTerminal live({"run", pipeline, "--step-ms", "20", "--epochs", "1000000"});
+  using Catch::Contains;
+  CHECK_THAT(live.shown_with("unpack 0 "),
+             Contains("step ") && Contains("rank 0 of 1   epoch ") && Contains("The trainer is the slower one") &&
+                 Contains("records/s") && Contains("  read "));
+  live.type('\x03');  // Ctrl-C
+  const std::string all = live.shown_with("messages: the pieces of work");
+  CHECK_THAT(all.substr(all.find("unpack 0 ")), Contains("A\x1b[J") && Contains("then interrupted"));
   CHECK(live.exit_code() == 0);
 }
 

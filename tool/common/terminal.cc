@@ -66,20 +66,34 @@ void LiveLine::show(std::string_view text, Clock::time_point now) {
     std::fflush(out_);
     return;
   }
-  winsize size{};
-  const bool known = ioctl(fileno(out_), TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
-  const size_t columns = known ? size.ws_col - 1u : 79u;  // a line that wraps cannot be rewritten
-  fmt::print(out_, "\r{}\x1b[K", text.substr(0, columns));
+  show_lines({std::string(text)}, now);
+}
+
+void LiveLine::show_lines(const std::vector<std::string>& lines, Clock::time_point now) {
+  shown_at_ = now;
+  const Room most = room();
+  std::string text = to_begin();
+  shown_ = std::min(lines.size(), most.lines);
+  for (size_t i = 0; i < shown_; i++) text += (i > 0 ? "\r\n" : "") + lines[i].substr(0, most.columns) + "\x1b[K";
+  fmt::print(out_, "{}\x1b[J", text);
   std::fflush(out_);
-  shown_ = true;
 }
 
 void LiveLine::clear() {
-  if (!shown_) return;
-  std::fputs("\r\x1b[K", out_);
+  if (shown_ == 0) return;
+  fmt::print(out_, "{}\x1b[J", to_begin());
   std::fflush(out_);
-  shown_ = false;
+  shown_ = 0;
 }
+
+LiveLine::Room LiveLine::room() const {
+  winsize size{};
+  if (ioctl(fileno(out_), TIOCGWINSZ, &size) != 0 || size.ws_col < 2 || size.ws_row < 2) return {79, 23};
+  // A line that wraps, and one that has left the screen, cannot be rewritten.
+  return {size.ws_col - 1u, size.ws_row - 1u};
+}
+
+std::string LiveLine::to_begin() const { return shown_ > 1 ? fmt::format("\r\x1b[{}A", shown_ - 1) : "\r"; }
 
 void Progress::add(uint64_t bytes) {
   const Lock lock(mutex_);

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/format_count.h"
 #include "base/mutex.h"
@@ -19,8 +20,8 @@ std::string format_rate(double per_second);
 /// Returns "830 ms", "12 s", "1:05" or "2:01:05".
 std::string format_seconds(double seconds);
 
-/// Shows on standard error how far a command is. On a terminal it rewrites one line at the bottom; elsewhere (a file, a
-/// pipe, a dumb terminal) it writes whole lines, but rarely. Not thread-safe.
+/// Shows on standard error how far a command is. On a terminal it rewrites a line, or a few, at the bottom; elsewhere (a
+/// file, a pipe, a dumb terminal) it writes whole lines, but rarely. Not thread-safe.
 class LiveLine {
  public:
   using Clock = std::chrono::steady_clock;
@@ -38,14 +39,27 @@ class LiveLine {
   bool due(Clock::time_point now = Clock::now()) const noexcept;
   /// Shows `text`, whether a line is due or not. On a terminal it is cut at the terminal's width.
   void show(std::string_view text, Clock::time_point now = Clock::now());
-  /// Removes the line from the terminal.
+  /// Shows several lines on a terminal, as many as it has room for. Precondition: on_terminal().
+  void show_lines(const std::vector<std::string>& lines, Clock::time_point now = Clock::now());
+  /// Removes what is shown from the terminal.
   void clear();
 
+  bool on_terminal() const noexcept { return rewritable_; }
+  /// Returns how many columns of the terminal a line may have.
+  size_t columns() const { return room().columns; }
+
  private:
+  struct Room {
+    size_t columns, lines;
+  };
+  Room room() const;
+  /// Returns what puts the cursor at the beginning of what is shown.
+  std::string to_begin() const;
+
   std::FILE* const out_;
   const bool rewritable_;
   Clock::time_point shown_at_;
-  bool shown_ = false;
+  size_t shown_ = 0;  // lines on the terminal
 };
 
 /// Shows how far a pass over files is: "verifying 43 %, 1.2 GiB/s, 12 s left". Thread-safe.

@@ -14,8 +14,10 @@
 #include "base/mutex.h"
 #include "tool/common/interrupt.h"
 #include "tool/common/terminal.h"
+#include "tool/feeding/feed_view.h"
 #include "tool/feeding/pipeline_args.h"
 #include "tool/feeding/state_file.h"
+#include "trainer_bridge/report_json.h"
 
 namespace feedline::cli {
 namespace {
@@ -218,13 +220,14 @@ class Feed {
     }
   }
 
-  /// Runs in the main thread until all replicas have ended: shows the live line, samples the memory, saves the state
+  /// Runs in the main thread until all replicas have ended: shows how far it is, samples the memory, saves the state
   /// and handles signals.
   void watch(const std::string& title) {
     LiveLine line;
     Clock::time_point shown = Clock::now();
     uint64_t records = 0, bytes = 0;
     double rate = 0, bytes_rate = 0;
+    Json before;  // the report that was shown last in a terminal; null: none
     const std::chrono::duration<double, std::milli> state_every(how_.state_every_ms);
     Clock::time_point kept = shown;
     const auto look_every = state_ ? std::clamp<std::chrono::duration<double, std::milli>>(state_every, 1ms, 20ms)
@@ -242,7 +245,17 @@ class Feed {
         kept = Clock::now();
       }
       const double elapsed = seconds_since(shown);
-      if (!how_.quiet && line.due()) {
+      if (!how_.quiet && line.on_terminal() && !how_.replay) {
+        if (line.due() && (before.is_null() || elapsed >= 1)) {  // rates of less than a second cannot be read
+          const Report report = feeder_.report();
+          Json now = report_json(report);
+          std::vector<std::string> lines = feed_view(now, before, before.is_null() ? report.wall_s : elapsed, line.columns());
+          lines.insert(lines.begin(), title + progress_text(report));
+          line.show_lines(lines);
+          before = std::move(now);
+          shown = Clock::now();
+        }
+      } else if (!how_.quiet && line.due()) {
         const Report report = feeder_.report();
         const auto smooth = [&](double& value, uint64_t& before, uint64_t now) {
           const double current = static_cast<double>(now - before) / elapsed;
@@ -258,7 +271,8 @@ class Feed {
     }
   }
 
-  std::string live_text(const Report& now, double rate, double bytes_rate) const {
+  /// Returns how far the run is.
+  std::string progress_text(const Report& now) const {
     std::string text = fmt::format("step {}", format_count(now.steps));
     const uint64_t steps = steps_wanted().value_or(0);
     if (steps) text += fmt::format("/{}", format_count(steps));
@@ -266,6 +280,11 @@ class Feed {
       const double step_s = now.wall_s / static_cast<double>(now.steps);
       text += fmt::format(", {} left", format_seconds(step_s * static_cast<double>(steps - now.steps)));
     }
+    return text;
+  }
+
+  std::string live_text(const Report& now, double rate, double bytes_rate) const {
+    std::string text = progress_text(now);
     text += fmt::format("  {}, {}/s, {}/s", format_count(now.records, "record"), format_rate(rate),
                         format_byte_size(static_cast<uint64_t>(bytes_rate)));
     // A trainer that takes no time always waits, and every trainer waits for its first batch.

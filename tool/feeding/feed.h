@@ -22,7 +22,7 @@ struct FeedOptions {
   std::string state = {};
   double state_every_ms = 1000;
   bool accept_changes = false;  // see Feeder::set_state
-  bool quiet = false;           // neither the pipeline's warnings nor a live line are shown
+  bool quiet = false;           // neither the pipeline's warnings nor how far the run is are shown
 };
 
 struct FeedResult {
@@ -48,8 +48,8 @@ struct FeedResult {
 /// Returns the errors of a feed as a list. Its end is `last`, the error that ended the feed, unless the report has it.
 Json errors_json(const Report& report, const std::optional<Error>& last);
 
-/// Feeds the pipeline to one thread for each device; the threads do not look at the data. Shows a live line that begins
-/// with `title`. The signals of the caller's Interrupt end the feed. Throws Error if the feeder cannot be made or
+/// Feeds the pipeline to one thread for each device; the threads do not look at the data. Shows how far it is, after
+/// `title`: on a terminal as `top` does, elsewhere a line now and then. The signals of the caller's Interrupt end the feed. Throws Error if the feeder cannot be made or
 /// cannot be set to its state.
 FeedResult feed(const Pipeline& pipeline, Options options, const FeedOptions& how, const std::string& title);
 
