@@ -24,7 +24,7 @@ static void print_tensor(const feedline_batch* batch, const char* name) {
 int main(int argc, char** argv) {
   feedline_pipeline* pipeline = NULL;
   feedline_feeder* feeder = NULL;
-  feedline_options options = {sizeof options, "host", 0, 1, 0, 0, NULL, NULL, NULL, NULL, NULL};
+  feedline_options options = {sizeof options, "host", 0, 1, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL};
   char* state = NULL;
   long long rows = 0;
   if (argc != 2) {

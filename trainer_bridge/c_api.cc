@@ -1,6 +1,7 @@
 // feedline/feedline.h: the C interface, one function after another over the C++ one. No exception leaves it.
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -24,6 +25,7 @@ struct feedline_pipeline {
 struct feedline_feeder {
   std::vector<DeviceId> devices;
   Feeder feeder;
+  std::string monitor_address = feeder.monitor_address();
 };
 
 struct feedline_batch {
@@ -104,8 +106,8 @@ feedline_pipeline* handle_of(Pipeline pipeline) {
 feedline_options whole(const feedline_options* given) {
   feedline_options options = {};
   if (given) {
-    check_size(given->struct_size, sizeof options);
-    std::memcpy(&options, given, sizeof options);
+    check_size(given->struct_size, offsetof(feedline_options, monitor));
+    std::memcpy(&options, given, std::min(given->struct_size, sizeof options));
   }
   return options;
 }
@@ -135,6 +137,8 @@ Options options_of(const feedline_options& given) {
   options.threads = given.threads;
   options.epoch = given.start_epoch;
   options.io.backend = backend_of(given.backend);
+  if (given.monitor) options.monitor = given.monitor;
+  if (given.monitor_token) options.monitor_token = given.monitor_token;
   if (given.on_progress)
     options.on_progress = [given](uint64_t done, uint64_t total) {
       if (given.on_progress(given.progress_context, done, total) != 0)
@@ -291,6 +295,7 @@ feedline_status feedline_feeder_report(const feedline_feeder* feeder, char** jso
   });
 }
 void feedline_text_free(char* text) { delete[] text; }
+const char* feedline_feeder_monitor_address(const feedline_feeder* feeder) { return feeder->monitor_address.c_str(); }
 
 feedline_status feedline_batch_get_info(const feedline_batch* batch, feedline_batch_info* info) {
   return guarded([&] {

@@ -1,4 +1,5 @@
 // The C interface: what it gives out, how it fails, and what outlives what.
+#include <cstddef>
 #include <cstring>
 #include <future>
 #include <string>
@@ -181,6 +182,15 @@ TEST_CASE("c: structs have a size") {
   options.devices = "host:2";
   Feed two("", &options);
   CHECK(feedline_feeder_replicas(two.feeder) == 2);
+  CHECK(std::string(feedline_feeder_monitor_address(two.feeder)).empty());
+
+  options.monitor = "127.0.0.1:0";
+  options.monitor_token = "secret";
+  Feed shown("", &options);
+  CHECK_THAT(feedline_feeder_monitor_address(shown.feeder), Catch::StartsWith("http://127.0.0.1:"));
+  options.struct_size = offsetof(feedline_options, monitor);  // of a program that does not know of monitors
+  Feed hidden("", &options);
+  CHECK(std::string(feedline_feeder_monitor_address(hidden.feeder)).empty());
 }
 
 TEST_CASE("c: null pointers, long waits and texts") {

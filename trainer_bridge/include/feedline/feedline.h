@@ -105,6 +105,8 @@ typedef struct {
   int32_t (*exchange)(void* context, const void* mine, size_t size,
                       void (*take)(void* taker, const void* bytes, size_t size), void* taker);
   void* exchange_context;
+  const char* monitor; /* where the feeder shows itself over HTTP: "127.0.0.1:9400"; NULL: nowhere (docs/monitor.md) */
+  const char* monitor_token; /* the password of the monitor; NULL: none */
 } feedline_options;
 
 /* Validates the pipeline, counts and verifies the data, and starts reading. NULL for `options` is all defaults. */
@@ -155,6 +157,9 @@ FEEDLINE_C_API feedline_status feedline_feeder_set_epoch(feedline_feeder* feeder
 /* Gives out the report as JSON (docs/questions.md), which the caller ends with feedline_text_free(). */
 FEEDLINE_C_API feedline_status feedline_feeder_report(const feedline_feeder* feeder, char** json);
 FEEDLINE_C_API void feedline_text_free(char* text);
+/* Returns where the monitor is, with the port that was taken: "http://127.0.0.1:9400/"; "" if there is none. Valid until
+   the feeder is freed. */
+FEEDLINE_C_API const char* feedline_feeder_monitor_address(const feedline_feeder* feeder);
 
 /* Batches */
 
