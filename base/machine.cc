@@ -153,6 +153,20 @@ uint64_t usable_memory() {
   return static_cast<uint64_t>(bytes);
 }
 
+uint64_t own_memory() {
+  std::ifstream status("/proc/self/status");
+  uint64_t bytes = 0;
+  for (std::string key, rest; status >> key && std::getline(status, rest);)
+    if (key == "RssAnon:" || key == "RssShmem:") bytes += std::stoull(rest) * 1024;  // "  1234 kB"
+  return bytes;
+}
+
+std::string boot_id() {
+  std::string id;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
+  return id;
+}
+
 uint64_t last_level_cache() {
   // sysconf(3) cannot be used: if the machine has several such caches, it returns the sum of their sizes.
   uint64_t kib = 8 << 10;

@@ -1,7 +1,8 @@
-// How much of the machine this process may use: SIMD instructions, CPUs, memory, cache.
+// The machine, and how much of it this process may use: SIMD instructions, CPUs, memory, cache.
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace feedline {
 
@@ -41,6 +42,14 @@ unsigned cpus_of_this_rank();
 /// Returns the bytes of memory that this process may use: the tightest limit of its cgroups, or else all memory of the
 /// machine.
 uint64_t usable_memory();
+
+/// Returns the bytes of memory that the process has of its own, without mapped files: RssAnon + RssShmem of
+/// proc_pid_status(5). 0 if the system does not tell it.
+uint64_t own_memory();
+
+/// Returns a name of this start of the machine. Processes with the same one have the same steady clock, even in
+/// different containers. Empty if the system does not tell it.
+std::string boot_id();
 
 /// Returns the size in bytes of the first CPU's last-level cache. If the system does not tell it, returns 8 MiB, as
 /// small machines have.

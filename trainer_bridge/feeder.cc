@@ -16,6 +16,7 @@
 #include "flowgraph/pipeline/elements.h"
 #include "flowgraph/pipeline/feed_state.h"
 #include "flowgraph/plan/advice.h"
+#include "trainer_bridge/batch_sample.h"
 #include "trainer_bridge/feed.h"
 #include "trainer_bridge/monitor/monitor.h"
 #include "trainer_bridge/open_plan.h"
@@ -42,8 +43,10 @@ struct Feeder::Impl {
       if (!setup.options.monitor.empty() && !setup.options.plan_only)
         monitor = std::make_unique<Monitor>(MonitorOptions{
             .address = setup.options.monitor, .token = setup.options.monitor_token, .rank = setup.options.rank});
-      settle(setup, pipeline, ranks);
+      settle(setup, pipeline, ranks, monitor && ranks.size() > 1 ? monitor_places(monitor->address()) : "");
       elements = flow::elements_of(setup.spec);
+      if (monitor && setup.options.devices.front().kind == DeviceId::Kind::host)
+        sample = std::make_unique<BatchSample>(elements, pipeline);
       setup.on_cpus([&] {
         open_arriving_tables(setup, ranks);
         // Needs no lock, because no other thread can use this object yet.
@@ -57,7 +60,11 @@ struct Feeder::Impl {
     });
     files = std::move(facts.files);
     run();
-    if (monitor) monitor->serve([this] { return report(); }, [this] { return plan_text(); });
+    if (monitor)
+      monitor->serve({.report = [this] { return report(); },
+                      .plan_text = [this] { return plan_text(); },
+                      .sample = [this] { return sample ? sample->json() : Json(); },
+                      .places = std::move(setup.monitor_places)});
   }
 
   // Makes the feed at `position` on all ranks together, also on those without a plan. The caller then calls run().
@@ -217,6 +224,7 @@ struct Feeder::Impl {
     const CallSpans spans(*this, replica, batch);
     const auto outcome = live_feed().next(replica, deadline, batch, stream);
     if (outcome == flow::Delivery::Outcome::end_of_epoch) note_end_of_epoch();
+    if (sample && sample->wanted() && batch) sample->take(batch);
     return outcome;
   }
 
@@ -264,6 +272,7 @@ struct Feeder::Impl {
       report.epoch = at.epoch;
       report.step = at.step;
     }
+    report.memory_planned = plan ? plan->memory.bytes() : 0;
     report.steps_per_epoch = facts.identity.steps_per_epoch;
     report.dropped = delivered.finished_epochs * static_cast<uint64_t>(std::max<int64_t>(0, facts.dropped_per_epoch));
     add_route(report, setup, facts);
@@ -324,7 +333,8 @@ struct Feeder::Impl {
   // The position to which the feeder is moving.
   std::optional<flow::Position> going_to FEEDLINE_GUARDED_BY(mutex);
   bool stopped FEEDLINE_GUARDED_BY(mutex) = false;
-  std::unique_ptr<Monitor> monitor;  // null if options.monitor names no address; set by the constructor alone
+  std::unique_ptr<BatchSample> sample;  // for the monitor; null if there is none, or if batches lie on GPUs
+  std::unique_ptr<Monitor> monitor;     // null if options.monitor names no address; set by the constructor alone
 };
 
 Feeder::Feeder(const Pipeline& pipeline, Options options)
@@ -523,6 +533,8 @@ Report Feeder::report() const {
   return impl_->report();
 }
 
-std::string Feeder::monitor_address() const { return impl_->monitor ? impl_->monitor->address() : std::string(); }
+std::string Feeder::monitor_address() const {
+  return impl_->monitor ? impl_->monitor->address().text() : std::string();
+}
 
 }  // namespace feedline

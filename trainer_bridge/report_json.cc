@@ -46,6 +46,7 @@ Json report_json(const Report& report) {
                {"world_size", report.world_size},
                {"replicas", report.replicas},
                {"threads", report.threads},
+               {"memory_planned", report.memory_planned},
                {"epoch", report.epoch},
                {"step", report.step},
                {"steps_per_epoch", report.steps_per_epoch},

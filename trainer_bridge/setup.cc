@@ -65,9 +65,11 @@ void check_options(const Options& options, bool transfers) {
                             options.world_size));
 }
 
-// Compares the pipelines of all ranks, and fills `distribution` with the part of a global batch that each rank is
-// given.
-void agree(flow::Distribution& distribution, const Options& options, const Pipeline& pipeline, RankGroup& ranks) {
+// Compares the pipelines of all ranks. Fills `distribution` with the part of a global batch that each rank is given, and
+// `monitor_places`.
+void agree(Setup& setup, const Pipeline& pipeline, RankGroup& ranks, const std::string& own_places) {
+  const Options& options = setup.options;
+  flow::Distribution& distribution = setup.distribution;
   const bool whole = distribution.mode == flow::DistributeMode::replicate;
   const bool given = options.data_parallel_size > 0;
   distribution.rank = options.rank;
@@ -84,12 +86,14 @@ void agree(flow::Distribution& distribution, const Options& options, const Pipel
   MessageWriter mine;
   mine.put(part);
   mine.put(options.gpu_communicator != nullptr);
+  mine.put_text(own_places);
   const std::vector<std::string> all = ranks.all_gather(mine.take());
   std::vector<bool> has;
   for (size_t rank = 0; rank < all.size(); rank++) {
     MessageReader theirs(all[rank]);
     distribution.data_parallel_ranks[rank] = theirs.get<int>();
     has.push_back(theirs.get<bool>());
+    setup.monitor_places.emplace_back(theirs.get_text());
     if (has[rank] != has[0])
       throw Error(
           Category::bad_pipeline,
@@ -112,7 +116,7 @@ int Setup::threads() const {
 }
 
 Setup begin_setup(const Pipeline& pipeline, Options options) {
-  Setup setup{.options = std::move(options), .distribution = {}, .route = {}, .spec = {}};
+  Setup setup{.options = std::move(options), .distribution = {}, .route = {}, .spec = {}, .monitor_places = {}};
   Options& given = setup.options;
   setup.distribution.mode = static_cast<flow::DistributeMode>(pipeline.message().distribute().mode());
   if (!given.communicator && given.world_size <= 1 && setup.distribution.transfers())
@@ -125,12 +129,12 @@ Setup begin_setup(const Pipeline& pipeline, Options options) {
   return setup;
 }
 
-void settle(Setup& setup, const Pipeline& pipeline, RankGroup& ranks) {
+void settle(Setup& setup, const Pipeline& pipeline, RankGroup& ranks, const std::string& own_places) {
   const bool transfers = setup.distribution.transfers();
   // If rows travel, only the ranks that read need the files, so the other ranks do not list them.
   setup.spec = flow::validate(pipeline, transfers ? patterns_only : flow::list_files);
   check_options(setup.options, transfers);
-  agree(setup.distribution, setup.options, pipeline, ranks);
+  agree(setup, pipeline, ranks, own_places);
   setup.route = route_of(setup.options, setup.distribution);
   if (setup.route.graph && transfers) setup.spec = flow::validate(pipeline);
 }

@@ -2,6 +2,9 @@
 // of the batches.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "base/thread.h"
 #include "feedline/feeder.h"
 #include "flowgraph/pipeline/spec.h"
@@ -17,6 +20,8 @@ struct Setup {
   flow::Distribution distribution;
   Route route;
   flow::PipelineSpec spec;
+  std::vector<std::string>
+      monitor_places;  // of each rank (monitor/rank_reports.h); empty if the ranks have no exchange
 
   /// Returns the feed's pipeline if `packed` is false. Otherwise returns the pipeline whose outputs are packed rows:
   /// rows as the records store them, which the receiving rank or a GPU unpacks into the feed's outputs.
@@ -34,8 +39,9 @@ struct Setup {
 /// Replaces the exchange of the options by one over their communicator, if they have one.
 Setup begin_setup(const Pipeline& pipeline, Options options);
 
-/// Completes the setup together with the other ranks. Call it inside RankGroup::run. Throws Error bad_pipeline if the
-/// pipeline or the options are wrong, or if the ranks differ in them.
-void settle(Setup& setup, const Pipeline& pipeline, RankGroup& ranks);
+/// Completes the setup together with the other ranks. Call it inside RankGroup::run. `own_places` are the
+/// monitor_places() of this rank; empty if it has no monitor. Throws Error bad_pipeline if the pipeline or the options
+/// are wrong, or if the ranks differ in them.
+void settle(Setup& setup, const Pipeline& pipeline, RankGroup& ranks, const std::string& own_places);
 
 }  // namespace feedline

@@ -42,15 +42,15 @@ flowgraph/plan:        flowgraph/order flowgraph/parse flowgraph/data flowgraph/
 flowgraph/chunk:       flowgraph/plan flowgraph/order flowgraph/parse flowgraph/data gpu/device io/index io/records io/read io/cache base
 flowgraph/batch:       flowgraph/chunk flowgraph/plan flowgraph/order flowgraph/parse flowgraph/pipeline flowgraph/table io/cache gpu/device gpu/unpack base
 flowgraph/feed:        flowgraph/batch flowgraph/chunk flowgraph/plan flowgraph/parse flowgraph/data flowgraph/pipeline flowgraph/table ranks gpu/device gpu/unpack io/index io/records io/read io/cache io base
-trainer_bridge/monitor: ranks/tcp base
-trainer_bridge:        trainer_bridge/monitor flowgraph/feed flowgraph/batch flowgraph/plan flowgraph/data flowgraph/pipeline flowgraph/table ranks gpu/device io/cache base
+trainer_bridge/monitor: ranks/tcp gpu/device base
+trainer_bridge:        trainer_bridge/monitor flowgraph/feed flowgraph/batch flowgraph/plan flowgraph/data flowgraph/pipeline flowgraph/table ranks gpu/device gpu/unpack io/cache base
 trainer_bridge/data_parallel: trainer_bridge ranks gpu/device base
 tool/common:           flowgraph/parse pictures/decode io/index io/records io base
 tool/inspect:          tool/common flowgraph/pipeline base
 tool/convert:          tool/common pictures/shape pictures/decode io/index io/records io base
 tool/reshard:          tool/common io/records io base
 tool/feeding:          tool/common trainer_bridge/monitor trainer_bridge ranks gpu/unpack io base
-tool/stats:            tool/feeding tool/common flowgraph/pipeline gpu/unpack base
+tool/stats:            tool/feeding tool/common trainer_bridge flowgraph/pipeline gpu/unpack base
 python/src:            tool/commands tool/convert tool/common trainer_bridge gpu/device
 tool/commands:         tool/stats tool/inspect tool/convert tool/reshard tool/feeding tool/common trainer_bridge/monitor trainer_bridge io/index io base
 """

@@ -21,21 +21,34 @@ def tool(name):
     return shutil.which(name) or skip(f"{name} is not installed")
 
 
+def preloaded(library):
+    """Returns the environment of a program with another library. AddressSanitizer wants to be told that it is meant."""
+    return {"LD_PRELOAD": library, "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
+
+
 class Feed:
     """A process of feed_for_monitor, which takes steps when it is told."""
 
     program = None  # set by the test
 
-    def __init__(self, pipeline, replicas=1, rank=0, ranks=1, address="127.0.0.1:0", token=None):
+    def __init__(self, pipeline, replicas=1, rank=0, ranks=1, address="127.0.0.1:0", token=None, meet=None, preload=None):
         self.file = tempfile.NamedTemporaryFile("w", suffix=".textproto")
         self.file.write(pipeline)
         self.file.flush()
         arguments = [self.program, self.file.name, str(replicas), str(rank), str(ranks), address]
         self.token = token
-        self.process = subprocess.Popen(
-            arguments + ([token] if token else []), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        arguments += [token or "", str(meet)] if meet else [token] if token else []
+        self.has_monitor = address != "-"
+        self.process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        env={**os.environ, **(preloaded(preload) if preload else {})})
+        if not meet:
+            self.wait()
+
+    def wait(self):
+        """Waits until the feed has begun. Ranks that meet are all started before one of them is waited for."""
         self.address = self.process.stdout.readline().strip()
-        assert self.address.startswith("http://"), self.address
+        assert self.address.startswith("http://") or not self.has_monitor, self.address
+        self.address = self.address.replace("//0.0.0.0", "//127.0.0.1")
 
     def __enter__(self):
         return self

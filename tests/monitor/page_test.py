@@ -5,6 +5,8 @@
 
 With FOLDER, screenshots are written there.
 """
+import base64
+import json
 import os
 import shutil
 import socket
@@ -191,6 +193,96 @@ def check_ranks(browser, root):
         feed.end()
 
 
+def check_machine_and_sample(browser, root):
+    """The memory, the GPUs that NVML tells of, and what is being fed."""
+    with open(f"{root}/examples/digits.textproto") as file:
+        digits = file.read().replace("../tests", f"{root}/tests")
+    with Feed(digits, preload=os.environ["FAKE_NVML"]) as feed:
+        browser.go(feed.address)
+        wait_for_steps(browser, 0)
+        assert browser.run("return document.getElementById('sample').hidden")
+        wait_for(browser, "document.querySelectorAll('#gpus tbody tr').length === 2", "two GPUs")
+        rows = browser.run("return [...document.querySelectorAll('#gpus tbody tr')].map(row => row.innerText.split('\\t'))")
+        assert rows == [["0: Fake GPU 0", "63 %", "20.0 GiB of 80.0 GiB"], ["1: Fake GPU 1", "not told", "20.0 GiB of 80.0 GiB"]], rows
+        planned, own = numbers(browser)["memory"].split(" planned for the feed; the process has ")
+        assert planned.endswith("iB") and own.endswith("iB of its own"), (planned, own)
+        assert feed.report()["memory_planned"] > 0
+
+        feed.take(1)
+        wait_for(browser, "document.querySelectorAll('#sample canvas').length === 8", "pictures of a batch")
+        sample = json.loads(feed.get("sample.json")[2])
+        assert (sample["epoch"], sample["step"]) == (0, 0)
+        assert text(browser, "#sample h2 span") == "epoch 0, step 0, replica 0"
+        for i, picture in enumerate(sample["outputs"][0]["pictures"]):
+            drawn = browser.run("const canvas = document.querySelectorAll('#sample canvas')[arguments[0]];"
+                                "return [...canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data]", i)
+            assert bytes(drawn[at] for at in range(len(drawn)) if at % 4 < 3) == base64.b64decode(picture["rgb"])
+        labels = next(output for output in sample["outputs"] if output["name"] == "label")["numbers"]
+        assert len(labels) == 32
+        caption = text(browser, "#sample [data-output=label] figcaption")
+        assert caption == f"label: 32 from {min(labels):g} to {max(labels):g}, mean {sum(labels) / 32:.4g}", caption
+        bars = browser.run("return [...document.querySelectorAll('#sample [data-output=label] rect')].map(bar => +bar.dataset.count)")
+        assert sum(bars) == 32 and bars[0] == labels.count(min(labels)) and bars[-1] == labels.count(max(labels)), bars
+        roles = [browser.role_and_label(element) for element in browser.elements("#sample canvas, #sample svg")]
+        assert all(role in ("image", "img") and label for role, label in roles), roles
+        feed.take(1)
+        wait_for(browser, "document.querySelector('#sample h2 span').textContent === 'epoch 0, step 1, replica 0'", "the next sample")
+
+
+def rank_rows(browser):
+    return browser.run("return [...document.querySelectorAll('#ranks tbody tr')].map(row => [...row.cells].map(cell => cell.textContent))")
+
+
+def compare_ranks(browser, feeds):
+    """Compares the table of ranks with the feeds, each of which has done as many steps as its number and one. Rank 6 has no
+    monitor."""
+    for rank, row in enumerate(rank_rows(browser)):
+        assert row[0] == str(rank), row
+        if rank == 6:
+            assert row[1] == "" and row[5] == "it has no monitor; give options.monitor to every rank", row
+            continue
+        report = feeds[rank].report()
+        assert row[1] == f"epoch 0, step {rank + 1}" and row[4] == "0", row
+        assert row[5].split()[:3] == report["verdict"].split()[:3], (row, report["verdict"])
+
+
+def check_gathered_ranks(browser, root):
+    """Rank 0 shows all ranks that have met. One of them has no monitor, and one listens everywhere, with its password."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        meet = probe.getsockname()[1]
+    addresses = ["127.0.0.1:0"] * 6 + ["-", "0.0.0.0:0"]
+    feeds = [Feed(chess(root), rank=rank, ranks=8, address=address, token="secret", meet=meet)
+             for rank, address in enumerate(addresses)]
+    for feed in feeds:
+        feed.wait()
+    for rank, feed in enumerate(feeds):
+        feed.take(rank + 1)
+    browser.go(feeds[0].address.replace("//", "//feedline:secret@"))
+    wait_for_steps(browser, 1)
+    shown = "[...document.querySelectorAll('#ranks tbody tr')]"
+    wait_for(browser, f"{shown}.length === 8 && {shown}.filter(row => row.cells[1].textContent).length === 7", "the reports of seven ranks")
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            compare_ranks(browser, feeds)
+            break
+        except AssertionError:  # a busy machine has not answered in time, or the report was newer
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.1)
+    links = browser.run("return [...document.querySelectorAll('#ranks a')].map(link => link.getAttribute('href'))")
+    assert links == [None] + [feed.address for feed in feeds[1:6]] + [None, feeds[7].address], links
+    feeds[3].take(4)
+    wait_for(browser, f"{shown}[3].cells[1].textContent === 'epoch 0, step 8'", "the new place of rank 3")
+    feeds[3].process.kill()
+    wait_for(browser, f"{shown}[3].cells[5].textContent.includes('Connection refused')", "that rank 3 is gone")
+    assert browser.run(f"return {shown}[3].classList.contains('bad') && !{shown}[2].classList.contains('bad')")
+    assert feeds[1].get("ranks.json")[2].strip() == "[]"
+    for feed in feeds:
+        feed.end()
+
+
 def luminance(colour):
     channels = [int(value) / 255 for value in colour[colour.index("(") + 1:-1].split(",")[:3]]
     linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
@@ -254,7 +346,9 @@ def check_token(browser, root):
 
 
 def take_screenshots(browser, root, folder):
-    with Feed(chess(root, batch=32), replicas=2) as feed:
+    with open(f"{root}/examples/imagenet_train.textproto") as file:
+        pictures = file.read().replace("../tests", f"{root}/tests").replace("global_batch_size: 2", "global_batch_size: 6")
+    with Feed(pictures) as feed:
         browser.go(feed.address)
 
         def go_on(seconds):
@@ -264,7 +358,7 @@ def take_screenshots(browser, root, folder):
                 time.sleep(0.005)
 
         go_on(90)
-        browser.resize(1000, 800)
+        browser.resize(1000, 1340)
         browser.set_scheme("light")
         go_on(3)
         browser.screenshot(os.path.join(folder, "monitor.png"))
@@ -279,7 +373,7 @@ def main():
     with Browser() as browser:
         if folder:
             return take_screenshots(browser, root, folder[0])
-        for check in (check_following, check_errors, check_ranks, check_use, check_token):
+        for check in (check_following, check_errors, check_ranks, check_gathered_ranks, check_machine_and_sample, check_use, check_token):
             check(browser, root)
 
 

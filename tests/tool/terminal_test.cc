@@ -67,7 +67,8 @@ TEST_CASE("several lines are rewritten, and taken away, too") {
   shown.line.clear();
   shown.line.show_lines(std::vector<std::string>(100, "f"));  // a terminal of unknown size is taken to have 24 lines
   const std::string text = shown.text();
-  CHECK_THAT(text, Catch::StartsWith("\ra\x1b[K\r\n" + std::string(79, 'x') + "\x1b[K\r\nc\x1b[K\x1b[J"
+  CHECK_THAT(text, Catch::StartsWith("\ra\x1b[K\r\n" + std::string(79, 'x') +
+                                     "\x1b[K\r\nc\x1b[K\x1b[J"
                                      "\r\x1b[2Ad\x1b[K\r\ne\x1b[K\x1b[J"
                                      "\r\x1b[1A\x1b[J\rf\x1b[K\r\nf"));
   CHECK(std::ranges::count(text, 'f') == 23);

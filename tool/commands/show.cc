@@ -15,9 +15,9 @@
 #include "tool/common/interrupt.h"
 #include "tool/common/terminal.h"
 #include "tool/feeding/contact_sheet.h"
-#include "tool/feeding/picture_output.h"
 #include "tool/feeding/pipeline_args.h"
 #include "tool/feeding/scalar_text.h"
+#include "trainer_bridge/picture_output.h"
 
 namespace feedline::cli {
 namespace {

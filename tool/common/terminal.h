@@ -20,8 +20,8 @@ std::string format_rate(double per_second);
 /// Returns "830 ms", "12 s", "1:05" or "2:01:05".
 std::string format_seconds(double seconds);
 
-/// Shows on standard error how far a command is. On a terminal it rewrites a line, or a few, at the bottom; elsewhere (a
-/// file, a pipe, a dumb terminal) it writes whole lines, but rarely. Not thread-safe.
+/// Shows on standard error how far a command is. On a terminal it rewrites a line, or a few, at the bottom; elsewhere
+/// (a file, a pipe, a dumb terminal) it writes whole lines, but rarely. Not thread-safe.
 class LiveLine {
  public:
   using Clock = std::chrono::steady_clock;

@@ -5,13 +5,17 @@
 
 #include <algorithm>
 #include <atomic>
-#include <fstream>
 #include <memory>
+#include <optional>
+#include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/byte_size.h"
+#include "base/machine.h"
 #include "base/mutex.h"
+#include "feedline/log.h"
 #include "tool/common/interrupt.h"
 #include "tool/common/terminal.h"
 #include "tool/feeding/feed_view.h"
@@ -36,15 +40,41 @@ double cpu_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-/// Returns RssAnon + RssShmem (proc_pid_status(5)) in bytes: the process's own memory, without mapped files.
-uint64_t own_memory() {
-  std::ifstream status("/proc/self/status");
-  uint64_t bytes = 0;
-  for (std::string key, rest; status >> key && std::getline(status, rest);) {
-    if (key == "RssAnon:" || key == "RssShmem:") bytes += std::stoull(rest) * 1024;  // "  1234 kB"
+/// Keeps the lines of the log while a view is on the terminal, which would otherwise be drawn over them.
+class KeptLog {
+ public:
+  KeptLog()
+      : sink_(set_log_sink([this](LogLevel level, std::string_view line) {
+          const Lock lock(mutex_);
+          lines_.emplace_back(level, line);
+        })) {}
+  ~KeptLog() {
+    set_log_sink(sink_);
+    write();
   }
-  return bytes;
-}
+  KeptLog(const KeptLog&) = delete;
+  KeptLog& operator=(const KeptLog&) = delete;
+
+  bool has_lines() const {
+    const Lock lock(mutex_);
+    return !lines_.empty();
+  }
+  /// Gives the lines to the sink that they are for.
+  void write() {
+    std::vector<std::pair<LogLevel, std::string>> lines;
+    {
+      const Lock lock(mutex_);
+      lines.swap(lines_);
+    }
+    if (!sink_) return;
+    for (const auto& [level, line] : lines) sink_(level, line);
+  }
+
+ private:
+  mutable Mutex mutex_;
+  std::vector<std::pair<LogLevel, std::string>> lines_ FEEDLINE_GUARDED_BY(mutex_);
+  const LogSink sink_;
+};
 
 class Feed {
  public:
@@ -227,7 +257,9 @@ class Feed {
     Clock::time_point shown = Clock::now();
     uint64_t records = 0, bytes = 0;
     double rate = 0, bytes_rate = 0;
-    Json before;  // the report that was shown last in a terminal; null: none
+    Json shown_report;  // what was shown last on a terminal; null: nothing
+    std::optional<KeptLog> log;
+    if (!how_.quiet && line.on_terminal() && !how_.replay) log.emplace();
     const std::chrono::duration<double, std::milli> state_every(how_.state_every_ms);
     Clock::time_point kept = shown;
     const auto look_every = state_ ? std::clamp<std::chrono::duration<double, std::milli>>(state_every, 1ms, 20ms)
@@ -245,14 +277,19 @@ class Feed {
         kept = Clock::now();
       }
       const double elapsed = seconds_since(shown);
-      if (!how_.quiet && line.on_terminal() && !how_.replay) {
-        if (line.due() && (before.is_null() || elapsed >= 1)) {  // rates of less than a second cannot be read
+      if (log) {
+        if (log->has_lines()) {
+          line.clear();
+          log->write();
+        }
+        if (line.due() && (shown_report.is_null() || elapsed >= 1)) {  // rates of less than a second cannot be read
           const Report report = feeder_.report();
           Json now = report_json(report);
-          std::vector<std::string> lines = feed_view(now, before, before.is_null() ? report.wall_s : elapsed, line.columns());
+          std::vector<std::string> lines =
+              feed_view(now, shown_report, shown_report.is_null() ? report.wall_s : elapsed, line.columns());
           lines.insert(lines.begin(), title + progress_text(report));
           line.show_lines(lines);
-          before = std::move(now);
+          shown_report = std::move(now);
           shown = Clock::now();
         }
       } else if (!how_.quiet && line.due()) {

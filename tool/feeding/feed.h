@@ -49,8 +49,8 @@ struct FeedResult {
 Json errors_json(const Report& report, const std::optional<Error>& last);
 
 /// Feeds the pipeline to one thread for each device; the threads do not look at the data. Shows how far it is, after
-/// `title`: on a terminal as `top` does, elsewhere a line now and then. The signals of the caller's Interrupt end the feed. Throws Error if the feeder cannot be made or
-/// cannot be set to its state.
+/// `title`: on a terminal as `top` does, elsewhere a line now and then. The signals of the caller's Interrupt end the
+/// feed. Throws Error if the feeder cannot be made or cannot be set to its state.
 FeedResult feed(const Pipeline& pipeline, Options options, const FeedOptions& how, const std::string& title);
 
 }  // namespace feedline::cli

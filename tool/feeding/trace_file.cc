@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <fstream>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "base/log.h"
+#include "base/machine.h"
 #include "base/rank_message.h"
 #include "trainer_bridge/monitor/trace_events.h"
 
@@ -18,13 +18,6 @@ namespace {
 int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
-}
-
-// Names the start of this machine: processes with the same one have the same steady clock.
-std::string boot_id() {
-  std::string id;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
-  return id;
 }
 
 // Returns the moment of this rank's clock at which rank 0's clock shows 0.

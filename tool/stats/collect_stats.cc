@@ -16,9 +16,9 @@
 #include "feedline_pipeline.pb.h"
 #include "tool/common/interrupt.h"
 #include "tool/common/terminal.h"
-#include "tool/feeding/picture_output.h"
 #include "tool/feeding/pipeline_args.h"
 #include "tool/stats/stats_pipeline.h"
+#include "trainer_bridge/picture_output.h"
 
 namespace feedline::cli {
 namespace {

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/base64.h"
 #include "base/log.h"
 #include "base/syscall_hooks.h"
 #include "base/thread.h"
@@ -86,17 +87,6 @@ Socket listen_at_path(const std::string& path) {
 
 Socket listen_at(const HttpAddress& address) {
   return address.path.empty() ? gpu::listen_at(address.ip) : listen_at_path(address.path);
-}
-
-std::string base64(std::string_view bytes) {
-  constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    uint32_t word = 0;
-    for (size_t j = i; j < i + 3; j++) word = word << 8 | (j < bytes.size() ? static_cast<uint8_t>(bytes[j]) : 0u);
-    for (size_t j = 0; j < 4; j++) text += i + j <= bytes.size() ? digits[word >> (18 - 6 * j) & 63] : '=';
-  }
-  return text;
 }
 
 /// Returns whether the texts are equal. Takes a time that depends on the length of `given` alone, so that it tells

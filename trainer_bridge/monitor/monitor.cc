@@ -9,8 +9,10 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/machine.h"
 #include "base/spans.h"
 #include "feedline/error.h"
+#include "gpu/device/gpu_usage.h"
 #include "trainer_bridge/monitor/metrics.h"
 #include "trainer_bridge/monitor/page.h"
 #include "trainer_bridge/monitor/trace_events.h"
@@ -55,6 +57,18 @@ uint64_t number_in(std::string_view query, std::string_view key, uint64_t otherw
   return number;
 }
 
+/// Returns what the process takes of the machine, and how busy the machine's GPUs are.
+Json system_json() {
+  Json gpus = Json::array();
+  for (const gpu::GpuUsage& gpu : gpu::gpu_usage())
+    gpus.push_back({{"name", gpu.name},
+                    {"uuid", gpu.uuid},
+                    {"busy", gpu.busy ? Json(*gpu.busy) : Json()},
+                    {"memory_used", gpu.memory_used},
+                    {"memory_bytes", gpu.memory_bytes}});
+  return {{"own_memory_bytes", own_memory()}, {"gpus", std::move(gpus)}};
+}
+
 /// Records all threads of the process from now on.
 HttpResponse trace(std::string_view query, int rank) {
   constexpr uint64_t usual = 5, most = 60;
@@ -76,41 +90,49 @@ HttpResponse trace(std::string_view query, int rank) {
 
 }  // namespace
 
-Monitor::Monitor(const MonitorOptions& options) try : rank_(options.rank), server_(address_of(options), options.token) {
+Monitor::Monitor(const MonitorOptions& options) try
+    : rank_(options.rank), token_(options.token), server_(address_of(options), options.token) {
 } catch (const Error& error) {
   if (error.category() == Category::bad_pipeline) throw;
   throw Error(error.category(),
               fmt::format("options.monitor: {}; is another feed there? Port 0 takes a free one", error.message()));
 }
 
-void Monitor::serve(std::function<Report()> report, std::function<std::string()> plan_text) {
-  report_ = std::move(report);
-  plan_text_ = std::move(plan_text);
+void Monitor::serve(MonitorSources sources) {
+  sources_ = std::move(sources);
   try {
+    if (rank_ == 0 && sources_.places.size() > 1)
+      ranks_ = std::make_unique<RankReports>(rank_, sources_.places, token_);
     server_.serve([this](const HttpRequest& request) { return answer(request); },
-                  [this] { history_.add(report_(), std::chrono::system_clock::now()); });
+                  [this] { history_.add(sources_.report(), std::chrono::system_clock::now()); });
   } catch (const std::system_error& error) {
     throw Error(Category::io_error, fmt::format("the monitor's thread cannot be started: {}", error.what()));
   }
-  log_info(fmt::format("the monitor of the feed is at {}", address()));
+  log_info(fmt::format("the monitor of the feed is at {}", address().text()));
 }
 
 HttpResponse Monitor::answer(const HttpRequest& request) const {
   if (request.path == "/") return {.type = "text/html; charset=utf-8", .body = std::string(monitor_page)};
-  if (request.path == "/report.json") return {.type = std::string(json_type), .body = to_json(report_())};
+  if (request.path == "/report.json") return {.type = std::string(json_type), .body = to_json(sources_.report())};
   if (request.path == "/history.json")
     return {.type = std::string(json_type), .body = json_text(history_.json(number_in(request.query, "from=", 0)), -1)};
-  if (request.path == "/plan.txt") return {.body = plan_text_()};
-  if (request.path == "/healthz") return health(report_());
+  if (request.path == "/ranks.json")
+    return {.type = std::string(json_type), .body = json_text(ranks_ ? ranks_->json() : Json::array(), -1)};
+  if (request.path == "/sample.json") return {.type = std::string(json_type), .body = json_text(sources_.sample(), -1)};
+  if (request.path == "/system.json") return {.type = std::string(json_type), .body = json_text(system_json(), -1)};
+  if (request.path == "/plan.txt") return {.body = sources_.plan_text()};
+  if (request.path == "/healthz") return health(sources_.report());
   if (request.path == "/trace") return trace(request.query, rank_);
   if (request.path == "/metrics") {
     const bool open_metrics = request.accept.find("application/openmetrics-text") != std::string::npos;
     return {.type = open_metrics ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
                                  : "text/plain; version=0.0.4; charset=utf-8",
-            .body = metrics_text(report_(), open_metrics)};
+            .body = metrics_text(sources_.report(), open_metrics)};
   }
   return {.status = 404,
-          .body = "there are /, /report.json, /history.json, /plan.txt, /metrics, /trace and /healthz\n"};
+          .body =
+              "there are /, /report.json, /history.json, /ranks.json, /sample.json, /system.json, /plan.txt, "
+              "/metrics, /trace and /healthz\n"};
 }
 
 }  // namespace feedline

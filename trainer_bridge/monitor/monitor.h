@@ -2,11 +2,14 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "feedline/report.h"
 #include "trainer_bridge/monitor/history.h"
 #include "trainer_bridge/monitor/http_server.h"
+#include "trainer_bridge/monitor/rank_reports.h"
 
 namespace feedline {
 
@@ -17,25 +20,35 @@ struct MonitorOptions {
   int rank = 0;  // is added to a port that is not 0, and to the path of a socket
 };
 
+/// What a monitor shows. The functions are called on its thread.
+struct MonitorSources {
+  std::function<Report()> report;
+  std::function<std::string()> plan_text;
+  std::function<Json()> sample;  // what is being fed (trainer_bridge/batch_sample.h)
+  /// The monitor_places() of all ranks; empty: they are not known, or there is one rank.
+  std::vector<std::string> places = {};
+};
+
 class Monitor {
  public:
   /// Listens. Throws Error bad_pipeline if the options make no sense, and io_error if it cannot listen.
   explicit Monitor(const MonitorOptions& options);
 
-  /// Begins to answer, and logs the address. `report` and `plan_text` are called on the monitor's thread until the
-  /// monitor is destroyed. Throws Error io_error if there is no thread.
-  void serve(std::function<Report()> report, std::function<std::string()> plan_text);
+  /// Begins to answer, and logs the address. The sources are used until the monitor is destroyed. Throws Error io_error
+  /// if there is no thread.
+  void serve(MonitorSources sources);
 
-  std::string address() const { return server_.address().text(); }
+  const HttpAddress& address() const { return server_.address(); }
 
  private:
   HttpResponse answer(const HttpRequest& request) const;
 
   const int rank_;
-  std::function<Report()> report_;
-  std::function<std::string()> plan_text_;
+  const std::string token_;
+  MonitorSources sources_;
   History history_;
-  HttpServer server_;  // destroyed first, because its thread uses the others
+  std::unique_ptr<RankReports> ranks_;  // null: this is not rank 0, or the others are not known
+  HttpServer server_;                   // destroyed first, because its thread uses the others
 };
 
 }  // namespace feedline

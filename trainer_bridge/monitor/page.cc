@@ -26,7 +26,8 @@ h1 { font-size: 1.4rem; margin: 0; }
 h2 { font-size: 1.1rem; border-top: 1px solid var(--line); padding-top: 0.8rem; margin: 1.4rem 0 0.6rem; }
 h3 { font-size: 0.95rem; margin: 0; }
 .faint { color: var(--faint); font-weight: normal; }
-#state { font-weight: bold; color: var(--good); } #state.bad { color: var(--bad); }
+#state { font-weight: bold; color: var(--good); } #state.bad, tr.bad td { color: var(--bad); }
+a { color: var(--bar); }
 #verdict { font-size: 1.15rem; margin: 0.9rem 0; }
 progress { width: 100%; height: 0.6rem; accent-color: var(--bar); }
 #stages { display: flex; flex-wrap: wrap; gap: 0.6rem 1.6rem; list-style: none; padding: 0; margin: 0; }
@@ -43,6 +44,9 @@ figure { margin: 0; flex: 1 1 24rem; min-width: 0; } figcaption { font-size: 0.9
 svg { width: 100%; height: 90px; display: block; border-bottom: 1px solid var(--line); }
 polyline { fill: none; stroke: var(--bar); stroke-width: 1.5; vector-effect: non-scaling-stroke; }
 polyline.second { stroke: var(--second); }
+rect { fill: var(--bar); }
+canvas { margin: 0 0.3rem 0.3rem 0; max-width: 100%; }
+#sample div { display: flex; flex-wrap: wrap; gap: 1rem 2rem; }
 .legend { color: var(--second); }
 table { border-collapse: collapse; font-size: 0.9rem; }
 th, td { text-align: left; padding: 0.1rem 1.2rem 0.1rem 0; vertical-align: top; overflow-wrap: anywhere; }
@@ -70,11 +74,29 @@ pre { border: 1px solid var(--line); padding: 0.5rem; overflow-x: auto; font-siz
 Queue: pieces of work that wait, or finished batches that wait for next(). The framed stage is the one that next() has
 waited for most.</p>
 
+<section id="ranks" hidden>
+<h2>Ranks</h2>
+<div class="scroll" tabindex="0" role="region" aria-label="the ranks of this training">
+<table><thead><tr><th scope="col">rank</th><th scope="col">place</th><th scope="col">samples</th><th scope="col">next() waits</th>
+<th scope="col">bad records</th><th scope="col">what bounds it</th></tr></thead><tbody></tbody></table></div>
+</section>
+
 <h2>The last minutes</h2>
 <div class="charts" id="charts"></div>
 
 <h2>Since the feed began here</h2>
 <div class="numbers"><table id="numbers"><tbody></tbody></table></div>
+
+<section id="gpus" hidden>
+<h2>GPUs of this machine</h2>
+<div class="scroll" tabindex="0" role="region" aria-label="GPUs">
+<table><thead><tr><th scope="col">GPU</th><th scope="col">busy</th><th scope="col">memory</th></tr></thead><tbody></tbody></table></div>
+</section>
+
+<section id="sample" hidden>
+<h2>What is being fed <span class="faint"></span></h2>
+<div></div>
+</section>
 
 <h2>Errors</h2>
 <p id="no-errors">No record was found bad.</p>
@@ -195,7 +217,7 @@ function drawCharts() {
   }
 }
 
-function drawNumbers(report) {
+function drawNumbers(report, system) {
   const audit = report.epoch_audit;
   const rows = [
     ["records", "samples", count(report.records)],
@@ -218,6 +240,8 @@ function drawNumbers(report) {
     ["copied", "copied to GPUs", bytes(report.bytes_copied)],
     ["start", "start", `counting ${report.count_s.toFixed(1)} s, first batch after ${report.first_batch_s.toFixed(1)} s`],
     ["backend", "reads with", report.backend],
+    ["memory", "memory", `${bytes(report.memory_planned)} planned for the feed; ` +
+      (system ? `the process has ${bytes(system.own_memory_bytes)} of its own` : "")],
   ];
   fillTable(element("numbers").tBodies[0], rows);
 }
@@ -232,6 +256,104 @@ function fillTable(body, rows) {
       add(row, "td", "");
     }
     setText(row.cells[1], value);
+  }
+}
+
+// The ranks as rank 0 knows them. A rank's rate is that between its last two reports, which need not be a second apart.
+const rankRates = new Map();
+function rankRate(rank, report) {
+  const known = rankRates.get(rank);
+  if (known && report.wall_s === known.wall_s) return known.rate;
+  const goesOn = known && report.wall_s > known.wall_s && report.records >= known.records;
+  const value = goesOn ? (report.records - known.records) / (report.wall_s - known.wall_s) : report.wall_s > 0 ? report.records / report.wall_s : 0;
+  rankRates.set(rank, {records: report.records, wall_s: report.wall_s, rate: value});
+  return value;
+}
+function drawRanks(report, others) {
+  element("ranks").hidden = others.length === 0;
+  const body = element("ranks").querySelector("tbody");
+  const all = [{rank: report.rank, address: null, report, trouble: null}, ...others].sort((a, b) => a.rank - b.rank);
+  while (body.rows.length > all.length) body.rows[body.rows.length - 1].remove();
+  for (const [i, one] of all.entries()) {
+    let row = body.rows[i];
+    if (!row) {
+      row = add(body, "tr", "");
+      for (let cell = 0; cell < 6; cell++) add(row, "td", "");
+      add(row.cells[0], "a", "");
+    }
+    const link = row.cells[0].firstChild;
+    setText(link, String(one.rank));
+    if (one.address?.startsWith("http://")) link.href = one.address; else link.removeAttribute("href");
+    const known = one.report;
+    const values = known ? [
+      `epoch ${count(known.epoch)}, step ${count(known.step)}`, rate(rankRate(one.rank, known)), percent(known.next_wait_share),
+      count(known.errors_total), known.error ? "ended: " + known.error.message : known.verdict] : ["", "", "", "", one.trouble];
+    values.forEach((value, cell) => setText(row.cells[cell + 1], value));
+    row.classList.toggle("bad", !known || known.error !== null || known.differing_epochs > 0);
+  }
+}
+
+function drawGpus(gpus) {
+  element("gpus").hidden = gpus.length === 0;
+  const body = element("gpus").querySelector("tbody");
+  while (body.rows.length > gpus.length) body.rows[body.rows.length - 1].remove();
+  for (const [i, gpu] of gpus.entries()) {
+    let row = body.rows[i];
+    if (!row) {
+      row = add(body, "tr", "");
+      for (let cell = 0; cell < 3; cell++) add(row, "td", "");
+    }
+    setText(row.cells[0], `${i}: ${gpu.name}`);
+    row.cells[0].title = gpu.uuid;
+    setText(row.cells[1], gpu.busy === null ? "not told" : percent(gpu.busy));
+    setText(row.cells[2], `${bytes(gpu.memory_used)} of ${bytes(gpu.memory_bytes)}`);
+  }
+}
+
+// A batch now and then: its first pictures, and how its numbers are spread.
+let shownSample = "";
+function drawSample(sample) {
+  element("sample").hidden = sample === null || sample.outputs.length === 0;
+  if (sample === null) return;
+  const which = `epoch ${count(sample.epoch)}, step ${count(sample.step)}, replica ${count(sample.replica)}`;
+  if (which === shownSample) return;
+  shownSample = which;
+  setText(element("sample").querySelector("span"), which);
+  const strip = element("sample").querySelector("div");
+  strip.replaceChildren();
+  for (const output of sample.outputs) {
+    const figure = add(strip, "figure", "", {"data-output": output.name});
+    if (output.pictures) drawPictures(figure, output); else drawHistogram(figure, output);
+  }
+}
+function drawPictures(figure, output) {
+  add(figure, "figcaption", output.name);
+  for (const [i, picture] of output.pictures.entries()) {
+    const canvas = add(figure, "canvas", "", {width: picture.width, height: picture.height, role: "img", "aria-label": `${output.name}, picture ${i}`});
+    const rgb = atob(picture.rgb), image = new ImageData(picture.width, picture.height);
+    for (let pixel = 0; pixel < picture.width * picture.height; pixel++) {
+      for (let colour = 0; colour < 3; colour++) image.data[4 * pixel + colour] = rgb.charCodeAt(3 * pixel + colour);
+      image.data[4 * pixel + 3] = 255;
+    }
+    canvas.getContext("2d").putImageData(image, 0, 0);
+  }
+}
+function drawHistogram(figure, output) {
+  const numbers = output.numbers.filter(number => number !== null);
+  const least = Math.min(...numbers), most = Math.max(...numbers), odd = output.numbers.length - numbers.length;
+  const caption = (numbers.length === 0 ? `${output.name}: no number` : `${output.name}: ${count(numbers.length)} from ${+least.toPrecision(4)} to ${+most.toPrecision(4)}, mean ` +
+    +(numbers.reduce((sum, number) => sum + number, 0) / numbers.length).toPrecision(4)) + (odd > 0 ? `; ${count(odd)} not finite` : "");
+  add(figure, "figcaption", caption);
+  const bars = new Array(32).fill(0);
+  for (const number of numbers) bars[Math.min(bars.length - 1, Math.floor((number - least) / (most - least || 1) * bars.length))]++;
+  const drawing = figure.appendChild(document.createElementNS(svg, "svg"));
+  for (const [name, value] of Object.entries({viewBox: `0 0 ${bars.length} 100`, preserveAspectRatio: "none", role: "img", "aria-label": caption}))
+    drawing.setAttribute(name, value);
+  const highest = Math.max(...bars, 1);
+  for (const [i, bar] of bars.entries()) {
+    const box = drawing.appendChild(document.createElementNS(svg, "rect"));
+    for (const [name, value] of Object.entries({x: i + 0.05, width: 0.9, y: 100 - 98 * bar / highest, height: 98 * bar / highest})) box.setAttribute(name, value);
+    box.dataset.count = bar;
   }
 }
 
@@ -276,7 +398,7 @@ async function load(path) {
   if (!response.ok) throw new Error(`${path}: ${response.status}`);
   return response;
 }
-let outputs = false;
+let looks = 0;
 async function look() {
   try {
     const report = await (await load("report.json")).json();
@@ -290,7 +412,12 @@ async function look() {
     drawHead(report);
     drawStages(report, now);
     drawCharts();
-    drawNumbers(report);
+    if (report.world_size > 1) drawRanks(report, await (await load("ranks.json")).json());
+    const system = await (await load("system.json")).json();
+    drawNumbers(report, system);
+    drawGpus(system.gpus);
+    // The first of two requests has a batch taken, and the second one returns it.
+    if (looks++ % 5 < 2 || shownSample === "") drawSample(await (await load("sample.json")).json());
     drawErrors(report);
     fillTable(element("outputs").tBodies[0], Object.entries(report.outputs).map(([name, made]) => [name, name, made]));
     document.body.dataset.steps = report.steps;

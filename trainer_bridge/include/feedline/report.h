@@ -21,8 +21,9 @@ struct Report {
   std::string verdict;
   std::optional<Error> error;  // the Error that every further next() throws, also after stop(); none: the feed goes on
   int rank = 0, world_size = 1;
-  int replicas = 0;  // the replicas of this rank
-  int threads = 0;   // the feed's threads on this rank; 0 if another rank reads for it
+  int replicas = 0;             // the replicas of this rank
+  int threads = 0;              // the feed's threads on this rank; 0 if another rank reads for it
+  uint64_t memory_planned = 0;  // bytes of host memory that the feed's plan has; 0 if another rank reads for this one
   /// Where the replica is that is furthest behind: the steps of its epoch that it has received.
   uint64_t epoch = 0;
   int64_t step = 0;

@@ -10,7 +10,7 @@
 #include "feedline/element_spec.h"
 #include "feedline/pipeline.h"
 
-namespace feedline::cli {
+namespace feedline {
 
 /// An output of UINT8 or floats with the shape [height, width, channels] or [channels, height, width], where there are 1
 /// or 3 channels. With windows a row has one such picture for each frame.
@@ -41,4 +41,4 @@ class PictureOutput {
   std::vector<float> mean_, std_;
 };
 
-}  // namespace feedline::cli
+}  // namespace feedline

@@ -1,11 +1,11 @@
-#include "tool/feeding/picture_output.h"
+#include "trainer_bridge/picture_output.h"
 
 #include <cmath>
 
 #include "feedline_pipeline.pb.h"
 #include "gpu/unpack/dispatch.h"
 
-namespace feedline::cli {
+namespace feedline {
 namespace {
 
 /// Returns what the pipeline says of an output. A feature that is delivered without any `output` has none.
@@ -66,4 +66,4 @@ void PictureOutput::to_rgb(const TensorView& tensor, int64_t picture, std::span<
   });
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline

@@ -1,0 +1,106 @@
+#include "gpu/device/gpu_usage.h"
+
+#include <dlfcn.h>
+
+#include <array>
+#include <system_error>
+#include <utility>
+
+#include "base/mutex.h"
+#include "base/thread.h"
+
+namespace feedline::gpu {
+namespace {
+
+// What is used of NVML, the NVIDIA Management Library. CUDA's toolkit does not always have its header; the functions
+// and structures are those of its reference, docs.nvidia.com/deploy/nvml-api, and do not change: later ones have other
+// names (_v2).
+using Result = int;  // nvmlReturn_t; 0: success
+using Device = struct NvmlDevice*;
+struct Utilization {  // nvmlUtilization_t, in percent
+  unsigned gpu, memory;
+};
+struct Memory {  // nvmlMemory_t, in bytes
+  unsigned long long total, free, used;
+};
+constexpr size_t text_bytes = 96;  // NVML_DEVICE_NAME_V2_BUFFER_SIZE, NVML_DEVICE_UUID_V2_BUFFER_SIZE
+
+class Nvml {
+ public:
+  Nvml() {
+    void* const library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!library) return;
+    Result (*init)() = nullptr;
+    found_ = find(library, "nvmlInit_v2", init) && find(library, "nvmlDeviceGetCount_v2", count_) &&
+             find(library, "nvmlDeviceGetHandleByIndex_v2", by_index_) && find(library, "nvmlDeviceGetName", name_) &&
+             find(library, "nvmlDeviceGetUUID", uuid_) &&
+             find(library, "nvmlDeviceGetUtilizationRates", utilization_) &&
+             find(library, "nvmlDeviceGetMemoryInfo", memory_) && init() == 0;
+  }
+
+  std::vector<GpuUsage> all() const {
+    std::vector<GpuUsage> usage;
+    unsigned count = 0;
+    if (!found_ || count_(&count) != 0) return usage;
+    for (unsigned i = 0; i < count; i++) {
+      Device device = nullptr;
+      Memory memory{};
+      if (by_index_(i, &device) != 0 || memory_(device, &memory) != 0) continue;
+      Utilization busy{};
+      const bool known = utilization_(device, &busy) == 0;
+      usage.push_back({.name = text_of(name_, device),
+                       .uuid = text_of(uuid_, device),
+                       .busy = known ? std::optional(busy.gpu / 100.0) : std::nullopt,
+                       .memory_used = memory.used,
+                       .memory_bytes = memory.total});
+    }
+    return usage;
+  }
+
+ private:
+  template <typename Function>
+  static bool find(void* library, const char* name, Function*& function) {
+    function = reinterpret_cast<Function*>(dlsym(library, name));
+    return function != nullptr;
+  }
+  static std::string text_of(Result (*ask)(Device, char*, unsigned), Device device) {
+    std::array<char, text_bytes> text{};
+    return ask(device, text.data(), text.size() - 1) == 0 ? text.data() : "";
+  }
+
+  bool found_ = false;
+  Result (*count_)(unsigned*) = nullptr;
+  Result (*by_index_)(unsigned, Device*) = nullptr;
+  Result (*name_)(Device, char*, unsigned) = nullptr;
+  Result (*uuid_)(Device, char*, unsigned) = nullptr;
+  Result (*utilization_)(Device, Utilization*) = nullptr;
+  Result (*memory_)(Device, Memory*) = nullptr;
+};
+
+/// What is known. It is never destroyed, because the thread may still use it when the program ends.
+struct Known {
+  Mutex mutex;
+  std::vector<GpuUsage> gpus FEEDLINE_GUARDED_BY(mutex);
+  bool asking FEEDLINE_GUARDED_BY(mutex) = false;
+};
+
+}  // namespace
+
+std::vector<GpuUsage> gpu_usage() {
+  static Known& known = *new Known;
+  const Lock lock(known.mutex);
+  if (!std::exchange(known.asking, true)) try {
+      start_thread("feedline-nvml", [] {
+        static const Nvml& nvml = *new Nvml;
+        std::vector<GpuUsage> gpus = nvml.all();
+        const Lock asked(known.mutex);
+        known.gpus = std::move(gpus);
+        known.asking = false;
+      }).detach();
+    } catch (const std::system_error&) {  // there is no thread; the next call tries again
+      known.asking = false;
+    }
+  return known.gpus;
+}
+
+}  // namespace feedline::gpu

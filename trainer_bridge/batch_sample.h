@@ -1,0 +1,69 @@
+// A look at what is being fed: a few pictures and numbers of a batch, for people.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/mutex.h"
+#include "feedline/batch.h"
+#include "feedline/element_spec.h"
+#include "feedline/pipeline.h"
+#include "trainer_bridge/picture_output.h"
+
+namespace feedline {
+
+/// Keeps a part of one batch: the first pictures of each output that is pictures, and the numbers of each output that
+/// is one number for each row. Other outputs are left out, and so are rows after the valid ones; a bad record's filler
+/// among these is not. Thread-safe.
+class BatchSample {
+ public:
+  static constexpr int64_t most_pictures = 8, most_numbers = 1024;
+  static constexpr size_t most_bytes = 1 << 20;  // of the pictures of an output, but for the first one
+  static constexpr int64_t most_pixels = 96;     // of a side of a picture in json()
+
+  BatchSample(const std::vector<ElementSpec>& elements, const Pipeline& pipeline);
+
+  /// Returns whether a batch is wanted, without a lock.
+  bool wanted() const noexcept { return wanted_.load(std::memory_order_relaxed); }
+  /// Copies what is kept of the batch, whose tensors must be readable on the host, if a batch is wanted. Throws
+  /// nothing: without memory it keeps nothing.
+  void take(const Batch& batch) noexcept FEEDLINE_EXCLUDES(mutex_);
+
+  /// Returns the sample: {"epoch", "step", "replica", "outputs": [{"name", and "pictures": [{"width", "height", "rgb":
+  /// red, green and blue of each pixel, in base64}] or "numbers": [...]}]}. Larger pictures are made smaller. Numbers
+  /// that are not finite are null. Returns null before the first batch was taken. If the sample has been returned
+  /// before, the next batch is taken, for the call after this one.
+  Json json() FEEDLINE_EXCLUDES(mutex_);
+
+ private:
+  struct Output {
+    std::string name;
+    std::optional<PictureOutput> pictures;  // nullopt: numbers
+  };
+  struct Kept {
+    const Output* output;
+    DType dtype;
+    int64_t count;  // pictures or numbers
+    std::vector<std::byte> bytes;
+  };
+  struct Sample {
+    uint64_t epoch, step;
+    int replica;
+    std::vector<Kept> outputs;
+  };
+  static Kept keep(const Output& output, const Batch& batch);
+
+  std::vector<Output> outputs_;
+  std::atomic<bool> wanted_ = false;
+  Mutex mutex_;
+  std::shared_ptr<const Sample> sample_ FEEDLINE_GUARDED_BY(mutex_);  // null: there is none yet
+  bool returned_ FEEDLINE_GUARDED_BY(mutex_) = true;                  // whether json() has returned it
+};
+
+}  // namespace feedline

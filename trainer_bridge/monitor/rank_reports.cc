@@ -1,0 +1,148 @@
+#include "trainer_bridge/monitor/rank_reports.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "base/machine.h"
+#include "base/rank_message.h"
+#include "base/thread.h"
+#include "feedline/error.h"
+#include "trainer_bridge/monitor/http_client.h"
+
+namespace feedline {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto patience = 500ms;  // for an answer
+constexpr auto interest = 5s;     // how long after json() the reports are still wanted
+
+std::string text_of(const std::string& host, uint16_t port) {
+  return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port) : fmt::format("[{}]:{}", host, port);
+}
+
+/// Returns the addresses at which this rank can find a monitor; none if it is for its own machine alone.
+std::vector<HttpAddress> places_in(std::string_view message) {
+  MessageReader reader(message);
+  const bool same_machine = reader.get_text() == boot_id();
+  std::vector<std::string> texts;
+  for (const bool is_local : {true, false})
+    for (auto count = reader.get<uint64_t>(); count > 0; count--)
+      if (const std::string text(reader.get_text()); !is_local || same_machine) texts.push_back(text);
+  std::vector<HttpAddress> places;
+  for (const std::string& text : texts) places.push_back(parse_http_address("the monitor of another rank", text));
+  return places;
+}
+
+Json row_of(int rank, const HttpAddress* address, Json report, Json trouble) {
+  return {{"rank", rank},
+          {"address", address ? Json(address->text()) : Json()},
+          {"report", std::move(report)},
+          {"trouble", std::move(trouble)}};
+}
+
+}  // namespace
+
+std::string monitor_places(const HttpAddress& address) {
+  std::vector<std::string> of_this_machine, of_all_machines;
+  if (!address.path.empty()) {
+    of_this_machine = {address.text()};
+  } else if (address.ip.is_loopback()) {
+    of_this_machine = {address.ip.text()};
+  } else if (const std::string host = address.ip.host(); host != "0.0.0.0" && host != "::") {
+    of_all_machines = {address.ip.text()};
+  } else {
+    of_this_machine = {text_of("127.0.0.1", address.ip.port())};
+    try {
+      for (const std::string& own : gpu::addresses_of_this_machine())
+        of_all_machines.push_back(text_of(own, address.ip.port()));
+    } catch (const Error&) {  // the monitor is then found on this machine alone
+    }
+  }
+  MessageWriter message;
+  message.put_text(boot_id());
+  for (const auto* texts : {&of_this_machine, &of_all_machines}) {
+    message.put<uint64_t>(texts->size());
+    for (const std::string& text : *texts) message.put_text(text);
+  }
+  return message.take();
+}
+
+RankReports::RankReports(int rank, const std::vector<std::string>& places, std::string token)
+    : token_(std::move(token)) {
+  for (int other = 0; other < static_cast<int>(places.size()); other++) {
+    if (other == rank) continue;
+    const std::string& message = places[static_cast<size_t>(other)];
+    std::vector<HttpAddress> found = message.empty() ? std::vector<HttpAddress>() : places_in(message);
+    const char* const trouble = message.empty() ? "it has no monitor; give options.monitor to every rank"
+                                : found.empty()
+                                    ? "its monitor is for its own machine alone; give every rank an address that other "
+                                      "machines reach, and a token"
+                                    : "it has not been asked yet";
+    others_.push_back({other, std::move(found), row_of(other, nullptr, nullptr, trouble)});
+  }
+  thread_ = start_thread("feedline-ranks", [this] { run(); });
+}
+
+RankReports::~RankReports() {
+  {
+    const Lock lock(mutex_);
+    ending_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+Json RankReports::json() {
+  const Lock lock(mutex_);
+  if (std::exchange(wanted_until_, Clock::now() + interest) < Clock::now()) wake_.notify_all();
+  Json rows = Json::array();
+  for (const Other& other : others_) rows.push_back(other.row);
+  return rows;
+}
+
+void RankReports::run() {
+  Lock lock(mutex_);
+  for (;;) {
+    wake_.wait(lock, [&]() FEEDLINE_REQUIRES(mutex_) { return ending_ || Clock::now() < wanted_until_; });
+    for (Other& other : others_) {
+      if (ending_) return;
+      if (other.places.empty()) continue;
+      lock.unlock();
+      Json row = ask(other);
+      lock.lock();
+      other.row = std::move(row);
+    }
+    if (wake_.wait_for(lock, 1s, [&]() FEEDLINE_REQUIRES(mutex_) { return ending_; })) return;
+  }
+}
+
+// Several places may be those of one machine, and some of them those of another machine, too, where another rank may
+// listen: so the report says whose it is. After a place that does not answer, the next one is asked in the next round.
+Json RankReports::ask(Other& other) const {
+  const HttpAddress place = other.places.front();
+  std::string trouble;
+  try {
+    const Json all = Json::parse(http_get(place, "/report.json", token_, Clock::now() + patience));
+    if (all.at("rank") != other.rank) throw Error(Category::io_error, "another rank's monitor answers there");
+    Json report;
+    for (const char* key : {"epoch", "step", "steps_per_epoch", "steps", "records", "wall_s", "next_wait_share",
+                            "errors_total", "differing_epochs", "verdict", "error"})
+      report[key] = all.at(key);
+    return row_of(other.rank, &place, std::move(report), nullptr);
+  } catch (const Error& error) {
+    trouble = error.message();
+  } catch (const Json::exception&) {
+    trouble = "what answers there is no monitor of this version";
+  } catch (const std::exception& error) {  // the system is short of memory
+    trouble = error.what();
+  }
+  std::ranges::rotate(other.places, other.places.begin() + 1);
+  return row_of(other.rank, nullptr, nullptr, fmt::format("{}: {}", place.text(), trouble));
+}
+
+}  // namespace feedline
