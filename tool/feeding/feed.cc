@@ -253,12 +253,12 @@ class Feed {
   /// Runs in the main thread until all replicas have ended: shows how far it is, samples the memory, saves the state
   /// and handles signals.
   void watch(const std::string& title) {
+    std::optional<KeptLog> log;  // declared before the line, so that it is written when the view has been removed
     LiveLine line;
     Clock::time_point shown = Clock::now();
     uint64_t records = 0, bytes = 0;
     double rate = 0, bytes_rate = 0;
     Json shown_report;  // what was shown last on a terminal; null: nothing
-    std::optional<KeptLog> log;
     if (!how_.quiet && line.on_terminal() && !how_.replay) log.emplace();
     const std::chrono::duration<double, std::milli> state_every(how_.state_every_ms);
     Clock::time_point kept = shown;
