@@ -20,8 +20,8 @@ struct Setup {
   flow::Distribution distribution;
   Route route;
   flow::PipelineSpec spec;
-  std::vector<std::string>
-      monitor_places;  // of each rank (monitor/rank_reports.h); empty if the ranks have no exchange
+  /// The monitor_places() of each rank (monitor/rank_reports.h); none if the ranks have no exchange.
+  std::vector<std::string> monitor_places;
 
   /// Returns the feed's pipeline if `packed` is false. Otherwise returns the pipeline whose outputs are packed rows:
   /// rows as the records store them, which the receiving rank or a GPU unpacks into the feed's outputs.

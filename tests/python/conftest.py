@@ -99,6 +99,18 @@ def trainer(name, *arguments, before=(), launcher=(), **environment):
     )
 
 
+def kill_tree(process):
+    """Kills a process with all that it has started, and waits for their end."""
+    import psutil
+
+    root = psutil.Process(process.pid)
+    tree = [root, *root.children(recursive=True)]
+    for one in tree:
+        one.kill()
+    psutil.wait_procs(tree)
+    process.communicate()
+
+
 @functools.cache
 def why_not(framework):
     """Returns why a framework cannot be imported; an empty text if it can."""

@@ -4,7 +4,7 @@ import json
 import time
 
 import pytest
-from conftest import need, trainer
+from conftest import kill_tree, need, trainer
 
 EPOCHS = 4
 
@@ -35,18 +35,11 @@ def losses(folder):
 
 def kill_after(steps, started, folder):
     """Kills the trainer with all its processes once it has done so many steps."""
-    import psutil
-
     deadline = time.monotonic() + 120
     while not (folder / "losses").exists() or len((folder / "losses").read_text().splitlines()) < steps:
         assert started.poll() is None and time.monotonic() < deadline, started.communicate()
         time.sleep(0.01)
-    root = psutil.Process(started.pid)
-    workers = root.children(recursive=True)
-    for process in [root, *workers]:
-        process.kill()
-    psutil.wait_procs([root, *workers])
-    started.communicate()
+    kill_tree(started)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 
 import pytest
-from conftest import CUDA, need, trainer
+from conftest import CUDA, kill_tree, need, trainer
 
 
 def run(name, *arguments, **how):
@@ -14,10 +14,7 @@ def run(name, *arguments, **how):
     try:
         out, err = process.communicate(timeout=600)
     except subprocess.TimeoutExpired:
-        import psutil
-
-        for one in [*psutil.Process(process.pid).children(recursive=True), process]:
-            one.kill()
+        kill_tree(process)
         raise
     assert process.returncode == 0, err[-4000:]
     return out.splitlines()

@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/machine.h"
 #include "base/syscall_hooks.h"
 
 namespace feedline::test {
@@ -49,14 +50,7 @@ inline std::vector<ThreadStatus> thread_statuses() {
   return threads;
 }
 
-/// Returns RssAnon + RssShmem, in bytes.
-inline int64_t private_memory() {
-  std::ifstream status("/proc/self/status");
-  int64_t sum = 0;
-  for (std::string line; std::getline(status, line);)
-    if (line.rfind("RssAnon:", 0) == 0 || line.rfind("RssShmem:", 0) == 0) sum += std::stoll(line.substr(9)) * 1024;
-  return sum;
-}
+inline int64_t private_memory() { return static_cast<int64_t>(own_memory()); }
 
 /// Returns whether the process reaches `count` threads within 10 s: a thread that has been joined may still be
 /// listed for a moment.

@@ -20,7 +20,8 @@
 namespace feedline {
 namespace {
 
-constexpr std::string_view json_type = "application/json";
+HttpResponse json_response(std::string body) { return {.type = "application/json", .body = std::move(body)}; }
+HttpResponse json_response(const Json& json) { return json_response(json_text(json, -1)); }
 
 HttpAddress address_of(const MonitorOptions& options) {
   HttpAddress address = parse_http_address("options.monitor", options.address);
@@ -77,11 +78,7 @@ HttpResponse trace(std::string_view query, int rank) {
     return {.status = 400, .body = fmt::format("seconds: a trace takes 1 to {} seconds\n", most)};
   try {
     auto recording = std::make_shared<SpanRecording>();
-    return {.later =
-                [recording, rank] {
-                  return HttpResponse{.type = std::string(json_type),
-                                      .body = trace_document(trace_events(recording->take(), rank))};
-                },
+    return {.later = [recording, rank] { return json_response(trace_document(trace_events(recording->take(), rank))); },
             .wait = std::chrono::seconds(seconds)};
   } catch (const Error& error) {
     return {.status = 503, .body = error.message() + "\n"};
@@ -113,13 +110,11 @@ void Monitor::serve(MonitorSources sources) {
 
 HttpResponse Monitor::answer(const HttpRequest& request) const {
   if (request.path == "/") return {.type = "text/html; charset=utf-8", .body = std::string(monitor_page)};
-  if (request.path == "/report.json") return {.type = std::string(json_type), .body = to_json(sources_.report())};
-  if (request.path == "/history.json")
-    return {.type = std::string(json_type), .body = json_text(history_.json(number_in(request.query, "from=", 0)), -1)};
-  if (request.path == "/ranks.json")
-    return {.type = std::string(json_type), .body = json_text(ranks_ ? ranks_->json() : Json::array(), -1)};
-  if (request.path == "/sample.json") return {.type = std::string(json_type), .body = json_text(sources_.sample(), -1)};
-  if (request.path == "/system.json") return {.type = std::string(json_type), .body = json_text(system_json(), -1)};
+  if (request.path == "/report.json") return json_response(to_json(sources_.report()));
+  if (request.path == "/history.json") return json_response(history_.json(number_in(request.query, "from=", 0)));
+  if (request.path == "/ranks.json") return json_response(ranks_ ? ranks_->json() : Json::array());
+  if (request.path == "/sample.json") return json_response(sources_.sample());
+  if (request.path == "/system.json") return json_response(system_json());
   if (request.path == "/plan.txt") return {.body = sources_.plan_text()};
   if (request.path == "/healthz") return health(sources_.report());
   if (request.path == "/trace") return trace(request.query, rank_);

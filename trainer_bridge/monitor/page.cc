@@ -240,8 +240,7 @@ function drawNumbers(report, system) {
     ["copied", "copied to GPUs", bytes(report.bytes_copied)],
     ["start", "start", `counting ${report.count_s.toFixed(1)} s, first batch after ${report.first_batch_s.toFixed(1)} s`],
     ["backend", "reads with", report.backend],
-    ["memory", "memory", `${bytes(report.memory_planned)} planned for the feed; ` +
-      (system ? `the process has ${bytes(system.own_memory_bytes)} of its own` : "")],
+    ["memory", "memory", `${bytes(report.memory_planned)} planned for the feed; the process has ${bytes(system.own_memory_bytes)} of its own`],
   ];
   fillTable(element("numbers").tBodies[0], rows);
 }
@@ -259,6 +258,16 @@ function fillTable(body, rows) {
   }
 }
 
+// Makes so many rows in a table, each with so many cells, and keeps those that are there. Returns them.
+function rowsIn(body, count, cells) {
+  while (body.rows.length > count) body.rows[body.rows.length - 1].remove();
+  while (body.rows.length < count) {
+    const row = add(body, "tr", "");
+    for (let cell = 0; cell < cells; cell++) add(row, "td", "");
+  }
+  return [...body.rows];
+}
+
 // The ranks as rank 0 knows them. A rank's rate is that between its last two reports, which need not be a second apart.
 const rankRates = new Map();
 function rankRate(rank, report) {
@@ -271,17 +280,10 @@ function rankRate(rank, report) {
 }
 function drawRanks(report, others) {
   element("ranks").hidden = others.length === 0;
-  const body = element("ranks").querySelector("tbody");
   const all = [{rank: report.rank, address: null, report, trouble: null}, ...others].sort((a, b) => a.rank - b.rank);
-  while (body.rows.length > all.length) body.rows[body.rows.length - 1].remove();
-  for (const [i, one] of all.entries()) {
-    let row = body.rows[i];
-    if (!row) {
-      row = add(body, "tr", "");
-      for (let cell = 0; cell < 6; cell++) add(row, "td", "");
-      add(row.cells[0], "a", "");
-    }
-    const link = row.cells[0].firstChild;
+  for (const [i, row] of rowsIn(element("ranks").querySelector("tbody"), all.length, 6).entries()) {
+    const one = all[i];
+    const link = row.cells[0].querySelector("a") ?? add(row.cells[0], "a", "");
     setText(link, String(one.rank));
     if (one.address?.startsWith("http://")) link.href = one.address; else link.removeAttribute("href");
     const known = one.report;
@@ -295,14 +297,8 @@ function drawRanks(report, others) {
 
 function drawGpus(gpus) {
   element("gpus").hidden = gpus.length === 0;
-  const body = element("gpus").querySelector("tbody");
-  while (body.rows.length > gpus.length) body.rows[body.rows.length - 1].remove();
-  for (const [i, gpu] of gpus.entries()) {
-    let row = body.rows[i];
-    if (!row) {
-      row = add(body, "tr", "");
-      for (let cell = 0; cell < 3; cell++) add(row, "td", "");
-    }
+  for (const [i, row] of rowsIn(element("gpus").querySelector("tbody"), gpus.length, 3).entries()) {
+    const gpu = gpus[i];
     setText(row.cells[0], `${i}: ${gpu.name}`);
     row.cells[0].title = gpu.uuid;
     setText(row.cells[1], gpu.busy === null ? "not told" : percent(gpu.busy));

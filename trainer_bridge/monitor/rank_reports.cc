@@ -21,20 +21,15 @@ using Clock = std::chrono::steady_clock;
 constexpr auto patience = 500ms;  // for an answer
 constexpr auto interest = 5s;     // how long after json() the reports are still wanted
 
-std::string text_of(const std::string& host, uint16_t port) {
-  return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port) : fmt::format("[{}]:{}", host, port);
-}
-
 /// Returns the addresses at which this rank can find a monitor; none if it is for its own machine alone.
 std::vector<HttpAddress> places_in(std::string_view message) {
   MessageReader reader(message);
   const bool same_machine = reader.get_text() == boot_id();
-  std::vector<std::string> texts;
+  std::vector<HttpAddress> places;
   for (const bool is_local : {true, false})
     for (auto count = reader.get<uint64_t>(); count > 0; count--)
-      if (const std::string text(reader.get_text()); !is_local || same_machine) texts.push_back(text);
-  std::vector<HttpAddress> places;
-  for (const std::string& text : texts) places.push_back(parse_http_address("the monitor of another rank", text));
+      if (const std::string_view text = reader.get_text(); !is_local || same_machine)
+        places.push_back(parse_http_address("the monitor of another rank", text));
   return places;
 }
 
@@ -56,10 +51,10 @@ std::string monitor_places(const HttpAddress& address) {
   } else if (const std::string host = address.ip.host(); host != "0.0.0.0" && host != "::") {
     of_all_machines = {address.ip.text()};
   } else {
-    of_this_machine = {text_of("127.0.0.1", address.ip.port())};
+    const auto at_port = [&](const std::string& ip) { return gpu::resolve(ip, address.ip.port()).front().text(); };
+    of_this_machine = {at_port("127.0.0.1")};
     try {
-      for (const std::string& own : gpu::addresses_of_this_machine())
-        of_all_machines.push_back(text_of(own, address.ip.port()));
+      for (const std::string& own : gpu::addresses_of_this_machine()) of_all_machines.push_back(at_port(own));
     } catch (const Error&) {  // the monitor is then found on this machine alone
     }
   }
