@@ -31,6 +31,11 @@ def fed(pipeline, rows, loader=feedline.torch.Loader, **arguments):
     return loader(pipeline, batch={"global_batch_size": rows}, epoch={"repeat": 1000}, **arguments)
 
 
+def positions(flags):
+    """Returns the loader of chess positions for one process of torch."""
+    return fed(*CHESS) if flags.loader == "feedline" else data_loader(Positions(CHESS[0]), CHESS[1])
+
+
 def looped(loader, steps, train):
     """Returns the figures of a loop that trains with each batch of a loader."""
     measure = Measure()
@@ -54,8 +59,7 @@ def chess(flags):
     from chess_torch import Network
 
     model = Network()
-    loader = fed(*CHESS) if flags.loader == "feedline" else data_loader(Positions(CHESS[0]), CHESS[1])
-    return trained_by_torch(loader, flags.steps, model, lambda batch: chess_loss(model, batch))
+    return trained_by_torch(positions(flags), flags.steps, model, lambda batch: chess_loss(model, batch))
 
 
 def chess_loss(model, batch):
@@ -75,7 +79,7 @@ def lightning(flags):
     import lightning
     from chess_torch import Network
 
-    loader = fed(*CHESS) if flags.loader == "feedline" else data_loader(Positions(CHESS[0]), CHESS[1])
+    loader = positions(flags)
     measure, results = Measure(), []
 
     class Scorer(lightning.LightningModule):
