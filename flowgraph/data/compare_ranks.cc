@@ -94,6 +94,7 @@ config::Pipeline comparable(config::Pipeline pipeline) {
   pipeline.clear_memory();
   pipeline.clear_parallelism();
   pipeline.clear_cache();
+  pipeline.mutable_distribute()->clear_peer();
   for (config::Source& source : *pipeline.mutable_source()) {
     source.clear_files();  // compare_files() compares the list of files
     source.clear_exclude();

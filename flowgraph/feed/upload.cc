@@ -114,15 +114,14 @@ Upload::Upload(const PipelineSpec& spec, Start start)
     Replica& replica = replicas_.emplace_back(mutex_);
     for (const PackedBatches::Job& job : batches_.jobs())
       replica.tables.push_back(job.table ? job.table->on_gpu(start.devices[r]) : nullptr);
-    replica.device =
-        gpu::open_device_ring({.gpu = start.devices[r],
-                               .buffers = buffers_of(spec),
-                               .buffer_bytes = buffer_bytes,
-                               .copies = most_in_flight_,
-                               .tables = tables,
-                               .kernels = kernels,
-                               .reads = replica.tables,
-                               .copies_from = r % alike_ ? std::optional(start.devices[r - 1]) : std::nullopt});
+    replica.device = gpu::open_device_ring({.gpu = start.devices[r],
+                                            .buffers = buffers_of(spec),
+                                            .buffer_bytes = buffer_bytes,
+                                            .copies = most_in_flight_,
+                                            .tables = tables,
+                                            .kernels = kernels,
+                                            .reads = replica.tables,
+                                            .copies_from = source_on_gpu(spec, start.devices, r)});
     replica.ring = std::make_shared<BatchRing>(replica.device, buffers_of(spec), buffer_bytes, static_cast<int>(r),
                                                [&](std::byte* memory) {
                                                  BatchContent content = batches_.content(memory);
@@ -150,6 +149,14 @@ Upload::Upload(const PipelineSpec& spec, Start start)
     end();
     throw Error(Category::io_error, fmt::format("the threads that serve GPUs cannot be started: {}", error.what()));
   }
+}
+
+// Returns the GPU from which a replica copies its rows, if it can; nullopt: it is given them by the host.
+std::optional<DeviceId> Upload::source_on_gpu(const PipelineSpec& spec, const std::vector<DeviceId>& devices,
+                                              size_t replica) const {
+  if (replica % alike_ == 0) return std::nullopt;
+  const DeviceId before = devices[replica - 1];
+  return spec.peer_access || before == devices[replica] ? std::optional(before) : std::nullopt;
 }
 
 Upload::~Upload() { end(); }
@@ -220,7 +227,7 @@ void Upload::upload(size_t first) {
                                                   [this] { return stopping_.load(); });
         if (!replica.filled) return;
         ready[r - first].batch = replica.ring->share(replica.filled);
-        fill(replica, packed, *replica.filled, r == first ? nullptr : &replicas_[r - 1]);
+        fill(replica, packed, *replica.filled, replica.device->reaches() ? &replicas_[r - 1] : nullptr);
       }
       {
         const Lock lock(mutex_);

@@ -5,7 +5,8 @@
 //                 ^                                    |
 //                 +------- when the copy is done ------+
 //
-// If all replicas are given the same rows, these are uploaded once, and each GPU copies them from the one before it:
+// If all replicas are given the same rows, these are uploaded once, and each GPU copies them from the one before it. A GPU
+// that cannot read the memory of that one is given them by the host.
 //
 //   packed batches of one replica ------> [upload 0]: copy -> buffer of GPU 0 -> kernels -> Delivery -> next(0)
 //                                                                 | copy
@@ -28,6 +29,7 @@
 #include <atomic>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -130,6 +132,8 @@ class Upload {
     std::vector<gpu::UnpackLaunch> launches;
   };
 
+  std::optional<DeviceId> source_on_gpu(const PipelineSpec& spec, const std::vector<DeviceId>& devices,
+                                        size_t replica) const;
   void end() noexcept;
   /// Runs the body of one of the two threads of a source. The source is named by its first replica.
   void run(size_t first, void (Upload::*body)(size_t)) noexcept;

@@ -252,6 +252,7 @@ struct PipelineSpec {
   int host_prefetch = 2;
   bool more_small_batches = true;  // host_prefetch is not set: more batches are prefetched if they are small
   int device_prefetch = 2;
+  bool peer_access = true;  // GPUs that are given the same rows copy them from one another, if they can
   WrittenStages written_stages = {};
 
   std::vector<std::string> warnings;  // for example, features that no output names

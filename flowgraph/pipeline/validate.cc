@@ -393,6 +393,7 @@ void resolve_resources(const config::Pipeline& config, PipelineSpec& spec) {
   }
   if (const int prefetch = in_range("device_prefetch", parallelism.device_prefetch(), 1024))
     spec.device_prefetch = prefetch;
+  spec.peer_access = config.distribute().peer() != config::Distribute::OFF;
 }
 
 // Returns the number of the feature that window.key names. No window reaches across a change of the feature's value.

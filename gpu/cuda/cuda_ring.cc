@@ -11,6 +11,7 @@
 #include "gpu/cuda/cuda_copy.h"
 #include "gpu/cuda/cuda_handles.h"
 #include "gpu/cuda/cuda_launch.h"
+#include "gpu/cuda/cuda_peer.h"
 #include "gpu/cuda/cuda_users.h"
 #include "gpu/device/device_ring.h"
 
@@ -140,24 +141,6 @@ class Buffer final : public StreamOrder {
   std::exception_ptr not_released_;
 };
 
-// Lets `gpu` read the memory of `other`, so that copies go directly from one to the other. If that is not possible,
-// CUDA copies by way of the host.
-void reach(DeviceId gpu, DeviceId other) {
-  int can = 0;
-  call<CanAccessPeerOp>(gpu, [&] { return cudaDeviceCanAccessPeer(&can, gpu.ordinal, other.ordinal); });
-  if (can)
-    call<EnablePeerOp>(gpu, [&] {
-      const cudaError_t error = cudaDeviceEnablePeerAccess(other.ordinal, 0);
-      can = error != cudaErrorTooManyPeers && error != cudaErrorPeerAccessUnsupported;
-      if (can && error != cudaErrorPeerAccessAlreadyEnabled) return error;
-      cudaGetLastError();
-      return cudaSuccess;
-    });
-  if (!can)
-    log_warning(fmt::format("GPU {} cannot reach GPU {}: rows go from one to the other by way of the host", gpu.ordinal,
-                            other.ordinal));
-}
-
 class CudaRing final : public DeviceRing {
  public:
   explicit CudaRing(const DeviceRingOptions& options) : gpu_(options.gpu) {
@@ -176,6 +159,7 @@ class CudaRing final : public DeviceRing {
   std::byte* memory() const noexcept override { return resources_->memory.get(); }
   const std::byte* tables() const noexcept override { return resources_->tables.get(); }
   StreamOrder& order(size_t buffer) noexcept override { return resources_->buffers[buffer]; }
+  bool reaches() const noexcept override { return resources_->reaches; }
   void enter_thread() override { enter(gpu_); }
 
   void fill(size_t buffer, std::span<const CopyToDevice> copies, std::span<const UnpackLaunch> launches) override {
@@ -235,12 +219,13 @@ class CudaRing final : public DeviceRing {
                                  unpack.get());
         });
       call<StreamSynchronizeOp>(options.gpu, [&] { return cudaStreamSynchronize(unpack.get()); });
-      if (options.copies_from && *options.copies_from != options.gpu) reach(options.gpu, *options.copies_from);
+      if (const auto& other = options.copies_from) reaches = *other == options.gpu || reach(options.gpu, *other);
       for (size_t i = 0; i < options.copies; i++) copies.emplace_back(options.gpu);
       for (size_t i = 0; i < options.buffers; i++) buffers.emplace_back(options.gpu, context);
     }
     const std::vector<std::shared_ptr<const std::byte>> reads;
     const Context context;
+    bool reaches = false;
     CudaMemory memory, tables;  // declared before the streams, so that they are freed after the streams have ended
     CudaStream copy, unpack;
     std::deque<CopyEvents> copies;

@@ -43,6 +43,9 @@ class DeviceRing {
   /// Returns the stream order of a buffer, which lives as long as the ring.
   virtual StreamOrder& order(size_t buffer) noexcept = 0;
 
+  /// Returns whether fill_from() may be called: the GPU reads the memory of DeviceRingOptions::copies_from by itself.
+  virtual bool reaches() const noexcept = 0;
+
   /// Makes the ring's GPU the current device of the calling thread. Call it once in each of feedline's threads that
   /// fills buffers.
   virtual void enter_thread() = 0;
@@ -52,6 +55,7 @@ class DeviceRing {
   virtual void fill(size_t buffer, std::span<const CopyToDevice> copies, std::span<const UnpackLaunch> launches) = 0;
   /// Does what fill() does, but copies from the last content of `others_buffer` in the ring `other`, whose GPU is
   /// DeviceRingOptions::copies_from. The other ring does not fill that buffer again before it has been copied.
+  /// Precondition: reaches().
   virtual void fill_from(DeviceRing& other, size_t others_buffer, size_t buffer, std::span<const CopyToDevice> copies,
                          std::span<const UnpackLaunch> launches) = 0;
   /// Throws Error bad_pipeline if go_on() cannot use this stream, and device_error while the stream captures a graph.
@@ -79,7 +83,7 @@ struct DeviceRingOptions {
                                           // would disturb the trainer's work
   // Memory of the device, besides the ring's, that launches read. The ring keeps it until the GPU has done its work.
   std::vector<std::shared_ptr<const std::byte>> reads = {};
-  std::optional<DeviceId> copies_from = {};  // the GPU of the ring that fill_from() will copy from
+  std::optional<DeviceId> copies_from = {};  // the GPU of the ring that fill_from() copies from, if it can be reached
 };
 /// Makes a ring. Throws Error device_error, which says what to do, if there is no such GPU, not enough memory on it, or
 /// no kernel for it. Makes a context on this GPU and no other, and does not change the calling thread's current device.

@@ -264,6 +264,19 @@ TEST_CASE("a table on GPUs is brought there once, outlives its feeder, and count
   CHECK(feeder.next(0));
 }
 
+namespace {
+
+bool each_reaches_the_one_before(const std::vector<DeviceId>& devices) {
+  for (size_t i = 1; i < devices.size(); i++) {
+    int can = 0;
+    require(cudaDeviceCanAccessPeer(&can, devices[i].ordinal, devices[i - 1].ordinal));
+    if (!can && devices[i] != devices[i - 1]) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 TEST_CASE("rows that travel between replicas and ranks are uploaded where they arrive") {
   if (no_gpus()) return;
   const Data data({70});
@@ -278,7 +291,8 @@ TEST_CASE("rows that travel between replicas and ranks are uploaded where they a
       CHECK(report.bytes_copied > 0);
       const uint64_t others = mode == "REPLICATE" ? static_cast<uint64_t>(replicas - 1) : 0;
       CHECK(report.bytes_between_gpus <= others * report.bytes_copied);
-      CHECK(report.bytes_between_gpus >= others * report.bytes_copied / 2);
+      if (each_reaches_the_one_before(gpus(replicas)))
+        CHECK(report.bytes_between_gpus >= others * report.bytes_copied / 2);
     }
 }
 

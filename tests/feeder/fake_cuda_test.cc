@@ -3,6 +3,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
@@ -10,6 +12,7 @@
 
 #include "base/syscall_hooks.h"
 #include "device_feed.h"
+#include "gpu/cuda/cuda_launch.h"
 #include "support/catch.h"
 #include "support/given_back.h"
 #include "support/log_lines.h"
@@ -203,11 +206,159 @@ TEST_CASE("GPUs that are given the same rows reach one another, if they can") {
     CHECK(fake_cuda_state().contexts == std::set{0, 2, 3});
   }
   set_fake_gpus(2);
-  act_unreachable(0);
-  Feeder feeder(pipeline, of_devices({cuda(0), cuda(1)}));
-  CHECK(feeder.next(1));
+}
+
+TEST_CASE("rows are uploaded to each GPU that cannot have them from the one before it") {
+  const Data data({50});
+  const Pipeline pipeline = data.pipeline(outputs + batch_text(5, "DROP")).with("distribute.mode", "REPLICATE");
+  Feeder beside(pipeline, of_devices({host()}));
+  const Texts wanted = epoch_of(beside);
+  std::string log;
+  // Feeds an epoch, and returns how many of the three GPUs the rows were uploaded to.
+  const auto uploads = [&](const Pipeline& of, const std::vector<DeviceId>& devices) {
+    const LogLines lines;
+    Consumers consumers(devices);
+    Feeder feeder(of, of_devices(devices));
+    for (size_t step = 0; step + 1 < wanted[0].size(); step++)
+      for (int replica = 0; replica < 3; replica++) {
+        Batch batch = feeder.next(replica);
+        CHECK(consumers.text(batch) == wanted[0][step]);
+      }
+    while (feeder.next(0)) continue;  // the end of the epoch: nothing is on its way
+    const Report report = feeder.report();
+    log.clear();
+    for (const std::string& line : lines.lines()) log += line + "\n";
+    const uint64_t all = report.bytes_copied + report.bytes_between_gpus;
+    CHECK(all % 3 == 0);
+    CHECK(report.bytes_copied % (all / 3) == 0);
+    return report.bytes_copied / (all / 3);
+  };
+  using Catch::Contains;
+  set_fake_gpus(12);
+  const std::vector<DeviceId> three = {cuda(9), cuda(10), cuda(11)};
+  CHECK(uploads(pipeline.with("distribute.peer", "OFF"), three) == 3);
+  CHECK(log.empty());
   CHECK(fake_cuda_state().reaching.empty());
+  CHECK(uploads(pipeline.with("distribute.peer", "OFF"), {cuda(9), cuda(9), cuda(9)}) == 1);
+
+  act_garbled(9);
+  CHECK(uploads(pipeline, three) == 2);
+  CHECK_THAT(
+      log,
+      Contains("GPU 10 does not read the memory of GPU 9, so rows for both are uploaded to each: what was copied by "
+               "peer access came with wrong bytes"));
+  CHECK(fake_cuda_state().reaching == std::set<std::pair<int, int>>{{11, 10}});
+
+  set_fake_gpus(12);
+  act_unreachable(10);
+  CHECK(uploads(pipeline, three) == 2);
+  CHECK_THAT(log, Contains("GPU 11 does not read the memory of GPU 10") &&
+                      Contains("CUDA offers no peer access between them"));
+  CHECK(fake_cuda_state().reaching == std::set<std::pair<int, int>>{{10, 9}});
+
+  set_fake_gpus(12);
+  set_peer_error(cudaErrorMapBufferObjectFailed);  // as drivers do that offer what they cannot do
+  CHECK(uploads(pipeline, three) == 3);
+  CHECK_THAT(log, Contains("cudaDeviceEnablePeerAccess"));
+
+  set_fake_gpus(12);
+  CHECK(uploads(pipeline, three) == 1);
+  CHECK(log.empty());
   set_fake_gpus(2);
+}
+
+namespace {
+
+/// A stream of GPU 0, and 100 bytes on each of two GPUs.
+struct TwoGpus {
+  TwoGpus() {
+    set_fake_gpus(2);
+    for (const int gpu : {1, 0}) {
+      require(cudaSetDevice(gpu));
+      require(cudaMalloc(&memory[gpu], 100));
+    }
+    require(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  }
+  ~TwoGpus() {
+    cudaStreamDestroy(stream);
+    for (void* one : memory) cudaFree(one);
+  }
+  TwoGpus(const TwoGpus&) = delete;
+  TwoGpus& operator=(const TwoGpus&) = delete;
+
+  /// Runs a kernel that copies floats to the memory of GPU 0.
+  cudaError_t run_kernel(void* from, uint64_t elements) const {
+    const cudaError_t error = gpu::launch_reduce({.args = {.in = static_cast<std::byte*>(from),
+                                                           .out = static_cast<std::byte*>(memory[0]),
+                                                           .ranks = 1,
+                                                           .elements = elements},
+                                                  .dtype = DType::float32,
+                                                  .reduction = Reduction::sum},
+                                                 stream);
+    cudaStreamSynchronize(stream);
+    return error;
+  }
+
+  void* memory[2] = {};
+  cudaStream_t stream = nullptr;
+};
+
+/// Runs a hidden case of this program in a process of its own, and returns whether that ended well.
+bool ends_well(const std::string& test) {
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe");
+  return std::system(("'" + program + "' '" + test + "' > /dev/null 2>&1").c_str()) == 0;
+}
+
+}  // namespace
+
+TEST_CASE("fake CUDA refuses what CUDA refuses, and ends the program where a GPU would do wrong") {
+  {
+    const TwoGpus gpus;
+    std::vector<std::byte> bytes(4096);
+    void* const first = gpus.memory[0];
+    CHECK(cudaMemcpyAsync(first, bytes.data(), 100, cudaMemcpyDefault, gpus.stream) == cudaSuccess);
+    CHECK(cudaMemcpyAsync(first, bytes.data(), 101, cudaMemcpyDefault, gpus.stream) == cudaErrorInvalidValue);
+    CHECK(cudaMemcpyAsync(bytes.data(), static_cast<std::byte*>(first) + 50, 51, cudaMemcpyDefault, gpus.stream) ==
+          cudaErrorInvalidValue);
+    CHECK(cudaMemsetAsync(first, 0, 101, gpus.stream) == cudaErrorInvalidValue);
+    require(cudaSetDevice(1));
+    CHECK(gpus.run_kernel(first, 1) == cudaErrorInvalidResourceHandle);  // the stream is one of GPU 0
+    require(cudaSetDevice(0));
+  }
+  CHECK(ends_well("a kernel on its own memory"));
+  CHECK(ends_well("a kernel on memory that it reaches"));
+  CHECK_FALSE(ends_well("a kernel on memory that it does not reach"));
+  CHECK_FALSE(ends_well("a kernel past the end of its memory"));
+  CHECK_FALSE(ends_well("vectors that are not aligned"));
+}
+
+TEST_CASE("a kernel on its own memory", "[.alone]") {
+  const TwoGpus gpus;
+  CHECK(gpus.run_kernel(gpus.memory[0], 25) == cudaSuccess);
+}
+TEST_CASE("a kernel on memory that it reaches", "[.alone]") {
+  const TwoGpus gpus;
+  require(cudaDeviceEnablePeerAccess(1, 0));
+  CHECK(gpus.run_kernel(gpus.memory[1], 25) == cudaSuccess);
+}
+TEST_CASE("a kernel on memory that it does not reach", "[.alone]") {
+  const TwoGpus gpus;
+  CHECK(gpus.run_kernel(gpus.memory[1], 25) == cudaSuccess);
+}
+TEST_CASE("a kernel past the end of its memory", "[.alone]") {
+  const TwoGpus gpus;
+  CHECK(gpus.run_kernel(gpus.memory[0], 256) == cudaSuccess);
+}
+TEST_CASE("vectors that are not aligned", "[.alone]") {
+  const TwoGpus gpus;
+  gpu::UnpackLaunch launch{};
+  launch.kernel = {.op = gpu::UnpackKernel::Op::copy, .out = DType::float32, .vectors = true};
+  launch.args.out = static_cast<std::byte*>(gpus.memory[0]) + 4;
+  launch.args.out_stride = 16;
+  launch.args.vectors = 1;
+  launch.threads = 1;
+  CHECK(gpu::launch_unpack(launch, gpus.stream) == cudaSuccess);
+  cudaStreamSynchronize(gpus.stream);
 }
 
 TEST_CASE("any failing CUDA call: the feed is right, or ends with the reason") {
@@ -276,8 +427,9 @@ TEST_CASE("any failing CUDA call: the feed is right, or ends with the reason") {
     INFO(name);
     CHECK(errors[name] > 0);
   }
-  CHECK(errors["cudaHostRegister"] == 0);  // a failure only makes the copies pageable
-  CHECK((errors["cudaDeviceEnablePeerAccess"] > 0) == (mode == "REPLICATE"));
+  CHECK(errors["cudaHostRegister"] == 0);         // a failure only makes the copies pageable
+  CHECK(errors["cudaDeviceCanAccessPeer"] == 0);  // rows are then uploaded to each GPU
+  CHECK(errors["cudaDeviceEnablePeerAccess"] == 0);
   set_fake_gpus(2);
 }
 

@@ -35,7 +35,8 @@ std::condition_variable& changed = *new std::condition_variable;
 int gpu_count = 8;
 int driver_error = cudaSuccess;
 bool failed = false;
-std::set<int> unreachable;
+std::set<int> unreachable, garbled;
+int peer_error = cudaSuccess;
 bool reachable_memory = false;
 feedline::test::FakeCudaState state;
 thread_local int current_device = 0;
@@ -50,27 +51,57 @@ int touched_device() {
   return device;
 }
 
+[[noreturn]] void die(const std::string& why) {
+  std::fprintf(stderr, "%s\n", why.c_str());
+  std::abort();
+}
+
 // Device memory: an address range that the host cannot touch, and a second mapping of the same pages, which streams
-// use.
+// use. Both end at a page that nobody can touch, less than 256 bytes after the end of the memory, which is so aligned.
 struct Allocation {
   size_t bytes;
   std::byte* pages;
+  int device;
+  std::byte *mapped, *mapped_pages;  // where the two mappings begin
+  size_t mapped_bytes;               // of each, with the page at its end
 };
 std::map<std::byte*, Allocation> allocations;
 std::map<const std::byte*, size_t> pinned;
 
+// Returns the allocation that an address lies in; null for memory of the host. Call it with `mutex` locked.
+const std::pair<std::byte* const, Allocation>* allocation_of(const void* address) {
+  auto* const at = const_cast<std::byte*>(static_cast<const std::byte*>(address));
+  auto above = allocations.upper_bound(at);
+  if (above == allocations.begin()) return nullptr;
+  --above;
+  return at < above->first + above->second.bytes ? &*above : nullptr;
+}
+
 std::byte* pages_of(const void* address) {
   const std::lock_guard lock(mutex);
   auto* const at = const_cast<std::byte*>(static_cast<const std::byte*>(address));
-  auto above = allocations.upper_bound(at);
-  if (above == allocations.begin()) return at;
-  const auto& [base, allocation] = *--above;
-  return at < base + allocation.bytes ? allocation.pages + (at - base) : at;
+  const auto* const found = allocation_of(at);
+  return found ? found->second.pages + (at - found->first) : at;
 }
 
+// Returns whether the bytes lie in one allocation, or in none. Call it with `mutex` locked.
+bool lie_together(const void* address, size_t bytes) {
+  const auto* const found = allocation_of(address);
+  return !found || static_cast<const std::byte*>(address) + bytes <= found->first + found->second.bytes;
+}
+
+// Makes a pointer of a kernel on `device` one that the kernel's threads can use here.
 template <typename T>
-void to_pages(T*& pointer) {
-  if (pointer) pointer = reinterpret_cast<T*>(pages_of(pointer));
+void to_pages(T*& pointer, int device) {
+  if (!pointer) return;
+  {
+    const std::lock_guard lock(mutex);
+    const auto* const found = allocation_of(pointer);
+    if (found && found->second.device != device && !state.reaching.contains({device, found->second.device}))
+      die("A kernel on GPU " + std::to_string(device) + " touches memory of GPU " +
+          std::to_string(found->second.device) + ", which it cannot reach.");
+  }
+  pointer = reinterpret_cast<T*>(pages_of(pointer));
 }
 
 cudaError_t answer() {
@@ -133,13 +164,13 @@ std::map<int, cudaStream_t>& default_streams = *new std::map<int, cudaStream_t>;
 CUstream_st* real(cudaStream_t stream) {
   if (stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread) {
     cudaStream_t& found = default_streams[touched_device()];
-    if (!found) found = new CUstream_st;
+    if (!found) {
+      found = new CUstream_st;
+      found->device = touched_device();
+    }
     return found;
   }
-  if (!streams.contains(stream)) {
-    std::fputs("A stream is used that has been destroyed.\n", stderr);
-    std::abort();
-  }
+  if (!streams.contains(stream)) die("A stream is used that has been destroyed.");
   return stream;
 }
 
@@ -163,6 +194,8 @@ void set_fake_gpus(int count) {
   state.reaching.clear();
   state.pageable_copies = 0;
   unreachable.clear();
+  garbled.clear();
+  peer_error = cudaSuccess;
 }
 
 void act_reachable_memory() { reachable_memory = true; }
@@ -170,6 +203,16 @@ void act_reachable_memory() { reachable_memory = true; }
 void act_unreachable(int gpu) {
   const std::lock_guard lock(mutex);
   unreachable.insert(gpu);
+}
+
+void act_garbled(int gpu) {
+  const std::lock_guard lock(mutex);
+  garbled.insert(gpu);
+}
+
+void set_peer_error(int error) {
+  const std::lock_guard lock(mutex);
+  peer_error = error;
 }
 
 void set_driver_error(int error) {
@@ -207,48 +250,63 @@ FakeCudaState fake_cuda_state() {
 
 }  // namespace feedline::test
 
+namespace {
+
+// Gives the stream a kernel, which is called with the stream's device. As CUDA does, refuses a stream of another device
+// than the current one.
+template <typename Kernel>
+cudaError_t launch_on(cudaStream_t stream, Kernel kernel) {
+  int device;
+  {
+    const std::lock_guard lock(mutex);
+    device = real(stream)->device;
+    if (device != touched_device()) return cudaErrorInvalidResourceHandle;
+  }
+  give(stream, [kernel = std::move(kernel), device] { kernel(device); });
+  return answer();
+}
+
+}  // namespace
+
 cudaError_t feedline::gpu::launch_unpack(const UnpackLaunch& launch, cudaStream_t stream) {
-  give(stream, [given = UnpackLaunch(launch)] {
+  return launch_on(stream, [given = UnpackLaunch(launch)](int device) {
     UnpackLaunch on_pages = given;
     UnpackArgs& args = on_pages.args;
-    to_pages(args.in);
-    to_pages(args.numbers);
-    to_pages(args.out);
-    to_pages(args.channel_offset);
-    to_pages(args.steps);
-    to_pages(args.bit_values);
+    to_pages(args.in, device);
+    to_pages(args.numbers, device);
+    to_pages(args.out, device);
+    to_pages(args.channel_offset, device);
+    to_pages(args.steps, device);
+    to_pages(args.bit_values, device);
     run_threads(on_pages);
   });
-  return answer();
 }
 
 cudaError_t feedline::gpu::load_reduce() { return answer(); }
 cudaError_t feedline::gpu::launch_reduce(const ReduceLaunch& launch, cudaStream_t stream) {
-  give(stream, [launch] {
+  return launch_on(stream, [launch](int device) {
     ReduceArgs args = launch.args;
-    to_pages(args.in);
-    to_pages(args.out);
+    to_pages(args.in, device);
+    to_pages(args.out, device);
     with_reduction(launch.dtype, launch.reduction, [&](auto type, auto combine) {
       for (uint64_t thread = 0; thread < args.elements; thread++)
         reduce_thread<typename decltype(type)::t, decltype(combine)>(args, thread);
     });
   });
-  return answer();
 }
 
 cudaError_t feedline::gpu::load_divide() { return answer(); }
 cudaError_t feedline::gpu::launch_divide(const DivideLaunch& launch, cudaStream_t stream) {
-  give(stream, [launch] {
+  return launch_on(stream, [launch](int device) {
     DivideArgs args = launch.args;
-    to_pages(args.in);
-    to_pages(args.out);
-    to_pages(args.finite);
+    to_pages(args.in, device);
+    to_pages(args.out, device);
+    to_pages(args.finite, device);
     with_gradient_type(launch.dtype, [&](auto type) {
       for (uint64_t thread = 0; thread < args.elements; thread++)
         divide_thread<typename decltype(type)::t>(args, thread);
     });
   });
-  return answer();
 }
 
 cudaError_t feedline::gpu::load_unpack(const UnpackKernel&) { return answer(); }
@@ -281,7 +339,12 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
   const std::lock_guard lock(mutex);
   touched_device();
   if (failed) return cudaErrorLaunchFailure;
+  if (peer_error != cudaSuccess) return static_cast<cudaError_t>(peer_error);
   return state.reaching.insert({current_device, peer}).second ? cudaSuccess : cudaErrorPeerAccessAlreadyEnabled;
+}
+cudaError_t cudaDeviceDisablePeerAccess(int peer) {
+  const std::lock_guard lock(mutex);
+  return state.reaching.erase({touched_device(), peer}) ? cudaSuccess : cudaErrorPeerAccessNotEnabled;
 }
 cudaError_t cudaGetLastError() { return cudaSuccess; }
 const char* cudaGetErrorName(cudaError_t error) {
@@ -330,17 +393,21 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
 
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
   if (const std::lock_guard lock(mutex); is_forbidden()) return cudaErrorStreamCaptureUnsupported;
+  constexpr size_t page = 4096, alignment = 256;
+  const size_t aligned = (bytes + alignment - 1) / alignment * alignment;
+  const size_t used = (aligned + page - 1) / page * page, mapped = used + page;
   const int file = memfd_create("gpu", 0);
-  if (file < 0 || ftruncate(file, static_cast<off_t>(bytes))) return cudaErrorMemoryAllocation;
-  auto* const address = static_cast<std::byte*>(
-      mmap(nullptr, bytes, reachable_memory ? PROT_READ | PROT_WRITE : PROT_NONE, MAP_SHARED, file, 0));
-  auto* const pages = static_cast<std::byte*>(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
+  if (file < 0 || ftruncate(file, static_cast<off_t>(mapped))) return cudaErrorMemoryAllocation;
+  auto* const addresses = static_cast<std::byte*>(
+      mmap(nullptr, mapped, reachable_memory ? PROT_READ | PROT_WRITE : PROT_NONE, MAP_SHARED, file, 0));
+  auto* const pages = static_cast<std::byte*>(mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
   close(file);
-  if (address == MAP_FAILED || pages == MAP_FAILED) return cudaErrorMemoryAllocation;
-  std::memset(pages, 0xa5, bytes);
+  if (addresses == MAP_FAILED || pages == MAP_FAILED) return cudaErrorMemoryAllocation;
+  std::memset(pages, 0xa5, used);
+  for (std::byte* const begin : {addresses, pages}) mprotect(begin + used, page, PROT_NONE);
   const std::lock_guard lock(mutex);
-  allocations[address] = {bytes, pages};
-  touched_device();
+  std::byte* const address = addresses + (used - aligned);
+  allocations[address] = {bytes, pages + (used - aligned), touched_device(), addresses, pages, mapped};
   *memory = address;
   return failed ? cudaErrorLaunchFailure : cudaSuccess;
 }
@@ -354,8 +421,8 @@ cudaError_t cudaFree(void* memory) {
   if (is_forbidden()) return cudaErrorStreamCaptureUnsupported;
   const auto found = allocations.find(static_cast<std::byte*>(memory));
   if (found == allocations.end()) return cudaErrorInvalidValue;
-  munmap(memory, found->second.bytes);
-  munmap(found->second.pages, found->second.bytes);
+  munmap(found->second.mapped, found->second.mapped_bytes);
+  munmap(found->second.mapped_pages, found->second.mapped_bytes);
   allocations.erase(found);
   return cudaSuccess;
 }
@@ -379,6 +446,14 @@ cudaError_t cudaHostUnregister(void* memory) {
 }
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+  bool arrives_garbled = false;
+  {
+    const std::lock_guard lock(mutex);
+    if (!lie_together(to, bytes) || !lie_together(from, bytes)) return cudaErrorInvalidValue;
+    const auto *const there = allocation_of(from), *const here = allocation_of(to);
+    arrives_garbled = there && here && garbled.contains(there->second.device) &&
+                      state.reaching.contains({here->second.device, there->second.device});
+  }
   if (kind == cudaMemcpyHostToDevice) {
     const std::lock_guard lock(mutex);
     auto above = pinned.upper_bound(static_cast<const std::byte*>(from));
@@ -386,10 +461,14 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
                            (--above, static_cast<const std::byte*>(from) + bytes <= above->first + above->second);
     if (!is_pinned) state.pageable_copies++;
   }
-  give(stream, [=] { std::memcpy(pages_of(to), pages_of(from), bytes); });
+  give(stream, [=] {
+    std::memcpy(pages_of(to), pages_of(from), bytes);
+    if (arrives_garbled && bytes > 0) pages_of(to)[bytes / 2] ^= std::byte{1};
+  });
   return answer();
 }
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
+  if (const std::lock_guard lock(mutex); !lie_together(to, bytes)) return cudaErrorInvalidValue;
   give(stream, [=] { std::memset(pages_of(to), value, bytes); });
   return answer();
 }

@@ -5,6 +5,11 @@
 // code runs, one GPU thread after another (support/run_threads.h). Device memory can be touched only by work that is
 // given to a stream; the host gets a page fault. Only a real GPU can show what a GPU does (suite 'gpu'). The fake shows
 // what the host does with GPUs: order, lifetimes, failures.
+//
+// What no real GPU would survive ends the program with a message: a stream that has been destroyed, a kernel that touches
+// memory of a GPU that its own cannot reach, vectors that are not aligned. A launch on a stream of another device than
+// the current one, and a copy past the end of an allocation, are errors, as with CUDA. Memory ends at a page that cannot
+// be touched, or less than 256 bytes before one.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +21,8 @@ struct CUstream_st;
 
 namespace feedline::test {
 
-/// Sets the number of GPUs, and clears the driver's error, the failure of the GPUs, the unreachable GPUs, and the
-/// counts of contexts, peer access and pageable copies.
+/// Sets the number of GPUs, and clears the driver's error, the failure of the GPUs, the unreachable GPUs, the peer
+/// access that fails, and the counts of contexts, peer access and pageable copies.
 void set_fake_gpus(int count);
 
 /// Makes device memory reachable by the host, for a program's own code that runs on a stream (see run_on_stream()). Call it
@@ -26,6 +31,11 @@ void act_reachable_memory();
 
 /// Makes this GPU's memory unreachable by direct access from any other GPU.
 void act_unreachable(int gpu);
+
+/// Makes GPUs read wrong bytes from this GPU by direct access.
+void act_garbled(int gpu);
+/// Makes cudaDeviceEnablePeerAccess fail with this error.
+void set_peer_error(int error);
 
 /// Makes the driver return this error in place of a number of GPUs: cudaErrorNoDevice, cudaErrorInsufficientDriver...
 void set_driver_error(int error);
