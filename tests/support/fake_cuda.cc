@@ -38,6 +38,8 @@ bool failed = false;
 std::set<int> unreachable, garbled;
 int peer_error = cudaSuccess;
 bool reachable_memory = false;
+feedline::test::Pace pace = feedline::test::Pace::at_once;
+unsigned seed = 0;
 feedline::test::FakeCudaState state;
 thread_local int current_device = 0;
 thread_local std::vector<int> pushed;  // contexts pushed through the driver API; the last one takes precedence over the
@@ -122,6 +124,8 @@ struct CUevent_st {
   // Shared, because streams may still reach it after the event has been destroyed.
   struct State {
     uint64_t recorded = 0, done = 0;
+    CUstream_st* stream = nullptr;  // that of the last record, and how many pieces it had been given with it
+    uint64_t given = 0;
     bool timed = false;
     Clock::time_point time;
   };
@@ -131,20 +135,26 @@ struct CUevent_st {
 
 struct CUstream_st {
   std::deque<std::function<void()>> work;
+  // How many pieces of work it was given in all, how many it has begun, and how many somebody waits for.
+  uint64_t given = 0, begun = 0, wanted = 0;
   bool busy = false, ending = false, capturing = false;
   int device = 0;
   std::thread thread{[this] { run(); }};
 
   void run() {
-    std::minstd_rand random(static_cast<unsigned>(reinterpret_cast<uintptr_t>(this) >> 4));
+    std::minstd_rand random(seed + static_cast<unsigned>(reinterpret_cast<uintptr_t>(this) >> 4));
     std::unique_lock lock(mutex);
     for (;;) {
-      changed.wait(lock, [&] { return ending || !work.empty(); });
+      changed.wait(lock,
+                   [&] { return ending || (!work.empty() && (pace != feedline::test::Pace::lazy || begun < wanted)); });
       if (work.empty()) return;
       const std::function<void()> next = std::move(work.front());
       work.pop_front();
+      begun++;
       busy = true;
+      const bool delayed = pace == feedline::test::Pace::delayed;
       lock.unlock();
+      if (delayed) std::this_thread::sleep_for(std::chrono::microseconds(random() % 1000));
       for (auto turns = random() % 3; turns > 0; turns--) std::this_thread::yield();
       next();
       lock.lock();
@@ -174,16 +184,44 @@ CUstream_st* real(cudaStream_t stream) {
   return stream;
 }
 
+// Gives the stream a piece of work. Call it with `mutex` locked.
+void give_locked(CUstream_st* stream, std::function<void()> work) {
+  if (failed) return;
+  stream->work.push_back(std::move(work));
+  stream->given++;
+  changed.notify_all();
+}
 void give(cudaStream_t stream, std::function<void()> work) {
   const std::lock_guard lock(mutex);
-  if (failed) return;
-  real(stream)->work.push_back(std::move(work));
+  give_locked(real(stream), std::move(work));
+}
+
+// Says that somebody waits for the first `pieces` pieces of the stream's work. Call it with `mutex` locked.
+void want(CUstream_st* stream, uint64_t pieces) {
+  const bool lives = streams.contains(stream) ||
+                     std::ranges::any_of(default_streams, [&](const auto& one) { return one.second == stream; });
+  if (!lives) return;  // it has done all its work
+  stream->wanted = std::max(stream->wanted, pieces);
   changed.notify_all();
 }
 
 }  // namespace
 
 namespace feedline::test {
+namespace {
+
+[[maybe_unused]] const bool pace_is_set = [] {
+  const std::string said = std::getenv("FAKE_CUDA_PACE") ? std::getenv("FAKE_CUDA_PACE") : "";
+  if (said == "lazy")
+    set_pace(Pace::lazy);
+  else if (said.starts_with("delayed:"))
+    set_pace(Pace::delayed, static_cast<unsigned>(std::stoul(said.substr(8))));
+  else if (!said.empty())
+    die("FAKE_CUDA_PACE is neither lazy nor delayed:SEED.");
+  return true;
+}();
+
+}  // namespace
 
 void set_fake_gpus(int count) {
   const std::lock_guard lock(mutex);
@@ -196,6 +234,13 @@ void set_fake_gpus(int count) {
   unreachable.clear();
   garbled.clear();
   peer_error = cudaSuccess;
+}
+
+void set_pace(Pace other, unsigned random_seed) {
+  const std::lock_guard lock(mutex);
+  pace = other;
+  seed = random_seed;
+  changed.notify_all();
 }
 
 void act_reachable_memory() { reachable_memory = true; }
@@ -489,6 +534,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   std::unique_lock lock(mutex);
   touched_device();
   if (is_forbidden()) return cudaErrorStreamCaptureUnsupported;
+  want(real(stream), real(stream)->given);
   changed.wait(lock, [&] { return (failed || real(stream)->work.empty()) && !real(stream)->busy; });
   return failed ? cudaErrorLaunchFailure : cudaSuccess;
 }
@@ -526,34 +572,30 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  uint64_t number;
-  {
-    const std::lock_guard lock(mutex);
-    const int device = touched_device();
-    if (failed) return cudaErrorLaunchFailure;
-    const bool is_default = stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread;
-    if (event->device != (is_default ? device : stream->device)) return cudaErrorInvalidResourceHandle;
-    number = ++event->state->recorded;
-  }
-  give(stream, [number, state = event->state] {
+  const std::lock_guard lock(mutex);
+  touched_device();
+  if (failed) return cudaErrorLaunchFailure;
+  CUstream_st* const on = real(stream);
+  if (event->device != on->device) return cudaErrorInvalidResourceHandle;
+  event->state->recorded++;
+  give_locked(on, [number = event->state->recorded, state = event->state] {
     const std::lock_guard lock(mutex);
     state->done = number;
     state->time = Clock::now();
     changed.notify_all();
   });
+  event->state->stream = on;
+  event->state->given = on->given;
   return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
-  uint64_t number;
-  {
-    const std::lock_guard lock(mutex);
-    touched_device();
-    if (failed) return cudaErrorLaunchFailure;
-    number = event->state->recorded;
-  }
-  give(stream, [number, state = event->state] {
+  const std::lock_guard lock(mutex);
+  touched_device();
+  if (failed) return cudaErrorLaunchFailure;
+  give_locked(real(stream), [now = *event->state, state = event->state] {
     std::unique_lock lock(mutex);
-    changed.wait(lock, [&] { return failed || state->done >= number; });
+    if (state->done < now.recorded) want(now.stream, now.given);
+    changed.wait(lock, [&] { return failed || state->done >= now.recorded; });
   });
   return cudaSuccess;
 }
@@ -563,6 +605,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (is_forbidden()) return cudaErrorStreamCaptureUnsupported;
   const std::shared_ptr<CUevent_st::State> waited_for = event->state;
   const uint64_t number = waited_for->recorded;
+  if (waited_for->done < number) want(waited_for->stream, waited_for->given);
   changed.wait(lock, [&] { return failed || waited_for->done >= number; });
   return failed ? cudaErrorLaunchFailure : cudaSuccess;
 }
@@ -571,6 +614,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   touched_device();
   if (failed) return cudaErrorLaunchFailure;
   if (is_forbidden()) return cudaErrorStreamCaptureUnsupported;
+  if (event->state->done < event->state->recorded) want(event->state->stream, event->state->given);
   return event->state->done == event->state->recorded ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {

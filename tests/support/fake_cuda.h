@@ -25,6 +25,19 @@ namespace feedline::test {
 /// access that fails, and the counts of contexts, peer access and pageable copies.
 void set_fake_gpus(int count);
 
+/// When streams do the work that they are given.
+enum class Pace {
+  at_once,
+  /// Only when somebody waits for it: a stream does what it was given until the point that is waited for. So work that
+  /// nobody waits for is not done in time by chance.
+  lazy,
+  /// Each piece after a random time of at most a millisecond.
+  delayed
+};
+/// Sets the pace of all streams. `seed` is that of the random times. The environment variable FAKE_CUDA_PACE, "lazy" or
+/// "delayed:SEED", says how a program begins; at once otherwise.
+void set_pace(Pace pace, unsigned seed = 0);
+
 /// Makes device memory reachable by the host, for a program's own code that runs on a stream (see run_on_stream()). Call it
 /// before any device memory is allocated; it may be called before main().
 void act_reachable_memory();
