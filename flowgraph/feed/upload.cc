@@ -104,11 +104,13 @@ Upload::Upload(const PipelineSpec& spec, Start start)
   std::vector<gpu::UnpackKernel> kernels;
   for (const PackedBatches::Job& job : batches_.jobs()) {
     const gpu::DeviceUnpacker& unpacker = unpackers_.emplace_back(job.spec);
-    kernels.push_back(unpacker.kernel());
+    std::ranges::copy(unpacker.kernels(), std::back_inserter(kernels));
     tables_at_.push_back(tables.size());
     tables.insert(tables.end(), unpacker.tables().begin(), unpacker.tables().end());
     tables.resize(round_up(tables.size(), table_alignment));
   }
+  for (size_t j = 0; j < unpackers_.size(); j++) job_order_.push_back(j);
+  std::ranges::stable_sort(job_order_, {}, [&](size_t j) { return unpackers_[j].kernels(); });
   std::vector<std::shared_ptr<BatchRing>> rings;
   for (size_t r = 0; r < start.devices.size(); r++) {
     Replica& replica = replicas_.emplace_back(mutex_);
@@ -292,19 +294,20 @@ void Upload::fill(Replica& replica, std::span<const Batch> packed, BatchBuffer& 
                       std::back_inserter(copies));
   for (const gpu::CopyToDevice& copy : copies) (previous ? between_gpus_ : uploaded_) += copy.from.size();
   std::vector<gpu::UnpackLaunch> launches;
-  for (size_t j = 0; j < unpackers_.size(); j++) {
+  for (const size_t j : job_order_) {
     const PackedBatches::Job& job = batches_.jobs()[j];
     gpu::DeviceRows rows{.in = buffer.memory + batches_.packed()[job.column].offset,
                          .in_stride = job.column_stride,
                          .out = buffer.memory + job.offset,
                          .out_stride = job.stride,
-                         .count = static_cast<uint64_t>(content.rows * job.rows)};
+                         .count = static_cast<uint32_t>(content.rows * job.rows)};
     if (job.table) {
       rows.numbers = reinterpret_cast<const int64_t*>(rows.in);
       rows.in = replica.tables[j].get();
       rows.in_stride = job.table->row_bytes();
     }
-    launches.push_back(unpackers_[j].launch(rows, replica.device->tables() + tables_at_[j]));
+    const gpu::UnpackLaunch launch = unpackers_[j].launch(rows, replica.device->tables() + tables_at_[j]);
+    if (!launch.empty()) launches.push_back(launch);
   }
   const size_t number = replica.ring->number_of(&buffer);
   if (between_) {

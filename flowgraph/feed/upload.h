@@ -159,6 +159,7 @@ class Upload {
   const size_t most_in_flight_;  // how many packed batches of one replica are copied at a time
   Delivery& from_;
   std::vector<gpu::DeviceUnpacker> unpackers_;  // one for each job of batches_
+  std::vector<size_t> job_order_;               // jobs with the same kernel follow one another: one grid does them
   std::vector<size_t> tables_at_;               // by unpacker: where its tables begin in DeviceRing::tables()
   std::unique_ptr<Delivery> delivery_;
   std::atomic<uint64_t> uploaded_{0}, between_gpus_{0}, sent_{0}, received_{0};

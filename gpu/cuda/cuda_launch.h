@@ -3,16 +3,19 @@
 
 #include <cuda_runtime_api.h>
 
+#include <span>
+
 #include "gpu/reduce/divide_kernel.h"
 #include "gpu/reduce/reduce_kernel.h"
 #include "gpu/unpack/unpack_kernel.h"
 
 namespace feedline::gpu {
 
-/// Launch a kernel on `stream`, which is a stream of the current device. All pointers in the launch are to memory of
+/// Launch kernels on `stream`, which is a stream of the current device. All pointers in the launches are to memory of
 /// that device. Return the error of this launch, not one of an earlier call.
-cudaError_t launch_unpack(const UnpackLaunch& launch, cudaStream_t stream);
 
+/// Launches that follow one another and have the same kernel are done by one grid (count_for_grid()). None is empty.
+cudaError_t launch_unpack(std::span<const UnpackLaunch> launches, cudaStream_t stream);
 cudaError_t launch_reduce(const ReduceLaunch& launch, cudaStream_t stream);
 cudaError_t launch_divide(const DivideLaunch& launch, cudaStream_t stream);
 
@@ -20,7 +23,7 @@ cudaError_t launch_divide(const DivideLaunch& launch, cudaStream_t stream);
 cudaError_t load_reduce();
 cudaError_t load_divide();
 
-/// Loads both kinds of the kernel, for vectors and for single elements, into the current device's context.
+/// Loads the kernel into the current device's context.
 cudaError_t load_unpack(const UnpackKernel& kernel);
 
 }  // namespace feedline::gpu

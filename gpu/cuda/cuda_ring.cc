@@ -14,6 +14,7 @@
 #include "gpu/cuda/cuda_peer.h"
 #include "gpu/cuda/cuda_users.h"
 #include "gpu/device/device_ring.h"
+#include "gpu/device/gpu_model.h"
 
 namespace feedline::gpu {
 namespace {
@@ -99,7 +100,7 @@ class Buffer final : public StreamOrder {
 
  private:
   void launch_all(std::span<const UnpackLaunch> launches, cudaStream_t stream) {
-    for (const UnpackLaunch& launch : launches) call<LaunchOp>(gpu_, [&] { return launch_unpack(launch, stream); });
+    if (!launches.empty()) call<LaunchOp>(gpu_, [&] { return launch_unpack(launches, stream); });
     ready_.record(stream);
   }
   // Runs `body` and keeps what it throws, for the next fill() to throw.
@@ -211,6 +212,7 @@ class CudaRing final : public DeviceRing {
           tables(options.gpu, options.tables.size()),
           copy(options.gpu),
           unpack(options.gpu) {
+      check_kernels(options.gpu);
       for (const UnpackKernel& kernel : options.kernels) call<LoadOp>(options.gpu, [&] { return load_unpack(kernel); });
       // Not on the default stream, which must not be used while a trainer captures a graph.
       if (!options.tables.empty())

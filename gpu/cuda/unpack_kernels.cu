@@ -1,32 +1,91 @@
 // The kernels that run unpack_thread() in all their threads.
+#include <algorithm>
+
 #include "gpu/cuda/cuda_launch.h"
 #include "gpu/cuda/each_thread.cuh"
 
 namespace feedline::gpu {
 namespace {
 
-template <typename Op, int vector>
-struct Unpack {
-  using Args = UnpackArgs;
-  static __device__ void run(const Args& args, uint64_t thread) { unpack_thread<Op, vector>(args, thread); }
+// The launches that one grid does: block (x, y) does a part of launch y.
+struct UnpackJobs {
+  UnpackArgs args[launches_of_grid];
+  uint32_t threads[launches_of_grid];
 };
+static_assert(sizeof(UnpackJobs) <= 4096, "CUDA passes a kernel at most 4 KiB everywhere");
+
+// Blocks that a multiprocessor must have room for, which leaves a thread 64 registers. Memory is slow, so many threads
+// must wait for it at a time.
+constexpr int least_blocks = 4;
+
+template <typename Op>
+__global__ void __launch_bounds__(block_threads, least_blocks) unpack(const __grid_constant__ UnpackJobs jobs) {
+  const UnpackArgs& args = jobs.args[blockIdx.y];
+  const uint32_t thread = blockIdx.x * block_threads + threadIdx.x;
+  if constexpr (Op::looks_up) {
+    extern __shared__ uint4 near_values[];
+    for (uint32_t i = threadIdx.x; i < args.values_bytes / sizeof(uint4); i += block_threads)
+      near_values[i] = reinterpret_cast<const uint4*>(args.values)[i];
+    __syncthreads();
+    if (thread < jobs.threads[blockIdx.y])
+      unpack_thread<Op>(args, reinterpret_cast<const std::byte*>(near_values), thread);
+  } else {
+    if (thread < jobs.threads[blockIdx.y]) unpack_thread<Op>(args, args.values, thread);
+  }
+}
+
+// Returns how many threads of a kernel the current GPU runs at a time.
+cudaError_t threads_at_once(const void* kernel, size_t shared_bytes, uint64_t& threads) {
+  int device = 0, multiprocessors = 0, blocks = 0;
+  if (const cudaError_t error = cudaGetDevice(&device)) return error;
+  if (const cudaError_t error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device))
+    return error;
+  if (const cudaError_t error =
+          cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, block_threads, shared_bytes))
+    return error;
+  threads = uint64_t{block_threads} * static_cast<uint64_t>(blocks) * static_cast<uint64_t>(multiprocessors);
+  return cudaSuccess;
+}
+
+template <typename Op>
+cudaError_t launch_grid(std::span<const UnpackLaunch> launches, cudaStream_t stream) {
+  size_t shared_bytes = 0;
+  if (Op::looks_up)
+    for (const UnpackLaunch& launch : launches) shared_bytes = std::max<size_t>(shared_bytes, launch.args.values_bytes);
+  uint64_t at_once = 0;
+  if (const cudaError_t error = threads_at_once(reinterpret_cast<const void*>(unpack<Op>), shared_bytes, at_once))
+    return error;
+  UnpackJobs jobs;
+  uint32_t most = 0;
+  for (size_t i = 0; i < launches.size(); i++) {
+    jobs.args[i] = launches[i].args;
+    jobs.threads[i] = spread(jobs.args[i], at_once);
+    most = std::max(most, jobs.threads[i]);
+  }
+  void* arguments[] = {&jobs};
+  const dim3 blocks((most + block_threads - 1) / block_threads, static_cast<unsigned>(launches.size()));
+  return cudaLaunchKernel(unpack<Op>, blocks, block_threads, arguments, shared_bytes, stream);
+}
 
 }  // namespace
 
-cudaError_t launch_unpack(const UnpackLaunch& of, cudaStream_t stream) {
-  cudaError_t error = cudaSuccess;
-  with_kernel(of.kernel, [&](auto op, auto vector) {
-    error = launch<Unpack<typename decltype(op)::t, vector()>>(of.args, of.threads, stream);
-  });
-  return error;
+cudaError_t launch_unpack(std::span<const UnpackLaunch> launches, cudaStream_t stream) {
+  while (!launches.empty()) {
+    const auto of_grid = launches.first(count_for_grid(launches));
+    launches = launches.subspan(of_grid.size());
+    cudaError_t error = cudaSuccess;
+    with_kernel(of_grid[0].kernel, [&](auto op) { error = launch_grid<typename decltype(op)::t>(of_grid, stream); });
+    if (error) return error;
+  }
+  return cudaSuccess;
 }
 
 cudaError_t load_unpack(const UnpackKernel& kernel) {
   cudaError_t error = cudaSuccess;
-  for (const bool vectors : {false, true})
-    with_kernel({kernel.op, kernel.out, vectors}, [&](auto op, auto vector) {
-      if (error == cudaSuccess) error = load<Unpack<typename decltype(op)::t, vector()>>();
-    });
+  with_kernel(kernel, [&](auto op) {
+    cudaFuncAttributes attributes;
+    error = cudaFuncGetAttributes(&attributes, unpack<typename decltype(op)::t>);
+  });
   return error;
 }
 

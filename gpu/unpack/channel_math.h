@@ -37,4 +37,18 @@ inline void put_bit_value(const UnpackSpec& spec, int64_t channel, uint32_t bit,
   });
 }
 
+/// Writes to `to` what the byte `byte` becomes in `channel`: one element of type spec.out. Precondition: spec.stored is a
+/// type of one byte.
+inline void put_byte_value(const UnpackSpec& spec, int64_t channel, uint8_t byte, void* to) {
+  with_type(spec.stored, [&](auto stored) {
+    using From = typename decltype(stored)::t;
+    if constexpr (sizeof(From) == 1)
+      with_type(spec.out, [&](auto type) {
+        using Out = typename decltype(type)::t;
+        const auto value = apply<Out>(steps_of(spec, channel), __builtin_bit_cast(From, byte));
+        std::memcpy(to, &value, sizeof(value));
+      });
+  });
+}
+
 }  // namespace feedline::gpu

@@ -44,15 +44,30 @@ struct ChannelMath {
   float normalize_scale = 1, mean = 0, std = 1;  // parameters of normalize
 };
 
-/// Returns the output value of a decoded value. Computes the channel's steps (affine, then normalize) in float32, if
-/// there are any, and casts the result to the output's type.
+/// Makes the output values of decoded values. Computes the channel's steps (affine, then normalize) in float32, if there
+/// are any, and casts the results to the output's type.
+template <typename To, typename From, int count>
+FEEDLINE_ELEMENT void apply(const ChannelMath& steps, const From (&values)[count], To (&out)[count]) {
+  if (!steps.affine && !steps.normalize) {
+    for (int i = 0; i < count; i++) out[i] = cast<To>(values[i]);
+    return;
+  }
+  float x[count] = {};
+  for (int i = 0; i < count; i++) x[i] = cast<float>(values[i]);
+  if (steps.affine)
+    for (int i = 0; i < count; i++) x[i] = affine(x[i], steps.scale, steps.bias);
+  if (steps.normalize)
+    for (int i = 0; i < count; i++) x[i] = normalized(x[i], steps.normalize_scale, steps.mean, steps.std);
+  for (int i = 0; i < count; i++) out[i] = cast<To>(x[i]);
+}
+
+/// Returns the output value of one decoded value.
 template <typename To, typename From>
 FEEDLINE_ELEMENT To apply(const ChannelMath& steps, From value) {
-  if (!steps.affine && !steps.normalize) return cast<To>(value);
-  float x = cast<float>(value);
-  if (steps.affine) x = affine(x, steps.scale, steps.bias);
-  if (steps.normalize) x = normalized(x, steps.normalize_scale, steps.mean, steps.std);
-  return cast<To>(x);
+  const From values[1] = {value};
+  To out[1] = {};
+  apply(steps, values, out);
+  return out[0];
 }
 
 }  // namespace feedline::gpu

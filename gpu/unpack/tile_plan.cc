@@ -58,7 +58,7 @@ TilePlan::TilePlan(const UnpackSpec& spec, const Layout& layout, const Kernels& 
   if (streams_ && as_it_lies) step_ = std::min<int64_t>(step_, tile_elements);
   const bool computes = affine_ || normalize_ || spec.out == DType::float16 || spec.out == DType::bfloat16;
   lookup_ = stored_size_ == 1 && uniform_ && computes ? kernels.lookup[std::countr_zero(out_size_)] : nullptr;
-  if (lookup_) make_lookup_tables(spec, stored, channels.size());
+  if (lookup_) make_lookup_tables(spec, channels.size());
 }
 
 // Chooses the body, as many axes as fit a tile, and then the cut. Returns the axes inside a tile, the cut first.
@@ -151,26 +151,15 @@ void TilePlan::find_pattern(int64_t channels) {
   }
 }
 
-void TilePlan::make_lookup_tables(const UnpackSpec& spec, DType stored, size_t channels) {
+void TilePlan::make_lookup_tables(const UnpackSpec& spec, size_t channels) {
   lookup_tables_.resize(channels * 256 * out_size_);
   std::byte* table = lookup_tables_.data();
-  for (size_t c = 0; c < channels; c++, table += 256 * out_size_) {
-    const ChannelMath steps = steps_of(spec, static_cast<int64_t>(c));
+  for (size_t c = 0; c < channels; c++, table += 256 * out_size_)
     for (size_t byte = 0; byte < 256; byte++) {
-      with_type(stored, [&](auto from) {
-        with_type(spec.out, [&](auto to) {
-          using From = typename decltype(from)::t;
-          if constexpr (sizeof(From) == 1) {
-            const auto entry =
-                apply<typename decltype(to)::t>(steps, __builtin_bit_cast(From, static_cast<uint8_t>(byte)));
-            std::byte bytes[sizeof(entry)];
-            std::memcpy(bytes, &entry, sizeof(entry));
-            for (size_t plane = 0; plane < sizeof(entry); plane++) table[256 * plane + byte] = bytes[plane];
-          }
-        });
-      });
+      std::byte value[8];
+      put_byte_value(spec, static_cast<int64_t>(c), static_cast<uint8_t>(byte), value);
+      for (size_t plane = 0; plane < out_size_; plane++) table[256 * plane + byte] = value[plane];
     }
-  }
 }
 
 std::string TilePlan::name() const {

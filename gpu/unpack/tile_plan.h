@@ -47,7 +47,7 @@ class TilePlan {
   std::vector<int64_t> list_elements(const Layout& layout, const std::vector<Axis>& inside, int64_t unit_bits);
   void fill_arrays(const UnpackSpec& spec, const std::vector<int64_t>& channels);
   void find_pattern(int64_t channels);
-  void make_lookup_tables(const UnpackSpec& spec, DType stored, size_t channels);
+  void make_lookup_tables(const UnpackSpec& spec, size_t channels);
 
   template <bool streams>
   void run_row(const std::byte* row, std::byte* out) const noexcept;

@@ -9,11 +9,15 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 
+#include "gpu/unpack/divisor.h"
 #include "gpu/unpack/element.h"
 
 namespace feedline::gpu {
+
+/// How whole elements are loaded: byte by byte, as they may lie at any byte or have the other byte order; each at once;
+/// or all elements of a vector at once, up to 16 bytes at a time, because they lie one after another.
+enum class Load : uint8_t { bytes, elements, vectors };
 
 /// A spec, the rows, and how the rows are divided among the threads. Plain data; all pointers are to device memory.
 struct UnpackArgs {
@@ -22,25 +26,30 @@ struct UnpackArgs {
   const int64_t* numbers;  // of the input row that each output row is made from; null: the output row's own number
   std::byte* out;          // the first output row; the next one begins out_stride bytes later
   uint64_t out_stride;
-  uint64_t rows;
-  uint64_t vectors;     // how many vectors an output row has
-  uint64_t row_groups;  // thread t does the rows t / vectors, t / vectors + row_groups, ...
+  uint32_t rows;
+  uint32_t row_groups;         // thread t does the rows t / vectors, t / vectors + row_groups, ...
+  uint64_t in_step, out_step;  // the bytes from one of these rows to the next
+  Divisor vectors;             // how many vectors an output row has
 
   // Where the fields lie: see Layout in gpu/unpack/unpack_layout.h.
   int64_t base;
   int axes;
   int channel_axis;  // -1 if no axis has channels that differ
-  uint64_t length[Shape::max_rank];
+  Divisor length[Shape::max_rank];
   int64_t stride[Shape::max_rank];
   const int64_t* channel_offset;  // bits, for each channel; or null
+  bool in_runs;                   // whether the elements of a vector follow one another on the last axis
 
   DType stored;  // unset: fields of `width` bits
+  Load load;
+  bool big_endian, sign_extend, lsb_first;
   int width;
-  bool sign_extend, lsb_first, big_endian;
-  bool aligned;  // whether whole elements lie at multiples of their size
 
-  const ChannelMath* steps;     // for each channel, or one for all
-  const std::byte* bit_values;  // for single bits: the values of 0 and of 1, for each channel, or once for all
+  const ChannelMath* steps;  // for each channel, or one for all
+  // For single bits: the values of 0 and of 1; for bytes that are looked up: the values of 0 to 255. For each channel,
+  // or once for all.
+  const std::byte* values;
+  uint32_t values_bytes;
 };
 
 /// How many elements a thread writes at a time: 16 bytes, but at most 8 elements.
@@ -49,51 +58,85 @@ inline constexpr int vector_elements = sizeof(Out) >= 4 ? 16 / static_cast<int>(
 
 namespace detail {
 
-/// Where an element lies in its row, and its channel.
-struct ElementPlace {
-  int64_t bit = 0;  // where the field begins
-  uint64_t channel = 0;
+/// Where the elements of a vector lie in their row, and their channels.
+template <int vector>
+class Places {
+ public:
+  FEEDLINE_ELEMENT Places(const UnpackArgs& args, uint32_t first) {
+    const int last = args.axes - 1;
+    int64_t bits = args.base;
+    uint32_t channel = 0;
+    for (int i = 0; i < vector; i++) {
+      if (i > 0 && args.in_runs) {
+        bits += args.stride[last];
+        channel += last == args.channel_axis;
+      } else {
+        uint32_t element = first + static_cast<uint32_t>(i);
+        bits = args.base;
+        for (int axis = last; axis > 0; axis--) {
+          const Quotient rest = divide(element, args.length[axis]);
+          bits += rest.remainder * args.stride[axis];
+          if (axis == args.channel_axis) channel = rest.remainder;
+          element = rest.quotient;
+        }
+        bits += element * args.stride[0];
+        if (args.channel_axis == 0) channel = element;
+      }
+      const int64_t at = bits + (args.channel_offset ? args.channel_offset[channel] : 0);
+      byte_[i] = static_cast<int32_t>(at / 8);
+      channel_and_bit_[i] = channel << 3 | (static_cast<uint32_t>(at) & 7);
+    }
+  }
+
+  /// Returns the byte in which the field of an element begins.
+  FEEDLINE_ELEMENT int32_t byte(int i) const { return byte_[i]; }
+  /// Returns the bit of that byte, in the row's bit order.
+  FEEDLINE_ELEMENT int bit(int i) const { return static_cast<int>(channel_and_bit_[i] & 7); }
+  FEEDLINE_ELEMENT uint32_t channel(int i) const { return channel_and_bit_[i] >> 3; }
+
+ private:
+  int32_t byte_[vector];
+  uint32_t channel_and_bit_[vector];
 };
 
-/// Returns rest % length and divides `rest` by `length`. Makes a 64-bit division, which is very slow on a GPU, only if
-/// `rest` is at least 2^32 and not less than `length`.
-FEEDLINE_ELEMENT uint64_t take_index(uint64_t& rest, uint64_t length) {
-  uint64_t index = rest;
-  if (rest < length) {
-    rest = 0;
-  } else if (rest <= 0xffffffffu) {
-    index = static_cast<uint32_t>(rest) % static_cast<uint32_t>(length);
-    rest = static_cast<uint32_t>(rest) / static_cast<uint32_t>(length);
-  } else {
-    index = rest % length;
-    rest /= length;
+/// A vector of elements in memory.
+template <typename T, int vector>
+struct alignas(sizeof(T) * vector) Vector {
+  T element[vector];
+  FEEDLINE_ELEMENT void store(std::byte* to) const {
+    __builtin_memcpy(__builtin_assume_aligned(to, sizeof(Vector)), this, sizeof(Vector));
   }
-  return index;
-}
+};
 
-FEEDLINE_ELEMENT ElementPlace place_of(const UnpackArgs& args, uint64_t element) {
-  ElementPlace place{args.base, 0};
-  for (int axis = args.axes - 1; axis >= 0; axis--) {
-    const uint64_t index = take_index(element, args.length[axis]);
-    place.bit += static_cast<int64_t>(index) * args.stride[axis];
-    if (axis == args.channel_axis) place.channel = index;
-  }
-  if (args.channel_offset) place.bit += args.channel_offset[place.channel];
-  return place;
-}
-
+/// Loads a T that lies at a multiple of its size.
 template <typename T>
-FEEDLINE_ELEMENT T load_element(const std::byte* at, bool aligned, bool big_endian) {
-  if (!aligned || big_endian) return read_element<T>(at, big_endian);
+FEEDLINE_ELEMENT T load_aligned(const std::byte* at) {
   T value;
   __builtin_memcpy(&value, __builtin_assume_aligned(at, sizeof(T)), sizeof(T));
   return value;
 }
 
-/// Does what read_bits() does, but reads whole bytes: a field lies in at most five of them.
-FEEDLINE_ELEMENT uint32_t load_bits(const std::byte* row, int64_t bit, int width, bool lsb_first) {
-  const std::byte* const at = row + bit / 8;
-  const int skip = static_cast<int>(bit % 8), bytes = (skip + width + 7) / 8;
+/// Loads a vector's elements, of type T, from a row. All threads take the same branch.
+template <typename T, int vector>
+FEEDLINE_ELEMENT void load_elements(const UnpackArgs& args, const std::byte* row, const Places<vector>& places,
+                                    T (&values)[vector]) {
+  if (args.load == Load::vectors) {
+    constexpr int at_once = sizeof(T) * vector <= 16 ? vector : 16 / static_cast<int>(sizeof(T));
+    for (int i = 0; i < vector; i += at_once) {
+      const auto loaded = load_aligned<Vector<T, at_once>>(row + places.byte(0) + i * static_cast<int>(sizeof(T)));
+      for (int j = 0; j < at_once; j++) values[i + j] = loaded.element[j];
+    }
+  } else if (args.load == Load::elements) {
+    for (int i = 0; i < vector; i++) values[i] = load_aligned<T>(row + places.byte(i));
+  } else {
+    for (int i = 0; i < vector; i++) values[i] = read_element<T>(row + places.byte(i), args.big_endian);
+  }
+}
+
+/// Does what read_bits() does for the bit `skip` of the byte at `at`, but reads whole bytes: a field lies in at most
+/// five of them.
+FEEDLINE_ELEMENT uint32_t load_bits(const std::byte* at, int skip, int width, bool lsb_first) {
+  const int bytes = (skip + width + 7) / 8;
   uint64_t value = 0;
   for (int i = 0; i < bytes; i++) {
     const uint64_t byte = static_cast<uint64_t>(at[i]);
@@ -103,51 +146,67 @@ FEEDLINE_ELEMENT uint32_t load_bits(const std::byte* row, int64_t bit, int width
   return static_cast<uint32_t>(value & ((uint64_t{1} << width) - 1));
 }
 
-/// Returns the element of type From at `at` as int64_t, float or double, whichever holds all values of From.
-template <typename From>
-FEEDLINE_ELEMENT auto load_wide(const UnpackArgs& args, const std::byte* at) {
-  const From value = load_element<From>(at, args.aligned, args.big_endian);
-  if constexpr (std::is_same_v<From, Bool>)
-    return static_cast<int64_t>(value.byte != 0);
-  else if constexpr (std::is_same_v<From, Half> || std::is_same_v<From, BFloat>)
+/// Returns an element as Wide, which holds all values of its type.
+template <typename Wide, typename T>
+FEEDLINE_ELEMENT Wide widened(T value) {
+  if constexpr (std::is_same_v<T, Bool>)
+    return static_cast<Wide>(value.byte != 0);
+  else if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat>)
     return widen(value);
-  else if constexpr (std::is_integral_v<From>)
-    return static_cast<int64_t>(value);
   else
-    return value;
+    return static_cast<Wide>(value);
 }
 
-/// Returns a stored value as Wide: the type (int64_t, float or double) that holds every value of the stored type. A
-/// cast from Wide has the same result as a cast from the stored type. All threads take the same branch.
-template <typename Wide>
-FEEDLINE_ELEMENT Wide load_as(const UnpackArgs& args, const std::byte* row, int64_t bit) {
-  const std::byte* const at = row + bit / 8;
+/// Loads a vector's elements as Wide, which is int64_t, float or double and holds every value of the stored type: of
+/// several, float. A cast from Wide has the same result as a cast from the stored type. All threads take the same
+/// branch.
+template <typename Wide, int vector>
+FEEDLINE_ELEMENT void load_wide(const UnpackArgs& args, const std::byte* row, const Places<vector>& places,
+                                Wide (&values)[vector]) {
+  const auto load = [&]<typename T>(T) {
+    T stored[vector];
+    load_elements(args, row, places, stored);
+    for (int i = 0; i < vector; i++) values[i] = widened<Wide>(stored[i]);
+  };
+  const auto load_fields = [&] {
+    for (int i = 0; i < vector; i++) {
+      const uint32_t field = load_bits(row + places.byte(i), places.bit(i), args.width, args.lsb_first);
+      values[i] = args.sign_extend ? static_cast<Wide>(sign_extended(field, args.width)) : static_cast<Wide>(field);
+    }
+  };
   if constexpr (std::is_same_v<Wide, double>) {
-    return load_wide<double>(args, at);
+    load(double{});
   } else if constexpr (std::is_same_v<Wide, float>) {
-    if (args.stored == DType::float32) return load_wide<float>(args, at);
-    return args.stored == DType::float16 ? load_wide<Half>(args, at) : load_wide<BFloat>(args, at);
+    switch (args.stored) {
+      case DType::float32:
+        return load(float{});
+      case DType::float16:
+        return load(Half{});
+      case DType::bfloat16:
+        return load(BFloat{});
+      case DType::boolean:
+        return load(Bool{});
+      case DType::uint8:
+        return load(uint8_t{});
+      case DType::int8:
+        return load(int8_t{});
+      case DType::uint16:
+        return load(uint16_t{});
+      case DType::int16:
+        return load(int16_t{});
+      default:
+        return load_fields();
+    }
   } else {
     switch (args.stored) {
-      case DType::boolean:
-        return load_wide<Bool>(args, at);
-      case DType::uint8:
-        return load_wide<uint8_t>(args, at);
-      case DType::int8:
-        return load_wide<int8_t>(args, at);
-      case DType::uint16:
-        return load_wide<uint16_t>(args, at);
-      case DType::int16:
-        return load_wide<int16_t>(args, at);
       case DType::uint32:
-        return load_wide<uint32_t>(args, at);
+        return load(uint32_t{});
       case DType::int32:
-        return load_wide<int32_t>(args, at);
+        return load(int32_t{});
       case DType::int64:
-        return load_wide<int64_t>(args, at);
+        return load(int64_t{});
       default:
-        const uint32_t field = load_bits(row, bit, args.width, args.lsb_first);
-        return args.sign_extend ? int64_t{sign_extended(field, args.width)} : int64_t{field};
+        return load_fields();
     }
   }
 }
@@ -155,79 +214,157 @@ FEEDLINE_ELEMENT Wide load_as(const UnpackArgs& args, const std::byte* row, int6
 }  // namespace detail
 
 /// Lets one bit choose between two values. Only the size of the type Value matters.
-template <typename Value>
-struct BitsOp {
+template <typename Value, int elements>
+class BitsOp {
+ public:
   using Out = Value;
-  struct Element {
-    int64_t byte;
-    uint8_t mask;
-    Value values[2];
-  };
-  FEEDLINE_ELEMENT static Element prepare(const UnpackArgs& args, const detail::ElementPlace& place) {
-    Element element;
-    element.byte = place.bit / 8;
-    element.mask = static_cast<uint8_t>(1 << (args.lsb_first ? place.bit % 8 : 7 - place.bit % 8));
-    for (int bit = 0; bit < 2; bit++)
-      element.values[bit] =
-          detail::load_element<Value>(args.bit_values + (2 * place.channel + bit) * sizeof(Value), true, false);
-    return element;
+  static constexpr int vector = elements;
+  static constexpr bool looks_up = false;
+
+  FEEDLINE_ELEMENT BitsOp(const UnpackArgs& args, const std::byte* values, uint32_t number) {
+    const detail::Places<vector> places(args, number * vector);
+    for (int i = 0; i < vector; i++) {
+      byte_[i] = places.byte(i);
+      mask_[i] = static_cast<uint8_t>(1 << (args.lsb_first ? places.bit(i) : 7 - places.bit(i)));
+      for (int bit = 0; bit < 2; bit++)
+        value_[i][bit] =
+            detail::load_aligned<Value>(values + (2 * places.channel(i) + static_cast<uint32_t>(bit)) * sizeof(Value));
+    }
   }
-  FEEDLINE_ELEMENT static Value run(const UnpackArgs&, const std::byte* row, const Element& element) {
-    return static_cast<uint8_t>(row[element.byte]) & element.mask ? element.values[1] : element.values[0];
+  FEEDLINE_ELEMENT void run(const UnpackArgs&, const std::byte*, const std::byte* row, std::byte* to) const {
+    detail::Vector<Value, vector> out;
+    for (int i = 0; i < vector; i++)
+      out.element[i] = static_cast<uint8_t>(row[byte_[i]]) & mask_[i] ? value_[i][1] : value_[i][0];
+    out.store(to);
   }
+
+ private:
+  int32_t byte_[vector];
+  uint8_t mask_[vector];
+  Value value_[vector][2];
 };
 
 /// Copies an element as it is stored, except that the order of its bytes may be reversed.
-template <typename Value>
-struct CopyOp {
+template <typename Value, int elements>
+class CopyOp {
+ public:
   using Out = Value;
-  using Element = int64_t;  // the byte of the row at which the element begins
-  FEEDLINE_ELEMENT static Element prepare(const UnpackArgs&, const detail::ElementPlace& place) {
-    return place.bit / 8;
+  static constexpr int vector = elements;
+  static constexpr bool looks_up = false;
+
+  FEEDLINE_ELEMENT CopyOp(const UnpackArgs& args, const std::byte*, uint32_t number) : places_(args, number * vector) {}
+  FEEDLINE_ELEMENT void run(const UnpackArgs& args, const std::byte*, const std::byte* row, std::byte* to) const {
+    detail::Vector<Value, vector> out;
+    detail::load_elements(args, row, places_, out.element);
+    out.store(to);
   }
-  FEEDLINE_ELEMENT static Value run(const UnpackArgs& args, const std::byte* row, Element byte) {
-    return detail::load_element<Value>(row + byte, args.aligned, args.big_endian);
-  }
+
+ private:
+  detail::Places<vector> places_;
 };
 
-/// Loads an element as Wide (int64_t, float or double), does its channel's steps, and casts the result.
-template <typename Wide, typename To>
-struct ConvertOp {
+/// Looks up what a byte becomes: args.values, in memory that is near to the thread, has the values of all bytes.
+template <typename Value, int elements>
+class LookupOp {
+ public:
+  using Out = Value;
+  static constexpr int vector = elements;
+  static constexpr bool looks_up = true;
+
+  FEEDLINE_ELEMENT LookupOp(const UnpackArgs& args, const std::byte*, uint32_t number)
+      : places_(args, number * vector) {}
+  FEEDLINE_ELEMENT void run(const UnpackArgs& args, const std::byte* values, const std::byte* row,
+                            std::byte* to) const {
+    uint8_t bytes[vector];
+    detail::load_elements(args, row, places_, bytes);
+    detail::Vector<Value, vector> out;
+    for (int i = 0; i < vector; i++)
+      out.element[i] = detail::load_aligned<Value>(values + (256 * places_.channel(i) + bytes[i]) * sizeof(Value));
+    out.store(to);
+  }
+
+ private:
+  detail::Places<vector> places_;
+};
+
+/// Looks up the bytes of neighbouring pixels, whose channels lie one after another, and writes each channel to a plane
+/// of its own: a vector of pixels. The spec has two axes, channels and pixels; and a group of pixels lies at a multiple
+/// of 4 bytes.
+template <typename Value, int channels>
+class PlanesOp {
+ public:
+  using Out = Value;
+  static constexpr int vector = vector_elements<Value>;
+  static constexpr bool looks_up = true;
+
+  FEEDLINE_ELEMENT PlanesOp(const UnpackArgs& args, const std::byte*, uint32_t number) {
+    const bool reversed = args.stride[0] < 0;  // the first channel is the last byte of a pixel
+    const int64_t first = args.base / 8 - (reversed ? channels - 1 : 0);
+    byte_ = static_cast<int32_t>(first + int64_t{number} * (vector * channels));
+    for (int i = 0; i < channels; i++) channel_[i] = static_cast<uint32_t>(reversed ? channels - 1 - i : i);
+  }
+  FEEDLINE_ELEMENT void run(const UnpackArgs& args, const std::byte* values, const std::byte* row,
+                            std::byte* to) const {
+    uint32_t words[vector * channels / 4];
+    for (int i = 0; i < vector * channels / 4; i++)
+      words[i] = detail::load_aligned<uint32_t>(row + byte_ + i * static_cast<int>(sizeof(uint32_t)));
+    for (int c = 0; c < channels; c++) {
+      const std::byte* const of_channel = values + (args.channel_axis == 0 ? 256 * sizeof(Value) * channel_[c] : 0);
+      detail::Vector<Value, vector> out;
+      for (int i = 0; i < vector; i++) {
+        const int at = i * channels + c;
+        const uint32_t byte = words[at / 4] >> (8 * (at % 4)) & 0xff;
+        out.element[i] = detail::load_aligned<Value>(of_channel + byte * sizeof(Value));
+      }
+      out.store(to + uint64_t{channel_[c]} * args.length[1].value * sizeof(Value));
+    }
+  }
+
+ private:
+  int32_t byte_;                // of the first pixel's first channel
+  uint32_t channel_[channels];  // of each byte of a pixel
+};
+
+/// Loads elements as Wide (int64_t, float or double), does their channel's steps, and casts the results. All elements of a
+/// vector have the same steps.
+template <typename Wide, typename To, int elements>
+class ConvertOp {
+ public:
   using Out = To;
-  struct Element {
-    int64_t bit;
-    ChannelMath steps;
-  };
-  FEEDLINE_ELEMENT static Element prepare(const UnpackArgs& args, const detail::ElementPlace& place) {
-    return {place.bit, args.steps[place.channel]};
+  static constexpr int vector = elements;
+  static constexpr bool looks_up = false;
+
+  FEEDLINE_ELEMENT ConvertOp(const UnpackArgs& args, const std::byte*, uint32_t number)
+      : places_(args, number * vector), steps_(args.steps[places_.channel(0)]) {}
+  FEEDLINE_ELEMENT void run(const UnpackArgs& args, const std::byte*, const std::byte* row, std::byte* to) const {
+    Wide values[vector];
+    detail::load_wide(args, row, places_, values);
+    detail::Vector<To, vector> out;
+    apply(steps_, values, out.element);
+    out.store(to);
   }
-  FEEDLINE_ELEMENT static To run(const UnpackArgs& args, const std::byte* row, const Element& element) {
-    return apply<To>(element.steps, detail::load_as<Wide>(args, row, element.bit));
-  }
+
+ private:
+  detail::Places<vector> places_;
+  ChannelMath steps_;
 };
 
-/// Does the work of thread number `thread`. There are args.vectors * args.row_groups threads.
-template <typename Op, int... i>
-FEEDLINE_ELEMENT void unpack_thread(const UnpackArgs& args, uint64_t thread, std::integer_sequence<int, i...>) {
-  using Out = typename Op::Out;
-  constexpr uint64_t vector = sizeof...(i);
-  struct alignas(sizeof(Out) * vector) Vector {
-    Out element[vector];
-  };
-  const uint64_t number = thread % args.vectors;
-  // The pack expansion is unrolled, so all of this stays in registers.
-  const typename Op::Element elements[] = {Op::prepare(args, detail::place_of(args, number * vector + i))...};
-  for (uint64_t row = thread / args.vectors; row < args.rows; row += args.row_groups) {
-    const std::byte* const from =
-        args.in + (args.numbers ? static_cast<uint64_t>(args.numbers[row]) : row) * args.in_stride;
-    const Vector out{{Op::run(args, from, elements[i])...}};
-    std::byte* const to = args.out + row * args.out_stride + number * sizeof(Vector);
-    __builtin_memcpy(__builtin_assume_aligned(to, sizeof(Vector)), &out, sizeof(Vector));
+/// Does the work of thread number `thread`. There are args.vectors.value * args.row_groups threads. `values` is
+/// args.values, or a copy of it.
+template <typename Op>
+FEEDLINE_ELEMENT void unpack_thread(const UnpackArgs& args, const std::byte* values, uint32_t thread) {
+  const Quotient place = divide(thread, args.vectors);
+  const Op op(args, values, place.remainder);
+  const std::byte* in = args.in + place.quotient * args.in_stride;
+  std::byte* out = args.out + place.quotient * args.out_stride +
+                   place.remainder * sizeof(detail::Vector<typename Op::Out, Op::vector>);
+  for (uint32_t row = place.quotient; row < args.rows; row += args.row_groups) {
+    const std::byte* from = in;
+    if (args.numbers) from = args.in + static_cast<uint64_t>(args.numbers[row]) * args.in_stride;
+    op.run(args, values, from, out);
+    in += args.in_step;
+    out += args.out_step;
   }
-}
-template <typename Op, int vector>
-FEEDLINE_ELEMENT void unpack_thread(const UnpackArgs& args, uint64_t thread) {
-  unpack_thread<Op>(args, thread, std::make_integer_sequence<int, vector>{});
 }
 
 }  // namespace feedline::gpu

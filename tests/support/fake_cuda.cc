@@ -36,6 +36,7 @@ int gpu_count = 8;
 int driver_error = cudaSuccess;
 bool failed = false;
 std::set<int> unreachable, garbled;
+std::map<int, std::pair<int, int>> capabilities;  // of GPUs that are not of 9.0
 int peer_error = cudaSuccess;
 bool reachable_memory = false;
 feedline::test::Pace pace = feedline::test::Pace::at_once;
@@ -233,6 +234,7 @@ void set_fake_gpus(int count) {
   state.pageable_copies = 0;
   unreachable.clear();
   garbled.clear();
+  capabilities.clear();
   peer_error = cudaSuccess;
 }
 
@@ -253,6 +255,11 @@ void act_unreachable(int gpu) {
 void act_garbled(int gpu) {
   const std::lock_guard lock(mutex);
   garbled.insert(gpu);
+}
+
+void set_capability(int gpu, int major, int minor) {
+  const std::lock_guard lock(mutex);
+  capabilities[gpu] = {major, minor};
 }
 
 void set_peer_error(int error) {
@@ -297,6 +304,8 @@ FakeCudaState fake_cuda_state() {
 
 namespace {
 
+constexpr uint64_t threads_at_once = 4096;  // of a fake GPU
+
 // Gives the stream a kernel, which is called with the stream's device. As CUDA does, refuses a stream of another device
 // than the current one.
 template <typename Kernel>
@@ -313,18 +322,22 @@ cudaError_t launch_on(cudaStream_t stream, Kernel kernel) {
 
 }  // namespace
 
-cudaError_t feedline::gpu::launch_unpack(const UnpackLaunch& launch, cudaStream_t stream) {
-  return launch_on(stream, [given = UnpackLaunch(launch)](int device) {
-    UnpackLaunch on_pages = given;
-    UnpackArgs& args = on_pages.args;
-    to_pages(args.in, device);
-    to_pages(args.numbers, device);
-    to_pages(args.out, device);
-    to_pages(args.channel_offset, device);
-    to_pages(args.steps, device);
-    to_pages(args.bit_values, device);
-    run_threads(on_pages);
-  });
+cudaError_t feedline::gpu::launch_unpack(std::span<const UnpackLaunch> launches, cudaStream_t stream) {
+  for (const UnpackLaunch& launch : launches) {
+    const cudaError_t error = launch_on(stream, [given = launch](int device) {
+      UnpackLaunch on_pages = given;
+      UnpackArgs& args = on_pages.args;
+      to_pages(args.in, device);
+      to_pages(args.numbers, device);
+      to_pages(args.out, device);
+      to_pages(args.channel_offset, device);
+      to_pages(args.steps, device);
+      to_pages(args.values, device);
+      run_threads(on_pages, threads_at_once);
+    });
+    if (error) return error;
+  }
+  return cudaSuccess;
 }
 
 cudaError_t feedline::gpu::load_reduce() { return answer(); }
@@ -522,6 +535,26 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind)
   return answer();
 }
 
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  const std::lock_guard lock(mutex);
+  *properties = {};
+  std::tie(properties->major, properties->minor) =
+      capabilities.contains(device) ? capabilities[device] : std::pair(9, 0);
+  properties->uuid.bytes[0] = static_cast<char>(0x10 + device);
+  return failed ? cudaErrorLaunchFailure : cudaSuccess;
+}
+cudaError_t cudaDeviceGetPCIBusId(char* address, int bytes, int device) {
+  std::snprintf(address, static_cast<size_t>(bytes), "ffff:%02X:00.0", static_cast<unsigned>(device));
+  return answer();
+}
+cudaError_t cudaDeviceGetStreamPriorityRange(int* lowest, int* highest) {
+  if (lowest) *lowest = 0;
+  if (highest) *highest = -5;
+  return answer();
+}
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
+  return cudaStreamCreateWithFlags(stream, flags);
+}
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   if (const cudaError_t error = answer()) return error;
   *stream = new CUstream_st;
@@ -579,7 +612,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (event->device != on->device) return cudaErrorInvalidResourceHandle;
   event->state->recorded++;
   give_locked(on, [number = event->state->recorded, state = event->state] {
-    const std::lock_guard lock(mutex);
+    const std::lock_guard in_stream(mutex);
     state->done = number;
     state->time = Clock::now();
     changed.notify_all();
@@ -593,9 +626,9 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   touched_device();
   if (failed) return cudaErrorLaunchFailure;
   give_locked(real(stream), [now = *event->state, state = event->state] {
-    std::unique_lock lock(mutex);
+    std::unique_lock in_stream(mutex);
     if (state->done < now.recorded) want(now.stream, now.given);
-    changed.wait(lock, [&] { return failed || state->done >= now.recorded; });
+    changed.wait(in_stream, [&] { return failed || state->done >= now.recorded; });
   });
   return cudaSuccess;
 }

@@ -22,7 +22,7 @@ struct CUstream_st;
 namespace feedline::test {
 
 /// Sets the number of GPUs, and clears the driver's error, the failure of the GPUs, the unreachable GPUs, the peer
-/// access that fails, and the counts of contexts, peer access and pageable copies.
+/// access that fails, the compute capabilities, and the counts of contexts, peer access and pageable copies.
 void set_fake_gpus(int count);
 
 /// When streams do the work that they are given.
@@ -47,6 +47,8 @@ void act_unreachable(int gpu);
 
 /// Makes GPUs read wrong bytes from this GPU by direct access.
 void act_garbled(int gpu);
+/// Sets the compute capability of a GPU, which is 9.0 otherwise.
+void set_capability(int gpu, int major, int minor);
 /// Makes cudaDeviceEnablePeerAccess fail with this error.
 void set_peer_error(int error);
 

@@ -9,17 +9,19 @@
 
 namespace feedline::gpu {
 
-/// Runs the launch. All pointers in its arguments must point to host memory.
-inline void run_threads(const UnpackLaunch& launch) {
-  if (launch.threads == 0) return;
-  with_kernel(launch.kernel, [&](auto op, auto vector) {
+/// Runs the launch with about `at_once` threads. All pointers in its arguments must point to host memory.
+inline void run_threads(const UnpackLaunch& launch, uint64_t at_once) {
+  if (launch.empty()) return;
+  UnpackArgs args = launch.args;
+  const uint32_t threads = spread(args, at_once);
+  with_kernel(launch.kernel, [&](auto op) {
     using Op = typename decltype(op)::t;
-    constexpr size_t bytes = vector() * sizeof(typename Op::Out);
-    if (launch.kernel.vectors && (reinterpret_cast<uintptr_t>(launch.args.out) | launch.args.out_stride) % bytes != 0) {
+    constexpr size_t bytes = Op::vector * sizeof(typename Op::Out);
+    if ((reinterpret_cast<uintptr_t>(args.out) | (args.rows > 1 ? args.out_stride : 0)) % bytes != 0) {
       std::fputs("A kernel writes vectors to memory that is not aligned for them.\n", stderr);
       std::abort();
     }
-    for (uint64_t thread = 0; thread < launch.threads; thread++) unpack_thread<Op, vector()>(launch.args, thread);
+    for (uint32_t thread = 0; thread < threads; thread++) unpack_thread<Op>(args, args.values, thread);
   });
 }
 

@@ -107,7 +107,42 @@ std::vector<float> random_parameters(Random& random, int64_t channels) {
   return values;
 }
 
+/// Bytes of pixels whose channels lie one after another, or the other way round, and become planes.
+UnpackSpec random_planes(Random& random) {
+  UnpackSpec spec;
+  spec.stored = one_of(random, {DType::uint8, DType::int8, DType::boolean});
+  spec.out = random_dtype(random);
+  const int64_t channels = draw(random, 1, 5), pixels = draw(random, 1, 12) * one_of<int64_t>(random, {1, 4, 8});
+  spec.shape = {channels, pixels};
+  spec.stride_bits = {8, 8 * channels};
+  spec.bit_offset = 8 * one_of<int64_t>(random, {0, 4, draw(random, 0, 9)});
+  if (chance(random, 0.7)) spec.channel_axis = 0;
+  if (chance(random, 0.4)) {
+    spec.stride_bits[0] = -8;
+    spec.bit_offset += 8 * (channels - 1);
+  }
+  return spec;
+}
+
+void add_steps(Random& random, int64_t channels, UnpackSpec& spec) {
+  if (chance(random, 0.4)) spec.scale = random_parameters(random, channels);
+  if (chance(random, 0.3)) spec.bias = random_parameters(random, channels);
+  if (chance(random, 0.3)) {
+    Normalize& normalize = spec.normalize.emplace();
+    if (chance(random, 0.6)) normalize.scale = random_parameter(random);
+    normalize.mean = random_parameters(random, channels);
+    normalize.std = random_parameters(random, channels);
+    for (float& std : normalize.std)
+      if (std == 0) std = 0.25f;
+  }
+}
+
 UnpackSpec random_spec(Random& random) {
+  if (chance(random, 0.1)) {
+    UnpackSpec spec = random_planes(random);
+    add_steps(random, spec.channel_axis < 0 ? 1 : spec.shape[0], spec);
+    return spec;
+  }
   UnpackSpec spec;
   if (chance(random, 0.55)) spec.stored = random_dtype(random);
   const bool is_field = spec.stored == DType::unset;
@@ -160,16 +195,7 @@ UnpackSpec random_spec(Random& random) {
     if (spec.shape[axis] > 0) spec.bit_offset += std::max<int64_t>(0, -spec.stride_bits[axis] * (spec.shape[axis] - 1));
   for (int64_t bits : spec.channel_bits) spec.bit_offset += std::max<int64_t>(0, -bits);
 
-  if (chance(random, 0.4)) spec.scale = random_parameters(random, channels);
-  if (chance(random, 0.3)) spec.bias = random_parameters(random, channels);
-  if (chance(random, 0.3)) {
-    Normalize& normalize = spec.normalize.emplace();
-    if (chance(random, 0.6)) normalize.scale = random_parameter(random);
-    normalize.mean = random_parameters(random, channels);
-    normalize.std = random_parameters(random, channels);
-    for (float& std : normalize.std)
-      if (std == 0) std = 0.25f;
-  }
+  add_steps(random, channels, spec);
   return spec;
 }
 

@@ -27,11 +27,11 @@ class OnGpu {
     put(run.out, out());
   }
   void launch() {
-    require(gpu::launch_unpack(
-        run_.unpack.launch({in(), run_.in_stride, out(), run_.out_stride, run_.rows,
+    const gpu::UnpackLaunch launch =
+        run_.unpack.launch({in(), run_.in_stride, out(), run_.out_stride, static_cast<uint32_t>(run_.rows),
                             run_.numbers.empty() ? nullptr : reinterpret_cast<const int64_t*>(numbers_.bytes())},
-                           tables_.bytes()),
-        cudaStreamPerThread));
+                           tables_.bytes());
+    if (!launch.empty()) require(gpu::launch_unpack({&launch, 1}, cudaStreamPerThread));
   }
   void fill(int value) { require(cudaMemsetAsync(out(), value, run_.out.size(), cudaStreamPerThread)); }
   void fetch() {
