@@ -10,8 +10,9 @@
 
 namespace feedline::flow {
 
-/// The alignment, in bytes, of the tensors in a batch buffer.
-inline constexpr uint64_t tensor_alignment = 64;
+/// The alignment, in bytes, of the tensors in a batch buffer, which is what DLPack asks for. Threads of a GPU that write
+/// neighbouring elements then write whole lines of memory.
+inline constexpr uint64_t tensor_alignment = 256;
 
 /// One tensor of a batch buffer.
 struct BatchTensor {

@@ -1,6 +1,7 @@
 // Stands in for the sources that use CUDA, in a build without CUDA.
 #include "feedline/error.h"
 #include "gpu/device/device_ring.h"
+#include "gpu/device/gpu_model.h"
 #include "gpu/device/queue.h"
 #include "gpu/device/trace.h"
 
@@ -15,6 +16,10 @@ std::shared_ptr<DeviceRing> open_device_ring(const DeviceRingOptions&) {
 }
 
 std::shared_ptr<Queue> cuda_queue(DeviceId) { throw Error(Category::device_error, visible_gpus().why); }
+
+GpuModel model_of(DeviceId) { throw Error(Category::device_error, visible_gpus().why); }
+GpuModel::Kernels GpuModel::kernels() const noexcept { return Kernels::none; }
+std::string oldest_capability() { return "none"; }
 
 bool pin(std::span<std::byte>, DeviceId) noexcept { return false; }
 void unpin(std::span<std::byte>, DeviceId) noexcept {}

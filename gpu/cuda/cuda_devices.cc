@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "gpu/cuda/cuda_call.h"
 #include "gpu/device/device_ring.h"
+#include "gpu/device/numa.h"
 
 namespace feedline {
 namespace gpu {
@@ -11,6 +12,11 @@ namespace gpu {
 bool pin(std::span<std::byte> memory, DeviceId gpu) noexcept {
   try {
     on_gpu(gpu, [&] {
+      char address[32];  // on the PCI bus
+      if (cudaDeviceGetPCIBusId(address, sizeof(address), gpu.ordinal) != cudaSuccess)
+        cudaGetLastError();
+      else if (const auto node = node_of_pci(address))
+        prefer_node(memory, *node);
       call<HostRegisterOp>(gpu,
                            [&] { return cudaHostRegister(memory.data(), memory.size(), cudaHostRegisterPortable); });
     });

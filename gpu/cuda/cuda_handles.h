@@ -113,10 +113,14 @@ class CudaEvent {
   cudaEvent_t event_ = nullptr;
 };
 
+/// A stream of the current device, with the highest priority: its work is short, and a trainer waits for it. With the
+/// trainer's own priority its blocks would wait until a kernel that fills the GPU has ended.
 class CudaStream {
  public:
   explicit CudaStream(DeviceId gpu) {
-    call<StreamCreateOp>(gpu, [&] { return cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking); });
+    int highest = 0;
+    call<StreamPriorityOp>(gpu, [&] { return cudaDeviceGetStreamPriorityRange(nullptr, &highest); });
+    call<StreamCreateOp>(gpu, [&] { return cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, highest); });
   }
   ~CudaStream() {
     cudaStreamSynchronize(stream_);

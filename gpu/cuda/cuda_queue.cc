@@ -6,6 +6,7 @@
 #include "gpu/cuda/cuda_handles.h"
 #include "gpu/cuda/cuda_launch.h"
 #include "gpu/device/device_ring.h"
+#include "gpu/device/gpu_model.h"
 #include "gpu/device/queue.h"
 
 namespace feedline::gpu {
@@ -93,6 +94,7 @@ class CudaQueue final : public Queue {
   // The objects that must be destroyed while the GPU's context is the current one.
   struct Made {
     explicit Made(DeviceId gpu) : followed(gpu, untimed), led(gpu, untimed), awaited(gpu, untimed), stream(gpu) {
+      check_kernels(gpu);
       call<LoadOp>(gpu, [] { return load_reduce(); });
       call<LoadOp>(gpu, [] { return load_divide(); });
     }

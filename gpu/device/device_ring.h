@@ -92,8 +92,8 @@ std::shared_ptr<DeviceRing> open_device_ring(const DeviceRingOptions& options);
 /// Throws Error device_error if one of the devices is a GPU that does not exist.
 void check_devices(std::span<const DeviceId> devices);
 
-/// Pins host memory, so that GPUs can read it by themselves and copies from it overlap with all other work. Returns
-/// false, and writes one line to the log, if that is not possible; copies still work.
+/// Pins host memory, so that GPUs can read it by themselves and copies from it overlap with all other work. Its pages,
+/// which nothing should have touched yet, are taken from the NUMA node of `gpu`, if that has some. Returns false, and writes one line to the log, if that is not possible; copies still work.
 bool pin(std::span<std::byte> memory, DeviceId gpu) noexcept;
 /// Undoes pin().
 void unpin(std::span<std::byte> memory, DeviceId gpu) noexcept;

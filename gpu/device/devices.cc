@@ -9,13 +9,15 @@
 #include "feedline/device.h"
 #include "feedline/error.h"
 #include "gpu/device/device_ring.h"
+#include "gpu/device/gpu_model.h"
 
 namespace feedline {
 namespace {
 
 [[noreturn]] void refuse(std::string_view text) {
-  throw Error(Category::bad_pipeline,
-              fmt::format("devices: '{}' is not a device; write host, host:4, cuda, cuda:0,1 or auto", text));
+  throw Error(
+      Category::bad_pipeline,
+      fmt::format("devices: '{}' is not a device; write host, host:4, cuda, cuda:0,1, cuda:GPU-5a1b or auto", text));
 }
 
 // Returns the number if all of the text is decimal digits.
@@ -26,9 +28,19 @@ std::optional<int> number_in(std::string_view text) {
   return number;
 }
 
+// Returns the GPUs that can run the kernels. The others are most likely there for the screen.
 std::vector<DeviceId> all_gpus(const Gpus& gpus) {
   std::vector<DeviceId> devices;
-  for (int ordinal = 0; ordinal < gpus.count; ordinal++) devices.push_back(cuda(ordinal));
+  for (int ordinal = 0; ordinal < gpus.count; ordinal++) {
+    const gpu::GpuModel model = gpu::model_of(cuda(ordinal));
+    if (model.kernels() != gpu::GpuModel::Kernels::none)
+      devices.push_back(cuda(ordinal));
+    else
+      log_warning(
+          fmt::format("GPU {} is left out: it has the compute capability {}.{}, and feedline was built for {} "
+                      "and newer ones",
+                      ordinal, model.major, model.minor, gpu::oldest_capability()));
+  }
   return devices;
 }
 
@@ -41,14 +53,34 @@ void check_ordinal(int ordinal, const Gpus& gpus) {
                                                         ordinal, gpus.count));
 }
 
+// Returns the GPU whose UUID begins with `uuid`.
+DeviceId gpu_with(std::string_view uuid, const Gpus& gpus) {
+  std::string all;
+  std::vector<DeviceId> found;
+  for (int ordinal = 0; ordinal < gpus.count; ordinal++) {
+    const std::string known = gpu::model_of(cuda(ordinal)).uuid;
+    if (known.starts_with(uuid)) found.push_back(cuda(ordinal));
+    all += fmt::format("{}{}", all.empty() ? "" : ", ", known);
+  }
+  if (found.size() == 1) return found[0];
+  throw Error(Category::device_error, gpus.count == 0 ? fmt::format("there is no GPU {}: {}", uuid, gpus.why)
+                                                      : fmt::format("{} UUID begins with {}; this process sees {}",
+                                                                    found.empty() ? "no" : "more than one", uuid, all));
+}
+
 std::vector<DeviceId> listed_gpus(std::string_view list, std::string_view text, const Gpus& gpus) {
   std::vector<DeviceId> devices;
   for (;;) {
     const size_t comma = list.find(',');
-    const auto ordinal = number_in(list.substr(0, comma));
-    if (!ordinal) refuse(text);
-    check_ordinal(*ordinal, gpus);
-    devices.push_back(cuda(*ordinal));
+    const std::string_view item = list.substr(0, comma);
+    if (item.starts_with("GPU-")) {
+      devices.push_back(gpu_with(item, gpus));
+    } else {
+      const auto ordinal = number_in(item);
+      if (!ordinal) refuse(text);
+      check_ordinal(*ordinal, gpus);
+      devices.push_back(cuda(*ordinal));
+    }
     if (comma == std::string_view::npos) return devices;
     list.remove_prefix(comma + 1);
   }
@@ -71,9 +103,16 @@ std::vector<DeviceId> parse_devices(std::string_view text) {
   if (kind != "cuda" && (kind != "auto" || listed)) refuse(text);
   const Gpus gpus = visible_gpus();
   if (listed) return listed_gpus(rest, text, gpus);
-  if (gpus.count > 0) return all_gpus(gpus);
-  if (kind == "cuda") throw Error(Category::device_error, fmt::format("there is no GPU: {}", gpus.why));
-  log_warning(fmt::format("no GPU, batches stay on the host: {}", gpus.why));
+  std::string why = gpus.why;
+  if (gpus.count > 0) {
+    if (std::vector<DeviceId> devices = all_gpus(gpus); !devices.empty()) return devices;
+    why = fmt::format(
+        "feedline was built for the compute capability {} and newer ones; build it with -Dgpu_archs for "
+        "older GPUs",
+        gpu::oldest_capability());
+  }
+  if (kind == "cuda") throw Error(Category::device_error, fmt::format("there is no GPU: {}", why));
+  log_warning(fmt::format("no GPU, batches stay on the host: {}", why));
   return {host()};
 }
 

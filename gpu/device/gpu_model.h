@@ -1,0 +1,30 @@
+// Which GPU an ordinal is, and whether this build has kernels for it.
+#pragma once
+
+#include <string>
+
+#include "feedline/device.h"
+
+namespace feedline::gpu {
+
+struct GpuModel {
+  int major = 0, minor = 0;  // the compute capability
+  std::string uuid;          // as nvidia-smi -L writes it: "GPU-" and 36 characters
+
+  /// How the GPU comes by the kernels of this build: it cannot run them, or they were compiled for it, or the driver
+  /// compiles them when they are first used.
+  enum class Kernels { none, compiled, by_driver };
+  Kernels kernels() const noexcept;
+};
+
+/// Returns what a GPU is. Makes no context on it. Throws Error device_error if the driver does not say.
+GpuModel model_of(DeviceId gpu);
+
+/// Returns the oldest compute capability that this build has kernels for: "7.5".
+std::string oldest_capability();
+
+/// Throws Error device_error if the GPU cannot run the kernels of this build. Writes one line to the log, once for each
+/// GPU and process, if its driver must compile them, which takes seconds.
+void check_kernels(DeviceId gpu);
+
+}  // namespace feedline::gpu
