@@ -1,11 +1,16 @@
-// A kernel that keeps a GPU busy for a given time, as a trainer's kernel does, while other kernels may run beside it.
+// A kernel that keeps a GPU busy as a trainer's kernels do, while other kernels may run beside it.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
+
 namespace feedline::bench {
 
-/// Launches on the stream a kernel that runs for `seconds`: one block on each multiprocessor, without access to memory.
-cudaError_t keep_busy(double seconds, cudaStream_t stream);
+/// Launches on the stream a kernel that does a fixed amount of work, so that it takes longer if others take a part of the
+/// GPU from it: `rounds` times, each of as many threads as the current GPU runs at a time reads and writes 16 bytes of
+/// `memory`, and multiplies and adds 512 times. That uses the multiprocessors wholly and about half of the memory's
+/// bandwidth. `bytes` of memory should be more than the GPU's caches hold; it is a multiple of 16.
+cudaError_t keep_busy(int rounds, void* memory, size_t bytes, cudaStream_t stream);
 
 }  // namespace feedline::bench
