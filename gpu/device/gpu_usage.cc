@@ -35,7 +35,10 @@ class Nvml {
              find(library, "nvmlDeviceGetHandleByIndex_v2", by_index_) && find(library, "nvmlDeviceGetName", name_) &&
              find(library, "nvmlDeviceGetUUID", uuid_) &&
              find(library, "nvmlDeviceGetUtilizationRates", utilization_) &&
-             find(library, "nvmlDeviceGetMemoryInfo", memory_) && init() == 0;
+             find(library, "nvmlDeviceGetMemoryInfo", memory_) &&
+             find(library, "nvmlDeviceGetMaxPcieLinkGeneration", generation_) &&
+             find(library, "nvmlDeviceGetCurrPcieLinkWidth", lanes_) &&
+             find(library, "nvmlDeviceGetMaxPcieLinkWidth", most_lanes_) && init() == 0;
   }
 
   std::vector<GpuUsage> all() const {
@@ -52,7 +55,10 @@ class Nvml {
                        .uuid = text_of(uuid_, device),
                        .busy = known ? std::optional(busy.gpu / 100.0) : std::nullopt,
                        .memory_used = memory.used,
-                       .memory_bytes = memory.total});
+                       .memory_bytes = memory.total,
+                       .pcie_generation = number_of(generation_, device),
+                       .pcie_lanes = number_of(lanes_, device),
+                       .pcie_most_lanes = number_of(most_lanes_, device)});
     }
     return usage;
   }
@@ -62,6 +68,10 @@ class Nvml {
   static bool find(void* library, const char* name, Function*& function) {
     function = reinterpret_cast<Function*>(dlsym(library, name));
     return function != nullptr;
+  }
+  static unsigned number_of(Result (*ask)(Device, unsigned*), Device device) {
+    unsigned number = 0;
+    return ask(device, &number) == 0 ? number : 0;
   }
   static std::string text_of(Result (*ask)(Device, char*, unsigned), Device device) {
     std::array<char, text_bytes> text{};
@@ -75,6 +85,9 @@ class Nvml {
   Result (*uuid_)(Device, char*, unsigned) = nullptr;
   Result (*utilization_)(Device, Utilization*) = nullptr;
   Result (*memory_)(Device, Memory*) = nullptr;
+  Result (*generation_)(Device, unsigned*) = nullptr;
+  Result (*lanes_)(Device, unsigned*) = nullptr;
+  Result (*most_lanes_)(Device, unsigned*) = nullptr;
 };
 
 /// What is known. It is never destroyed, because the thread may still use it when the program ends.

@@ -203,7 +203,8 @@ def check_machine_and_sample(browser, root):
         assert browser.run("return document.getElementById('sample').hidden")
         wait_for(browser, "document.querySelectorAll('#gpus tbody tr').length === 2", "two GPUs")
         rows = browser.run("return [...document.querySelectorAll('#gpus tbody tr')].map(row => row.innerText.split('\\t'))")
-        assert rows == [["0: Fake GPU 0", "63 %", "20.0 GiB of 80.0 GiB"], ["1: Fake GPU 1", "not told", "20.0 GiB of 80.0 GiB"]], rows
+        assert rows == [["0: Fake GPU 0", "63 %", "20.0 GiB of 80.0 GiB", "PCIe 5, 4 of 16 lanes"],
+                        ["1: Fake GPU 1", "not told", "20.0 GiB of 80.0 GiB", "not told"]], rows
         planned, own = numbers(browser)["memory"].split(" planned for the feed; the process has ")
         assert planned.endswith("iB") and own.endswith("iB of its own"), (planned, own)
         assert feed.report()["memory_planned"] > 0

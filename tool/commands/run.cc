@@ -120,9 +120,15 @@ void print_for_people(const Args& args, const FeedResult& result) {
              format_count(report.filler, "filler row"), format_count(report.errors_total, "bad record"),
              audit_text(report));
   print_errors(report);
-  if (report.bytes_copied > 0)
-    fmt::print("GPUs     {} copied to them, {} from one to another\n", format_byte_size(report.bytes_copied),
-               format_byte_size(report.bytes_between_gpus));
+  if (report.bytes_copied > 0) {
+    double copying_s = 0;
+    for (const StageReport& stage : report.stages)
+      if (stage.name.starts_with("copy ")) copying_s += stage.busy_s;
+    const auto bytes = static_cast<double>(report.bytes_copied + report.bytes_between_gpus);
+    fmt::print("GPUs     {} copied to them, {} from one to another, at {:.1f} GB/s\n",
+               format_byte_size(report.bytes_copied), format_byte_size(report.bytes_between_gpus),
+               bytes / copying_s * 1e-9);
+  }
   if (report.bytes_sent + report.bytes_received > 0)
     fmt::print("ranks    {}: {} sent, {} received\n", report.distribute_mode, format_byte_size(report.bytes_sent),
                format_byte_size(report.bytes_received));

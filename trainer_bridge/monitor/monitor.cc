@@ -66,7 +66,10 @@ Json system_json() {
                     {"uuid", gpu.uuid},
                     {"busy", gpu.busy ? Json(*gpu.busy) : Json()},
                     {"memory_used", gpu.memory_used},
-                    {"memory_bytes", gpu.memory_bytes}});
+                    {"memory_bytes", gpu.memory_bytes},
+                    {"pcie_generation", gpu.pcie_generation},
+                    {"pcie_lanes", gpu.pcie_lanes},
+                    {"pcie_most_lanes", gpu.pcie_most_lanes}});
   return {{"own_memory_bytes", own_memory()}, {"gpus", std::move(gpus)}};
 }
 

@@ -90,7 +90,7 @@ waited for most.</p>
 <section id="gpus" hidden>
 <h2>GPUs of this machine</h2>
 <div class="scroll" tabindex="0" role="region" aria-label="GPUs">
-<table><thead><tr><th scope="col">GPU</th><th scope="col">busy</th><th scope="col">memory</th></tr></thead><tbody></tbody></table></div>
+<table><thead><tr><th scope="col">GPU</th><th scope="col">busy</th><th scope="col">memory</th><th scope="col">link</th></tr></thead><tbody></tbody></table></div>
 </section>
 
 <section id="sample" hidden>
@@ -297,12 +297,14 @@ function drawRanks(report, others) {
 
 function drawGpus(gpus) {
   element("gpus").hidden = gpus.length === 0;
-  for (const [i, row] of rowsIn(element("gpus").querySelector("tbody"), gpus.length, 3).entries()) {
+  for (const [i, row] of rowsIn(element("gpus").querySelector("tbody"), gpus.length, 4).entries()) {
     const gpu = gpus[i];
     setText(row.cells[0], `${i}: ${gpu.name}`);
     row.cells[0].title = gpu.uuid;
     setText(row.cells[1], gpu.busy === null ? "not told" : percent(gpu.busy));
     setText(row.cells[2], `${bytes(gpu.memory_used)} of ${bytes(gpu.memory_bytes)}`);
+    setText(row.cells[3], gpu.pcie_lanes === 0 ? "not told"
+      : `PCIe ${gpu.pcie_generation}, ${gpu.pcie_lanes} of ${gpu.pcie_most_lanes} lanes`);
   }
 }
 

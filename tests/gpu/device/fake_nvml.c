@@ -1,4 +1,5 @@
-/* Stands in for NVIDIA's management library: a machine with two GPUs, of which the second does not tell how busy it is.
+/* Stands in for NVIDIA's management library: a machine with two GPUs, of which the second tells neither how busy it is nor
+   how it is connected.
    If `fake_nvml_failure` is set, counting them fails with that. */
 #include <stdio.h>
 
@@ -33,6 +34,18 @@ int nvmlDeviceGetUtilizationRates(void* device, Utilization* rates) {
   rates->gpu = 63;
   rates->memory = 7;
   return device == devices ? 0 : 3; /* NVML_ERROR_NOT_SUPPORTED */
+}
+int nvmlDeviceGetMaxPcieLinkGeneration(void* device, unsigned* generation) {
+  *generation = 5;
+  return device == devices ? 0 : 3;
+}
+int nvmlDeviceGetCurrPcieLinkWidth(void* device, unsigned* lanes) {
+  *lanes = 4;
+  return device == devices ? 0 : 3;
+}
+int nvmlDeviceGetMaxPcieLinkWidth(void* device, unsigned* lanes) {
+  *lanes = 16;
+  return device == devices ? 0 : 3;
 }
 int nvmlDeviceGetMemoryInfo(void* device, Memory* memory) {
   (void)device;

@@ -31,6 +31,10 @@ TEST_CASE("GPUs are those that NVML tells of, with what it tells") {
   CHECK(gpus[1].uuid == "GPU-1");
   CHECK(gpus[0].busy == 0.63);
   CHECK(gpus[1].busy == std::nullopt);
+  CHECK(gpus[0].pcie_generation == 5);
+  CHECK(gpus[0].pcie_lanes == 4);
+  CHECK(gpus[0].pcie_most_lanes == 16);
+  CHECK(gpus[1].pcie_lanes == 0);
   CHECK(gpus[0].memory_used == 20ull << 30);
   CHECK(gpus[0].memory_bytes == 80ull << 30);
 
