@@ -21,10 +21,11 @@ class HostQueue final : public Queue {
   std::byte* allocate(size_t bytes) override {
     Memory& memory = memory_.emplace_back(bytes);
     if (user_.kind == DeviceId::Kind::cuda && !memory.pin_for(user_))
-      throw Error(Category::device_error,
-                  fmt::format("host memory cannot be pinned for GPU {}, which needs it to exchange gradients; raise "
-                              "the limit of locked memory (ulimit -l)",
-                              user_.ordinal));
+      throw Error(
+          Category::device_error,
+          fmt::format("host memory cannot be pinned for GPU {}, which needs it to exchange gradients; the log has the "
+                      "driver's reason, most often too little memory for this process or its container",
+                      user_.ordinal));
     return memory.bytes().data();
   }
 
