@@ -24,7 +24,7 @@ FILES = {
     "gpu/cuda/cuda_queue.cc": [TRAINING, RANKS],
     "ranks/nccl/nccl_communicator.cc": [RANKS, BETWEEN, TRAINING],
 }
-PACES = ["", "lazy", "delayed:1", "delayed:2"]
+PACES = ["lazy", "delayed:1", "", "delayed:2"]
 # A wait, up to the bracket before its arguments, and what stands in for it: it takes the same arguments and does nothing.
 WAITS = [
     (re.compile(r"([\w.\->\[\]]+)(?:\.|->)wait_on\("), r"[](auto&&...) {}(\1, "),
@@ -39,7 +39,7 @@ def failing(build, programs):
         for program in programs:
             environment = dict(os.environ, FAKE_CUDA_PACE=pace)
             try:
-                if subprocess.run([build / program], env=environment, capture_output=True, timeout=400).returncode != 0:
+                if subprocess.run([build / program, "--abort"], env=environment, capture_output=True, timeout=400).returncode != 0:
                     return program, pace or "at once"
             except subprocess.TimeoutExpired:
                 return program, f"{pace or 'at once'}: does not end"
