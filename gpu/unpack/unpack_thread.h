@@ -58,7 +58,8 @@ inline constexpr int vector_elements = sizeof(Out) >= 4 ? 16 / static_cast<int>(
 
 namespace detail {
 
-/// Where the elements of a vector lie in their row, and their channels.
+/// Where the elements of a vector lie in their row, and their channels. (No pipeline has 2^29 channels that differ: it
+/// would be larger than a protobuf message may be.)
 template <int vector>
 class Places {
  public:
