@@ -10,7 +10,7 @@ typedef struct {
   unsigned long long total, free, used;
 } Memory;
 
-int fake_nvml_failure = 0;
+_Atomic int fake_nvml_failure = 0;
 static char devices[2];
 
 int nvmlInit_v2(void) { return 0; }

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
 #include <chrono>
 #include <thread>
 
@@ -38,7 +39,7 @@ TEST_CASE("GPUs are those that NVML tells of, with what it tells") {
   CHECK(gpus[0].memory_used == 20ull << 30);
   CHECK(gpus[0].memory_bytes == 80ull << 30);
 
-  auto* const failure = static_cast<int*>(dlsym(library, "fake_nvml_failure"));
+  auto* const failure = static_cast<std::atomic<int>*>(dlsym(library, "fake_nvml_failure"));
   REQUIRE(failure != nullptr);
   *failure = 15;  // NVML_ERROR_GPU_IS_LOST
   CHECK(usage_of(0).empty());
