@@ -139,10 +139,10 @@ class Trainer {
   TimedStream& stream() { return stream_; }
   /// Sets how long run() takes.
   void take(double seconds) {
-    rounds_ = 1000;
-    rounds_ = std::max(1, static_cast<int>(seconds / alone() * rounds_));
+    blocks_ = 100'000;
+    blocks_ = std::max(1u, static_cast<unsigned>(seconds / alone() * blocks_));
   }
-  void run() { require(keep_busy(rounds_, memory_, bytes, stream_.get())); }
+  void run() { require(keep_busy(blocks_, memory_, bytes, stream_.get())); }
   /// Returns the seconds of run() without a feed.
   double alone() {
     return stream_.time(100, [&] { run(); });
@@ -152,7 +152,7 @@ class Trainer {
   static constexpr size_t bytes = size_t{256} << 20;  // more than caches hold
   TimedStream stream_;
   void* memory_ = nullptr;
-  int rounds_ = 0;
+  unsigned blocks_ = 0;
 };
 
 /// The cost of one batch without a feed. Each function returns seconds on the GPU.
