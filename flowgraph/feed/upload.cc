@@ -103,6 +103,13 @@ Upload::Upload(const PipelineSpec& spec, Start start)
   std::vector<std::byte> tables;
   std::vector<gpu::UnpackKernel> kernels;
   for (const PackedBatches::Job& job : batches_.jobs()) {
+    // Kernels count rows in 32 bits.
+    if (const int64_t rows = start.facts.rows / start.facts.frames * job.rows; rows >= int64_t{1} << 31)
+      throw Error(
+          Category::bad_pipeline,
+          fmt::format("batch: {} values of one output in a batch are too many for a GPU, which unpacks less than "
+                      "2^31 of them; take smaller batches, or feed devices: host",
+                      rows));
     const gpu::DeviceUnpacker& unpacker = unpackers_.emplace_back(job.spec);
     std::ranges::copy(unpacker.kernels(), std::back_inserter(kernels));
     tables_at_.push_back(tables.size());
