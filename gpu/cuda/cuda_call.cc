@@ -16,6 +16,10 @@ const char* advice(cudaError_t error) {
       return "; set memory.device_limit, or a smaller parallelism.device_prefetch, or keep fewer batches";
     case cudaErrorNoKernelImageForDevice:
       return "; feedline was built for other GPUs: set -Dgpu_archs";
+    case cudaErrorTooManyPeers:
+    case cudaErrorPeerAccessUnsupported:
+    case cudaErrorMapBufferObjectFailed:
+      return "";  // peer access that cannot be had, which reach() goes without
     case cudaErrorStreamCaptureIsolation:
     case cudaErrorStreamCaptureUnsupported:
     case cudaErrorCapturedEvent:
