@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <future>
 #include <map>
@@ -12,6 +13,7 @@
 #include "damage.h"
 #include "sequence_data.h"
 #include "support/catch.h"
+#include "support/log_lines.h"
 #include "support/npy.h"
 #include "support/process.h"
 
@@ -264,25 +266,13 @@ TEST_CASE("a table on GPUs is brought there once, outlives its feeder, and count
   CHECK(feeder.next(0));
 }
 
-namespace {
-
-bool each_reaches_the_one_before(const std::vector<DeviceId>& devices) {
-  for (size_t i = 1; i < devices.size(); i++) {
-    int can = 0;
-    require(cudaDeviceCanAccessPeer(&can, devices[i].ordinal, devices[i - 1].ordinal));
-    if (!can && devices[i] != devices[i - 1]) return false;
-  }
-  return true;
-}
-
-}  // namespace
-
 TEST_CASE("rows that travel between replicas and ranks are uploaded where they arrive") {
   if (no_gpus()) return;
   const Data data({70});
   for (const int replicas : {1, 2, 4})
     for (const std::string& mode : {std::string("REPLICATE"), std::string("SCATTER")}) {
       const Pipeline pipeline = data.pipeline(outputs + batch_text(8, "DROP")).with("distribute.mode", mode);
+      const LogLines log;
       Feeder feeder(pipeline, of_devices(gpus(replicas)));
       Consumers consumers(gpus(replicas));
       CHECK(two_epochs(feeder, [&](Batch& batch) { return consumers.text(batch); }) == on_host(pipeline, replicas));
@@ -291,8 +281,10 @@ TEST_CASE("rows that travel between replicas and ranks are uploaded where they a
       CHECK(report.bytes_copied > 0);
       const uint64_t others = mode == "REPLICATE" ? static_cast<uint64_t>(replicas - 1) : 0;
       CHECK(report.bytes_between_gpus <= others * report.bytes_copied);
-      if (each_reaches_the_one_before(gpus(replicas)))
-        CHECK(report.bytes_between_gpus >= others * report.bytes_copied / 2);
+      const bool all_reach = std::ranges::none_of(log.lines(), [](const std::string& line) {
+        return line.find("does not read the memory of") != std::string::npos;
+      });
+      if (all_reach) CHECK(report.bytes_between_gpus >= others * report.bytes_copied / 2);
     }
 }
 

@@ -27,11 +27,15 @@ class OnGpu {
     put(run.out, out());
   }
   void launch() {
-    const gpu::UnpackLaunch launch =
-        run_.unpack.launch({in(), run_.in_stride, out(), run_.out_stride, static_cast<uint32_t>(run_.rows),
-                            run_.numbers.empty() ? nullptr : reinterpret_cast<const int64_t*>(numbers_.bytes())},
-                           tables_.bytes());
+    const gpu::UnpackLaunch launch = rows(0, run_.rows);
     if (!launch.empty()) require(gpu::launch_unpack({&launch, 1}, cudaStreamPerThread));
+  }
+  /// Does the same by two launches, of the first third of the rows and of the rest, which may share a grid.
+  void launch_two() {
+    const size_t first = run_.rows / 3;
+    std::vector<gpu::UnpackLaunch> launches = {rows(0, first), rows(first, run_.rows - first)};
+    std::erase_if(launches, [](const gpu::UnpackLaunch& launch) { return launch.empty(); });
+    require(gpu::launch_unpack(launches, cudaStreamPerThread));
   }
   void fill(int value) { require(cudaMemsetAsync(out(), value, run_.out.size(), cudaStreamPerThread)); }
   void fetch() {
@@ -40,6 +44,13 @@ class OnGpu {
   }
 
  private:
+  gpu::UnpackLaunch rows(size_t first, size_t count) const {
+    const auto* const numbers = run_.numbers.empty() ? nullptr : reinterpret_cast<const int64_t*>(numbers_.bytes());
+    return run_.unpack.launch(
+        {numbers ? in() : in() + first * run_.in_stride, run_.in_stride, out() + first * run_.out_stride,
+         run_.out_stride, static_cast<uint32_t>(count), numbers ? numbers + first : nullptr},
+        tables_.bytes());
+  }
   static size_t skew(const std::byte* host) { return reinterpret_cast<uintptr_t>(host) % 64; }
   static void put(std::span<const std::byte> bytes, std::byte* to) {
     require(cudaMemcpy(to, bytes.data(), bytes.size(), cudaMemcpyHostToDevice));
@@ -81,7 +92,7 @@ std::optional<std::string> no_device() {
 
 void run(const DeviceRun& run) {
   OnGpu gpu(run);
-  gpu.launch();
+  gpu.launch_two();
   gpu.fetch();
 }
 
