@@ -114,7 +114,7 @@ class CudaEvent {
 };
 
 /// A stream of the current device, with the highest priority: its work is short, and a trainer waits for it. With the
-/// trainer's own priority its blocks would wait until a kernel that fills the GPU has ended.
+/// trainer's own priority its blocks would wait until all those of a trainer's kernel have begun.
 class CudaStream {
  public:
   explicit CudaStream(DeviceId gpu) {

@@ -125,9 +125,9 @@ void print_for_people(const Args& args, const FeedResult& result) {
     for (const StageReport& stage : report.stages)
       if (stage.name.starts_with("copy ")) copying_s += stage.busy_s;
     const auto bytes = static_cast<double>(report.bytes_copied + report.bytes_between_gpus);
-    fmt::print("GPUs     {} copied to them, {} from one to another, at {:.1f} GB/s\n",
-               format_byte_size(report.bytes_copied), format_byte_size(report.bytes_between_gpus),
-               bytes / copying_s * 1e-9);
+    fmt::print("GPUs     {} copied to them, {} from one to another{}\n", format_byte_size(report.bytes_copied),
+               format_byte_size(report.bytes_between_gpus),
+               copying_s > 0 ? fmt::format(", at {:.1f} GB/s", bytes / copying_s * 1e-9) : "");
   }
   if (report.bytes_sent + report.bytes_received > 0)
     fmt::print("ranks    {}: {} sent, {} received\n", report.distribute_mode, format_byte_size(report.bytes_sent),

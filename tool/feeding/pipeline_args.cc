@@ -66,8 +66,8 @@ void add_pipeline_args(CLI::App& command, PipelineArgs& args) {
 void add_device_args(CLI::App& command, PipelineArgs& args) {
   command
       .add_option("--devices", args.devices,
-                  "one replica on each device of the list: host:4, cuda (all GPUs), cuda:0,1, or auto (all GPUs, or "
-                  "the host if there is none)")
+                  "one replica on each device of the list: host:4, cuda (all GPUs), cuda:0,1, cuda:GPU-5a1b (by "
+                  "UUID), or auto (all GPUs, or the host if there is none)")
       ->excludes("--replicas")
       ->option_text("LIST");
 }
