@@ -81,8 +81,8 @@ def main():
     rows = []
     for name, code in functions(dump("-sass")):
         full = subprocess.run(["c++filt", name], check=True, capture_output=True, text=True).stdout
-        readable = re.search(r"(\w+Op<.*?) *>+\(", full.replace("feedline::gpu::", ""))
-        if not readable or args.word not in (readable := readable[1] + ">"):
+        found = re.search(r"\w+Op<[^>]*>", full.replace("feedline::gpu::", ""))
+        if not found or args.word not in (readable := found[0]):
             continue
         number = {address: i for i, (address, _) in enumerate(code)}
         # The loop over rows: the longest way back over a store.

@@ -60,7 +60,8 @@ class Loader:
     Args:
         pipeline: a file, text, a feedline.Pipeline, or a list of these, each laid over those before it.
         devices: "host" (the default; "cpu" is the same), "host:4", "cuda", "cuda:0,2", "cuda:GPU-5a1b" (by UUID) or
-            "auto"; a torch.device, or a list of them. With several devices each step is a list of batches, one for each device.
+            "auto"; a torch.device, or a list of them. With several devices each step is a list of batches, one for
+            each device.
         rank, world_size: this process's number, and the number of processes that feed one training. Left out, those
             of the process group or mpi4py communicator, else those that torchrun, mpirun or srun have set; else 0 and 1.
         communicator: how ranks hear of each other. None: they do not, and each rank counts the data by itself. "env":
