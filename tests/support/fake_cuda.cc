@@ -197,12 +197,13 @@ void give(cudaStream_t stream, std::function<void()> work) {
   give_locked(real(stream), std::move(work));
 }
 
-// Says that somebody waits for the first `pieces` pieces of the stream's work. Call it with `mutex` locked.
-void want(CUstream_st* stream, uint64_t pieces) {
+// Says that somebody waits for the first `pieces` pieces of the stream's work, or for all that it was given. Call it with
+// `mutex` locked.
+void want(CUstream_st* stream, uint64_t pieces = UINT64_MAX) {
   const bool lives = streams.contains(stream) ||
                      std::ranges::any_of(default_streams, [&](const auto& one) { return one.second == stream; });
   if (!lives) return;  // it has done all its work
-  stream->wanted = std::max(stream->wanted, pieces);
+  stream->wanted = std::max(stream->wanted, std::min(pieces, stream->given));
   changed.notify_all();
 }
 
@@ -289,6 +290,10 @@ void fail_gpus() {
 }
 
 void run_on_stream(CUstream_st* stream, std::function<void()> work) { give(stream, std::move(work)); }
+void want_work(CUstream_st* stream) {
+  const std::lock_guard lock(mutex);
+  want(stream);
+}
 std::byte* fake_pages(const void* address) { return pages_of(address); }
 
 FakeCudaState fake_cuda_state() {
@@ -567,7 +572,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   std::unique_lock lock(mutex);
   touched_device();
   if (is_forbidden()) return cudaErrorStreamCaptureUnsupported;
-  want(real(stream), real(stream)->given);
+  want(real(stream));
   changed.wait(lock, [&] { return (failed || real(stream)->work.empty()) && !real(stream)->busy; });
   return failed ? cudaErrorLaunchFailure : cudaSuccess;
 }

@@ -65,6 +65,8 @@ void fail_gpus();
 
 /// Gives the stream a function of the test to run.
 void run_on_stream(CUstream_st* stream, std::function<void()> work);
+/// Says that somebody waits for all work that the stream has been given so far, which matters if streams are lazy.
+void want_work(CUstream_st* stream);
 /// Returns where streams find the data that lies at a device address.
 std::byte* fake_pages(const void* address);
 

@@ -37,6 +37,9 @@ struct Group {
   int joined = 0;
   std::set<int> devices;
   std::map<std::pair<int, int>, std::deque<std::shared_ptr<Message>>> ways;
+  // How many ranks exchange data now, and the streams that will do so. Each rank that does waits for these, too.
+  int exchanging = 0;
+  std::multiset<cudaStream_t> to_come;
 };
 std::map<uint64_t, std::shared_ptr<Group>>& groups = *new std::map<uint64_t, std::shared_ptr<Group>>;
 
@@ -70,21 +73,25 @@ struct Given {
 thread_local int depth = 0;
 thread_local Given given;
 
-// Runs on a stream. Posts all sends of the group before it waits for any receive, so that the calls of a group progress
+// Runs on `stream`. Posts all sends of the group before it waits for any receive, so that the calls of a group progress
 // together whatever their order.
-void exchange(State& state, const std::vector<Op>& ops) {
+void exchange(State& state, const std::vector<Op>& ops, cudaStream_t stream) {
   std::unique_lock lock(mutex);
+  Group& group = *state.group;
+  group.to_come.erase(group.to_come.find(stream));
+  group.exchanging++;
+  for (const cudaStream_t other : group.to_come) feedline::test::want_work(other);
   std::vector<std::shared_ptr<Message>> sent;
   for (const Op& op : ops) {
     if (!op.sends) continue;
     const auto* const from = fake_pages(op.data);
     sent.push_back(std::make_shared<Message>(Message{from, op.bytes}));
-    state.group->ways[{state.rank, op.peer}].push_back(sent.back());
+    group.ways[{state.rank, op.peer}].push_back(sent.back());
   }
   changed.notify_all();
   for (const Op& op : ops) {
     if (op.sends) continue;
-    auto& way = state.group->ways[{op.peer, state.rank}];
+    auto& way = group.ways[{op.peer, state.rank}];
     changed.wait(lock, [&] { return state.aborted || (!way.empty() && way.front()->from); });
     if (state.aborted) break;
     const auto message = way.front();
@@ -97,6 +104,7 @@ void exchange(State& state, const std::vector<Op>& ops) {
     changed.wait(lock, [&] { return state.aborted || message->taken; });
     message->from = nullptr;  // after an abort, withdraws what no rank has taken
   }
+  group.exchanging--;
   state.under_way--;
   changed.notify_all();
 }
@@ -109,7 +117,10 @@ ncclResult_t give() {
     now.state->under_way++;
   }
   now.state->to_launch = [stream = now.stream, state = now.state, ops = std::move(now.ops)] {
-    feedline::test::run_on_stream(stream, [state, ops] { exchange(*state, ops); });
+    const std::lock_guard lock(mutex);
+    state->group->to_come.insert(stream);
+    feedline::test::run_on_stream(stream, [state, ops, stream] { exchange(*state, ops, stream); });
+    if (state->group->exchanging > 0) feedline::test::want_work(stream);
   };
   return ncclInProgress;
 }
