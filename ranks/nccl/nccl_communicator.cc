@@ -292,8 +292,12 @@ class NcclCommunicator final : public Communicator {
       made_->last.record(on);
       if (host) wait_for_streams();
     } catch (const Error& error) {
-      // The destructor waits for this event, because part of the call's work may be on the stream.
-      if (behind_last) cudaEventRecord(made_->last.get(), on);
+      // The destructor waits for this event, because part of the call's work may be on the stream. So do those who own
+      // the memory that the work uses: NCCL must enqueue nothing after what they record on the stream.
+      if (behind_last) {
+        leave_unfinished();
+        cudaEventRecord(made_->last.get(), on);
+      }
       end_group(error);
       if (host) cudaStreamSynchronize(on);  // so that the caller may reuse its buffers; watch() ends stuck kernels
       throw_failure();
@@ -386,6 +390,17 @@ class NcclCommunicator final : public Communicator {
   void settle() {
     poll([this] { return comm_.busy(); });
     if (comm_.aborted()) throw_failure();
+  }
+  // After a failure, waits until NCCL has enqueued what it was given, or aborts it.
+  void leave_unfinished() noexcept {
+    const auto end = Clock::now() + drain_;
+    try {
+      poll([&] { return comm_.busy() && Clock::now() < end; });
+      if (!comm_.busy()) return;
+    } catch (const Error&) {
+      // NCCL itself has failed.
+    }
+    comm_.abort();
   }
   // Waits until the streams have done all work of this communicator. Throws Error if NCCL was aborted meanwhile.
   void wait_for_streams() {

@@ -3,7 +3,7 @@
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
-#include <atomic>
+#include <algorithm>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -24,7 +24,7 @@ using feedline::test::fake_pages;
 // Never destroyed, like the fake streams.
 std::mutex& mutex = *new std::mutex;  // guards all state of this file
 std::condition_variable& changed = *new std::condition_variable;
-size_t comms = 0;
+std::set<ncclComm_t>& comms = *new std::set<ncclComm_t>;
 uint64_t ids = 0;
 
 // Data on its way from one rank to another.
@@ -49,6 +49,7 @@ struct State {
   int rank, size, under_way = 0;
   bool aborted = false, refused = false;
   std::function<void()> to_launch = {};  // run by the next ncclCommGetAsyncError, not by a thread as in NCCL
+  cudaStream_t launches_on = nullptr;
 };
 
 }  // namespace
@@ -112,12 +113,10 @@ void exchange(State& state, const std::vector<Op>& ops, cudaStream_t stream) {
 ncclResult_t give() {
   Given now = std::exchange(given, {});
   if (now.ops.empty()) return ncclSuccess;
-  {
-    const std::lock_guard lock(mutex);
-    now.state->under_way++;
-  }
+  const std::lock_guard lock(mutex);
+  now.state->under_way++;
+  now.state->launches_on = now.stream;
   now.state->to_launch = [stream = now.stream, state = now.state, ops = std::move(now.ops)] {
-    const std::lock_guard lock(mutex);
     state->group->to_come.insert(stream);
     feedline::test::run_on_stream(stream, [state, ops, stream] { exchange(*state, ops, stream); });
     if (state->group->exchanging > 0) feedline::test::want_work(stream);
@@ -134,7 +133,7 @@ ncclResult_t add(ncclComm_t comm, cudaStream_t stream, std::vector<Op> ops) {
 }
 
 void end(ncclComm_t comm) {
-  comms--;
+  comms.erase(comm);
   delete comm;
 }
 
@@ -142,7 +141,13 @@ void end(ncclComm_t comm) {
 
 size_t feedline::test::fake_comms() {
   const std::lock_guard lock(mutex);
-  return comms;
+  return comms.size();
+}
+
+bool feedline::test::fake_nccl_launches_on(CUstream_st* stream) {
+  const std::lock_guard lock(mutex);
+  return std::ranges::any_of(
+      comms, [&](ncclComm_t comm) { return comm->state->to_launch && comm->state->launches_on == stream; });
 }
 
 extern "C" {
@@ -169,19 +174,19 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
   group->joined++;
   *comm = new ncclComm{std::make_shared<State>(State{group, rank, ranks})};
   (*comm)->state->refused = !group->devices.insert(device).second;  // true if two ranks use one GPU
-  comms++;
+  comms.insert(*comm);
   if (group->joined == ranks) groups.erase(number);
   return ncclInProgress;
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   State& of = *comm->state;
+  const std::lock_guard lock(mutex);
   if (of.to_launch) {
     std::exchange(of.to_launch, nullptr)();
     *state = ncclInProgress;
     return ncclSuccess;
   }
-  const std::lock_guard lock(mutex);
   *state = of.refused ? ncclInvalidUsage : of.group->joined < of.size ? ncclInProgress : ncclSuccess;
   return ncclSuccess;
 }
