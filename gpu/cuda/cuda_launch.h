@@ -5,6 +5,7 @@
 
 #include <span>
 
+#include "gpu/reduce/copy_kernel.h"
 #include "gpu/reduce/divide_kernel.h"
 #include "gpu/reduce/reduce_kernel.h"
 #include "gpu/unpack/unpack_kernel.h"
@@ -18,10 +19,13 @@ namespace feedline::gpu {
 cudaError_t launch_unpack(std::span<const UnpackLaunch> launches, cudaStream_t stream);
 cudaError_t launch_reduce(const ReduceLaunch& launch, cudaStream_t stream);
 cudaError_t launch_divide(const DivideLaunch& launch, cudaStream_t stream);
+/// There is something to copy.
+cudaError_t launch_copy(const CopyArgs& copies, cudaStream_t stream);
 
-/// Load all kernels of launch_reduce(), or of launch_divide(), into the current device's context.
+/// Load all kernels of launch_reduce(), launch_divide() or launch_copy() into the current device's context.
 cudaError_t load_reduce();
 cudaError_t load_divide();
+cudaError_t load_copy();
 
 /// Loads the kernel into the current device's context.
 cudaError_t load_unpack(const UnpackKernel& kernel);

@@ -38,6 +38,13 @@ class CudaQueue final : public Queue {
     const ScopedContext scoped(*context_);
     call<MemcpyOp>(gpu_, [&] { return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, made_->stream.get()); });
   }
+  void copy(std::span<const CopyPart> parts) override {
+    const ScopedContext scoped(*context_);
+    while (!parts.empty()) {
+      const CopyArgs copies = take_copies(parts);
+      if (copies.blocks() > 0) call<LaunchOp>(gpu_, [&] { return launch_copy(copies, made_->stream.get()); });
+    }
+  }
   void reduce(const ReduceLaunch& launch) override {
     const ScopedContext scoped(*context_);
     call<LaunchOp>(gpu_, [&] { return launch_reduce(launch, made_->stream.get()); });
@@ -97,6 +104,7 @@ class CudaQueue final : public Queue {
       check_kernels(gpu);
       call<LoadOp>(gpu, [] { return load_reduce(); });
       call<LoadOp>(gpu, [] { return load_divide(); });
+      call<LoadOp>(gpu, [] { return load_copy(); });
     }
     std::deque<CudaMemory> memory;  // declared before `stream`, so that it is freed after the stream has ended
     CudaEvent followed, led, awaited;

@@ -32,6 +32,9 @@ class HostQueue final : public Queue {
   void copy(void* to, const void* from, size_t bytes) override {
     if (bytes > 0) std::memcpy(to, from, bytes);
   }
+  void copy(std::span<const CopyPart> parts) override {
+    for (const CopyPart& part : parts) copy(part.to, part.from, part.bytes);
+  }
   void reduce(const ReduceLaunch& launch) override {
     const ReduceArgs& args = launch.args;
     std::vector<const std::byte*> from;

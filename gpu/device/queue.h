@@ -8,8 +8,10 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 
 #include "feedline/device.h"
+#include "gpu/reduce/copy_kernel.h"
 #include "gpu/reduce/divide_kernel.h"
 #include "gpu/reduce/reduce_kernel.h"
 
@@ -34,6 +36,8 @@ class Queue {
   /// Copies within the device. On a GPU, one side may also be memory of the host, which is best pinned. What is copied
   /// from there must not change before wait().
   virtual void copy(void* to, const void* from, size_t bytes) = 0;
+  /// Makes many copies within the device, which do not depend on one another.
+  virtual void copy(std::span<const CopyPart> parts) = 0;
   /// Reduces, or divides, as the launch says. All pointers in the launch are to memory of the device.
   virtual void reduce(const ReduceLaunch& launch) = 0;
   virtual void divide(const DivideLaunch& launch) = 0;

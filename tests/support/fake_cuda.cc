@@ -372,6 +372,18 @@ cudaError_t feedline::gpu::launch_divide(const DivideLaunch& launch, cudaStream_
   });
 }
 
+cudaError_t feedline::gpu::load_copy() { return answer(); }
+cudaError_t feedline::gpu::launch_copy(const CopyArgs& copies, cudaStream_t stream) {
+  return launch_on(stream, [copies](int device) {
+    CopyArgs args = copies;
+    for (uint32_t part = 0; part < args.count; part++) {
+      to_pages(args.parts[part].from, device);
+      to_pages(args.parts[part].to, device);
+    }
+    run_threads(args);
+  });
+}
+
 cudaError_t feedline::gpu::load_unpack(const UnpackKernel&) { return answer(); }
 
 extern "C" {

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "gpu/reduce/copy_kernel.h"
 #include "gpu/unpack/unpack_kernel.h"
 
 namespace feedline::gpu {
@@ -23,6 +24,13 @@ inline void run_threads(const UnpackLaunch& launch, uint64_t at_once) {
     }
     for (uint32_t thread = 0; thread < threads; thread++) unpack_thread<Op>(args, args.values, thread);
   });
+}
+
+/// Makes the copies. All pointers in the arguments must point to host memory.
+inline void run_threads(const CopyArgs& args) {
+  constexpr uint32_t threads = 256;
+  for (uint32_t block = 0; block < args.blocks(); block++)
+    for (uint32_t thread = 0; thread < threads; thread++) copy_thread(args, block, thread, threads);
 }
 
 }  // namespace feedline::gpu

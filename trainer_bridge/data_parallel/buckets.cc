@@ -58,10 +58,18 @@ void Bucket::begin_masters() {
   if (masters) places->home().copy(masters, home.numbers, elements * sizeof(float));
 }
 
+template <typename CopyOf>
+void Bucket::copy_each(gpu::Queue& queue, CopyOf copy_of) const {
+  std::vector<gpu::CopyPart> parts;
+  for (size_t place = 0; place < variables.size(); place++) parts.push_back(copy_of(place));
+  queue.copy(parts);
+}
+
 void Bucket::take_gradients(const std::vector<Variable>& of) {
-  for (size_t place = 0; place < variables.size(); place++)
-    places->here().copy(here.gradient + offsets[place] * size_of(dtype), of[variables[place]].gradient.data,
-                        size(place) * size_of(dtype));
+  copy_each(places->here(), [&](size_t place) -> gpu::CopyPart {
+    return {of[variables[place]].gradient.data, here.gradient + offsets[place] * size_of(dtype),
+            size(place) * size_of(dtype)};
+  });
 }
 
 void Bucket::divide_at(gpu::Queue& queue, float divisor, Verdict& finite) {
@@ -75,13 +83,15 @@ void Bucket::divide_at(gpu::Queue& queue, float divisor, Verdict& finite) {
 }
 
 void Bucket::take_values(const std::vector<Variable>& of) {
-  for (size_t place = 0; place < variables.size(); place++)
-    places->here().copy(here.numbers + offsets[place], of[variables[place]].value.data(), size(place) * sizeof(float));
+  copy_each(places->here(), [&](size_t place) -> gpu::CopyPart {
+    return {of[variables[place]].value.data(), here.numbers + offsets[place], size(place) * sizeof(float)};
+  });
 }
 
 void Bucket::give_values(const std::vector<Variable>& to) {
-  for (size_t place = 0; place < variables.size(); place++)
-    places->here().copy(to[variables[place]].value.data(), here.numbers + offsets[place], size(place) * sizeof(float));
+  copy_each(places->here(), [&](size_t place) -> gpu::CopyPart {
+    return {here.numbers + offsets[place], to[variables[place]].value.data(), size(place) * sizeof(float)};
+  });
 }
 
 void Bucket::apply(const Apply& apply, const std::vector<Variable>& to, Stream trainer) {
@@ -97,8 +107,9 @@ void Bucket::apply(const Apply& apply, const std::vector<Variable>& to, Stream t
 }
 
 void Bucket::take_masters(const std::vector<Variable>& of) {
-  for (size_t place = 0; place < variables.size(); place++)
-    places->home().copy(home.numbers + offsets[place], master(place, of), size(place) * sizeof(float));
+  copy_each(places->home(), [&](size_t place) -> gpu::CopyPart {
+    return {master(place, of), home.numbers + offsets[place], size(place) * sizeof(float)};
+  });
 }
 
 std::vector<int> place_by_size(const std::vector<Variable>& variables, int owners) {

@@ -59,6 +59,9 @@ struct Bucket {
   void apply(const Apply& apply, const std::vector<Variable>& to, Stream trainer);
 
  private:
+  // Gives the queue the copies copy_of(place) of all variables.
+  template <typename CopyOf>
+  void copy_each(gpu::Queue& queue, CopyOf copy_of) const;
   size_t size(size_t place) const noexcept {
     return (place + 1 < offsets.size() ? offsets[place + 1] : elements) - offsets[place];
   }
