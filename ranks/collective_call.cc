@@ -28,6 +28,8 @@ const char* name(Kind kind) {
       return "send_receive";
     case Kind::barrier:
       return "barrier";
+    case Kind::announce:
+      return "announce";
   }
   return "?";
 }
@@ -65,6 +67,14 @@ CollectiveCall all_reduce_call(const TensorView& data, Reduction reduction) {
   return reduction_call(Kind::all_reduce, data, reduction);
 }
 
+CollectiveCall announce_call(std::span<const CollectiveCall> calls) {
+  uint64_t hash = 0;
+  for (const CollectiveCall& call : calls)
+    hash = mix64(hash ^ call.bytes ^ uint64_t{static_cast<uint8_t>(call.dtype)} << 48 ^
+                 uint64_t{static_cast<uint8_t>(call.reduction)} << 56);
+  return {.kind = Kind::announce, .root = static_cast<int32_t>(calls.size()), .bytes = hash};
+}
+
 CollectiveCall reduce_scatter_call(const TensorView& data, const TensorView& mine, Reduction reduction, int size) {
   if (mine.dtype != data.dtype || data.size_bytes() != mine.size_bytes() * static_cast<size_t>(size))
     refuse(
@@ -92,9 +102,17 @@ std::string to_string(const CollectiveCall& call) {
       return fmt::format("broadcast of {} bytes from rank {}", call.bytes, call.root);
     case Kind::all_gather:
       return fmt::format("all_gather of {} bytes", call.bytes);
+    case Kind::announce:
+      return fmt::format("announce of {} calls (hash {:x})", call.root, call.bytes);
     default:
       return name(call.kind);
   }
+}
+
+Error not_announced(const CollectiveCall& call, const CollectiveCall& announced, uint64_t number) {
+  return Error(Category::bad_pipeline,
+               fmt::format("call {}: {} was announced, and {} is made; make the calls that were given to announce()",
+                           number, to_string(announced), to_string(call)));
 }
 
 std::optional<Error> disagreement(std::span<const CollectiveCall> calls, uint64_t number) {

@@ -14,25 +14,29 @@ namespace feedline::gpu {
 /// The arguments of a collective call that must be the same on all ranks. Ranks send it as raw bytes. The functions
 /// below that return one throw Error bad_pipeline for arguments that are invalid whatever the other ranks pass.
 struct CollectiveCall {
-  enum class Kind : uint8_t { all_gather, broadcast, all_reduce, reduce_scatter, send_receive, barrier };
+  enum class Kind : uint8_t { all_gather, broadcast, all_reduce, reduce_scatter, send_receive, barrier, announce };
   Kind kind = Kind::barrier;
   DType dtype = DType::unset;
   Reduction reduction = Reduction::sum;
   uint8_t zero = 0;  // explicit padding: the struct is sent as raw bytes
-  int32_t root = 0;
-  uint64_t bytes = 0;  // how many bytes each rank contributes
+  int32_t root = 0;    // of an announcement: how many calls it announces
+  uint64_t bytes = 0;  // how many bytes each rank contributes; of an announcement: a hash of the calls
   bool operator==(const CollectiveCall&) const = default;
 };
 
 CollectiveCall all_gather_call(size_t mine, size_t all, int size);
 CollectiveCall broadcast_call(size_t bytes, int root, int size);
 CollectiveCall all_reduce_call(const TensorView& data, Reduction reduction);
+CollectiveCall announce_call(std::span<const CollectiveCall> calls);
 CollectiveCall reduce_scatter_call(const TensorView& data, const TensorView& mine, Reduction reduction, int size);
 CollectiveCall send_receive_call(std::span<const Communicator::Part> sends,
                                  std::span<const Communicator::Part> receives, int size);
 
 /// Returns the call as text: "all_reduce(sum) of 400 bytes of FLOAT32".
 std::string to_string(const CollectiveCall& call);
+
+/// Returns the Error of call `number`, which is not the call that was announced.
+Error not_announced(const CollectiveCall& call, const CollectiveCall& announced, uint64_t number);
 
 /// Compares the ranks' versions of call `number`, which are given in the order of the ranks. Returns an Error if one of
 /// them differs from that of rank 0.

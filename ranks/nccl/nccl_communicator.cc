@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <deque>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -212,6 +213,14 @@ class NcclCommunicator final : public Communicator {
     });
   }
 
+  void announce(std::span<const AllReduce> calls) override {
+    std::deque<CollectiveCall> announced;
+    for (const auto& [data, reduction] : calls) announced.push_back(gpu::all_reduce_call(data, reduction));
+    agree(announcement(gpu::announce_call(std::vector(announced.begin(), announced.end()))));
+    calls_++;
+    announced_ = std::move(announced);
+  }
+
   void reduce_scatter(TensorView data, TensorView mine, Reduction reduction, Stream stream) override {
     const std::span to(static_cast<std::byte*>(mine.data), mine.size_bytes());
     run_reduction(gpu::reduce_scatter_call(data, mine, reduction, size()), stream, to.size(), [&](cudaStream_t on) {
@@ -305,9 +314,17 @@ class NcclCommunicator final : public Communicator {
     calls_++;
   }
 
-  // Exchanges the Announcements of all ranks. Throws Error if they do not all make this call.
+  // Exchanges the Announcements of all ranks, if they have not said before that they would make this call. Throws Error
+  // if they do not all make it.
   void agree(const Announcement& mine) {
     if (const auto error = failure()) throw *error;
+    if (!announced_.empty()) {
+      if (mine.call != announced_.front()) {
+        control_->abort(gpu::not_announced(mine.call, announced_.front(), calls_));
+        throw_failure();
+      }
+      return announced_.pop_front();
+    }
     write(mine);
     control_->all_gather(own_, all_, Stream::host);
     std::vector<CollectiveCall> calls;
@@ -497,6 +514,7 @@ class NcclCommunicator final : public Communicator {
   uint64_t calls_ = 1;  // how many calls are finished; making the communicator is the first
   std::atomic<bool> under_way_{false};
   std::vector<std::byte> own_, all_;
+  std::deque<CollectiveCall> announced_;  // the next calls, on which the ranks have agreed
 
   Mutex mutex_;
   gpu::GroupFailure failure_;  // set with the mutex held

@@ -44,6 +44,7 @@ class StagedCommunicator final : public Communicator {
     on_gpu_->all_reduce({there.bytes().data(), data.dtype, data.shape}, reduction, next_stream());
     there.fetch(bytes_of(data));
   }
+  void announce(std::span<const AllReduce> calls) override { on_gpu_->announce(calls); }
   void reduce_scatter(TensorView data, TensorView mine, Reduction reduction, Stream) override {
     Staged all(*this, bytes_of(data)), part(*this, bytes_of(mine));
     on_gpu_->reduce_scatter({all.bytes().data(), data.dtype, data.shape}, {part.bytes().data(), mine.dtype, mine.shape},

@@ -1,7 +1,9 @@
 // In every mode, all ranks must have the values that a single rank with all gradients would have.
 #include "feedline/data_parallel.h"
 
+#include <cmath>
 #include <condition_variable>
+#include <limits>
 #include <mutex>
 
 #include "feedline/error.h"
@@ -192,6 +194,23 @@ TEST_CASE("a gradient that is not finite on one rank changes nothing on any") {
             }
             if (scale.value() != 4) throw std::runtime_error("another scale");
           }) == std::vector<std::string>(4));
+  }
+}
+
+TEST_CASE("without check_finite a step applies what it is given") {
+  for (const Mode mode : modes) {
+    Communicators group = communicators(mode, 2, Carrier::memory);
+    CHECK(side_by_side(2, [&](int rank) {
+            Model model(rank, DType::float32);
+            const auto training = group.part(rank).training(
+                model.variables, [](size_t, auto value, auto by) { descend(value, by); }, {.check_finite = false});
+            const float infinity = std::numeric_limits<float>::infinity();
+            if (rank == 1) std::memcpy(model.gradients[3].data(), &infinity, sizeof infinity);
+            for (size_t v = 0; v < sizes.size(); v++) training->ready(v);
+            if (!training->step()) throw std::runtime_error("a verdict");
+            if (std::isfinite(model.values[3][0])) throw std::runtime_error("not applied");
+            if (!std::isfinite(model.values[3][1])) throw std::runtime_error("other values");
+          }) == std::vector<std::string>(2));
   }
 }
 

@@ -141,7 +141,8 @@ inline Invite between_gpus(const std::vector<int>& members) {
 /// Runs `body` for all ranks at the same time, each with its model and training. Returns what each threw (its message),
 /// or "".
 template <typename Body>
-std::vector<std::string> on_gpus(Mode mode, int ranks, Owners owners, DType dtype, Body body) {
+std::vector<std::string> on_gpus(Mode mode, int ranks, Owners owners, DType dtype, Body body,
+                                 bool check_finite = true) {
   Communicators communicators(mode, ranks, [&](const std::vector<int>& members, bool all_own) {
     return all_own && owners == Owners::on_host ? between_threads(members.size()) : between_gpus(members);
   });
@@ -149,8 +150,10 @@ std::vector<std::string> on_gpus(Mode mode, int ranks, Owners owners, DType dtyp
     const Communicators::Part part = communicators.part(rank);
     GpuModel model(rank, dtype);
     const Apply on_host = [](size_t, auto value, auto by) { descend(value, by); };
+    DataParallelOptions options = model.options();
+    options.check_finite = check_finite;
     const auto training =
-        part.training(model.variables(), owners == Owners::on_host ? on_host : model.apply(), model.options());
+        part.training(model.variables(), owners == Owners::on_host ? on_host : model.apply(), options);
     body(model, *training);
     training->wait();
   });

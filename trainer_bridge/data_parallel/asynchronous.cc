@@ -42,6 +42,7 @@ class Worker final : public DataParallel {
       : places_(options, servers[0]->device()),
         variables_(std::move(variables)),
         trainer_(options.stream),
+        check_finite_(options.check_finite),
         owners_(place_by_size(variables_, static_cast<int>(servers.size()))),
         buckets_(make_buckets(variables_, owners_, options.bucket_bytes, places_)),
         ready_(variables_) {
@@ -69,7 +70,7 @@ class Worker final : public DataParallel {
       bucket.take_gradients(variables_);
       bucket.divide_at(places_.here(), loss_scale, verdict_);
     }
-    if (!verdict_.read()) return false;
+    if (check_finite_ && !verdict_.read()) return false;
     message_ = {WorkerMessage::Kind::gradients, loss_scale};
     for (const TrainingCommunicator& server : servers_) exchange_message(server, message_);
     for (Bucket& bucket : buckets_) {
@@ -105,6 +106,7 @@ class Worker final : public DataParallel {
   Places places_;
   const std::vector<Variable> variables_;
   const Stream trainer_;
+  const bool check_finite_;
   const std::vector<int> owners_;
   std::vector<Bucket> buckets_;
   WorkerMessage& message_ = allocate_message(places_);

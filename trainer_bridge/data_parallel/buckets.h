@@ -89,8 +89,8 @@ class ReadyVariables {
 /// that has the fewest elements so far.
 std::vector<int> place_by_size(const std::vector<Variable>& variables, int owners);
 
-/// Groups the variables into buckets, the last variables first; a bucket has one owner and one dtype. The buckets have
-/// no memory yet (see Bucket::allocate). Throws Error bad_pipeline for a variable whose gradient does not match its
+/// Groups the variables into buckets, the last variables first; a bucket has one owner and one dtype. bucket_bytes: see
+/// DataParallelOptions. The buckets have no memory yet (see Bucket::allocate). Throws Error bad_pipeline for a variable whose gradient does not match its
 /// value.
 std::vector<Bucket> make_buckets(const std::vector<Variable>& variables, const std::vector<int>& owners,
                                  size_t bucket_bytes, Places& places);

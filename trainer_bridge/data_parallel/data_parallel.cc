@@ -26,6 +26,8 @@ class Exchanger {
   virtual ~Exchanger() = default;
   /// Allocates what the other calls need. Called once, before them.
   virtual void prepare(const std::vector<Bucket>& buckets) = 0;
+  /// Begins a step, in which reduce() is called for these buckets in their order, and then agree() if `check_finite`.
+  virtual void begin_step(const std::vector<Bucket>&, bool /*check_finite*/) {}
   /// Sums the gradients that the ranks have `here`. Afterwards the ranks that apply the bucket have the sum at `home`.
   virtual void reduce(Bucket& bucket) = 0;
   /// Returns whether this rank applies the bucket's gradients.
@@ -50,6 +52,13 @@ void reduce_once(const TrainingCommunicator& communicator, const std::vector<Buc
   const auto& largest = *std::ranges::max_element(buckets, {}, &Bucket::gradient_bytes);
   communicator->all_reduce(largest.tensor_at(&queue == &largest.places->home() ? largest.home : largest.here),
                            Reduction::sum, Stream::host);
+}
+
+// Returns the all-reduces of all buckets' gradients, for Communicator::announce().
+std::vector<Communicator::AllReduce> all_reduces(const std::vector<Bucket>& buckets) {
+  std::vector<Communicator::AllReduce> calls;
+  for (const Bucket& bucket : buckets) calls.push_back({bucket.tensor_at(bucket.here), Reduction::sum});
+  return calls;
 }
 
 // What modes with a single communicator have in common.
@@ -79,6 +88,11 @@ class AllReduce final : public WithOneCommunicator {
  public:
   using WithOneCommunicator::WithOneCommunicator;
   void prepare(const std::vector<Bucket>& buckets) override { reduce_once(all_, buckets, home_); }
+  void begin_step(const std::vector<Bucket>& buckets, bool check_finite) override {
+    std::vector<Communicator::AllReduce> calls = all_reduces(buckets);
+    if (check_finite) calls.push_back({{nullptr, DType::int32, {1}}, Reduction::min});  // agree()
+    all_->announce(calls);
+  }
   void reduce(Bucket& bucket) override {
     bucket.gradient_to_home();
     all_->all_reduce(bucket.tensor_at(bucket.home), Reduction::sum, home_.stream());
@@ -168,6 +182,7 @@ class ByMachine final : public Exchanger {
     reduce_once(machine_, buckets, here_);
     if (leaders_) leaders_->prepare(buckets);
   }
+  void begin_step(const std::vector<Bucket>& buckets, bool) override { machine_->announce(all_reduces(buckets)); }
   void reduce(Bucket& bucket) override {
     machine_->all_reduce(bucket.tensor_at(bucket.here), Reduction::sum, here_.stream());
     if (leaders_) leaders_->reduce(bucket);
@@ -219,6 +234,7 @@ class Training final : public DataParallel {
         variables_(std::move(variables)),
         apply_(std::move(apply)),
         trainer_(options.stream),
+        check_finite_(options.check_finite),
         owners_(owners),
         buckets_(make_buckets(variables_, owners_, options.bucket_bytes, *places_)),
         bucket_of_(variables_.size()),
@@ -290,8 +306,11 @@ class Training final : public DataParallel {
     verdict_.begin(places_->home());
     for (Bucket& bucket : buckets_)
       if (exchanger_->applies(bucket)) bucket.divide_at(places_->home(), divisor, verdict_);
-    exchanger_->agree(verdict_);
-    const bool finite = verdict_.read();
+    bool finite = true;
+    if (check_finite_) {
+      exchanger_->agree(verdict_);
+      finite = verdict_.read();
+    }
     throw_failure();  // after a failure the verdict is undefined
     if (finite) update();
     {
@@ -331,6 +350,7 @@ class Training final : public DataParallel {
       std::exception_ptr failed;
       try {
         const gpu::TraceRange range("feedline reduce");
+        if (next == 0) exchanger_->begin_step(buckets_, check_finite_);
         places_->here().follow_mark(next);
         buckets_[next].take_gradients(variables_);
         exchanger_->reduce(buckets_[next]);
@@ -380,6 +400,7 @@ class Training final : public DataParallel {
   const std::vector<Variable> variables_;
   const Apply apply_;
   const Stream trainer_;
+  const bool check_finite_;
   const std::vector<int> owners_;
   std::vector<Bucket> buckets_;
   std::vector<size_t> bucket_of_;  // the bucket of each variable

@@ -55,6 +55,16 @@ class FEEDLINE_PUBLIC Communicator {
   /// float32 and rounded once. Integer sums wrap around. min and max of a NaN and a number may return either of them.
   virtual void all_reduce(TensorView data, Reduction reduction, Stream stream) = 0;
 
+  /// The arguments of an all_reduce(), of which only the dtype, the shape and the reduction count.
+  struct AllReduce {
+    TensorView data;
+    Reduction reduction;
+  };
+  /// Says that the next calls will be these, in this order. A communicator whose ranks tell one another of each call
+  /// before they make it (nccl_communicator) then does so once for all of them; others do nothing. All ranks must say
+  /// the same. A call that is not the one announced ends the group.
+  virtual void announce(std::span<const AllReduce> calls);
+
   /// Reduces `data` as all_reduce() does, but writes only this rank's part of the result, to `mine`. The first axis of
   /// `data` is size() times that of `mine`; rank r gets the r-th part. `data` keeps its content; `mine` must not
   /// overlap it.

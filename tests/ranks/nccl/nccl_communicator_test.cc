@@ -2,6 +2,7 @@
 #include "feedline/nccl_communicator.h"
 
 #include <functional>
+#include <future>
 
 #include "ranks/communicator_conformance.h"
 #include "ranks/staged_communicator.h"
@@ -60,6 +61,49 @@ TEST_CASE("GPUs: NCCL's id and all else come over TCP, where ranks meet at a por
     };
     on_gpus(ranks, control, [](std::unique_ptr<Communicator> c) { conformance(*c); });
   }
+}
+
+TEST_CASE("GPUs: calls that were announced wait for no other rank, and must be made") {
+  if (lacks(2)) return;
+  constexpr int64_t elements = 1024;
+  std::promise<void> enqueued;
+  auto ends = communicators_between_threads(2);
+  const auto thrown = side_by_side(2, [&](int rank) {
+    require(cudaSetDevice(rank));
+    cudaStream_t stream;
+    require(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    const auto destroy = [](cudaStream_t s) { cudaStreamDestroy(s); };
+    const std::unique_ptr<CUstream_st, decltype(destroy)> owner(stream, destroy);
+    std::vector<int32_t> host(elements, rank + 1);
+    const DeviceBuffer buffer(elements * sizeof(int32_t));
+    const auto c = nccl_communicator(std::move(ends[static_cast<size_t>(rank)]), cuda(rank));
+    const TensorView data{buffer.data(), DType::int32, {elements}};
+    const std::vector<Communicator::AllReduce> calls = {
+        {data, Reduction::sum}, {data, Reduction::sum}, {data, Reduction::max}};
+    require(cudaMemcpyAsync(buffer.data(), host.data(), buffer.size(), cudaMemcpyHostToDevice, stream));
+    c->all_reduce(data, Reduction::max, Stream::cuda(stream));  // makes NCCL allocate what it needs
+    c->announce(calls);
+    if (rank == 1) enqueued.get_future().wait();  // until rank 0 has made its calls
+    for (const auto& [of, how] : calls) c->all_reduce(of, how, Stream::cuda(stream));
+    if (rank == 0) enqueued.set_value();
+    require(cudaMemcpyAsync(host.data(), buffer.data(), buffer.size(), cudaMemcpyDeviceToHost, stream));
+    require(cudaStreamSynchronize(stream));
+    expect(host == std::vector<int32_t>(elements, 8), "another sum");
+
+    c->announce(calls);
+    c->all_reduce(data, Reduction::sum, Stream::cuda(stream));
+    c->all_reduce(data, rank == 0 ? Reduction::sum : Reduction::min, Stream::cuda(stream));
+    c->all_reduce(data, Reduction::max, Stream::cuda(stream));
+    c->barrier();
+  });
+  for (const std::string& what : thrown)
+    CHECK(what.find("all_reduce(sum) of 4096 bytes of INT32 was announced, and all_reduce(min)") != std::string::npos);
+  on_gpus(2, [](std::unique_ptr<Communicator> c) {
+    const std::vector<Communicator::AllReduce> calls(static_cast<size_t>(c->rank()) + 1,
+                                                     {{nullptr, DType::float32, {4}}, Reduction::sum});
+    const Error error = error_of([&] { c->announce(calls); });
+    expect(error.message().find("rank 1 calls announce of 2 calls") != std::string::npos, error.message());
+  });
 }
 
 TEST_CASE("GPUs: what is wrong on one rank ends all of them, and says where") {

@@ -71,8 +71,8 @@ class FEEDLINE_PUBLIC DataParallel {
 
   /// Waits for all gradients, divides their mean over all replicas by `loss_scale`, and applies it. Returns when this
   /// rank has the new values; on a GPU, when all work enqueued on the stream from now on sees the new values.
-  /// Returns false if a gradient is infinite or NaN on some rank; then no rank has changed anything. Throws Error
-  /// bad_pipeline if a variable is not ready.
+  /// Returns false if a gradient is infinite or NaN on some rank; then no rank has changed anything (see
+  /// DataParallelOptions::check_finite). Throws Error bad_pipeline if a variable is not ready.
   [[nodiscard]] virtual bool step(float loss_scale = 1) = 0;
 
   /// Returns when all values have been written completely, also on a GPU. Call it before saving the values: without it,
@@ -95,8 +95,14 @@ class FEEDLINE_PUBLIC DataParallel {
 /// float32 master copies that feedline keeps, and the new values are copied back to the GPU. Values that the trainer
 /// sets itself, for example from a checkpoint, must therefore be in place when the training object is made.
 struct DataParallelOptions {
-  /// The size of the gradients that are sent together. A larger variable is sent alone.
-  size_t bucket_bytes = size_t{4} << 20;
+  /// The size of the gradients that are sent together. A larger variable is sent alone. 0: 32 MiB with a communicator
+  /// for memory of a GPU, else 4 MiB. Every call between GPUs costs some 0.1 ms besides its data.
+  size_t bucket_bytes = 0;
+  /// Whether step() makes sure that all gradients are finite before it changes anything. If not, it always returns
+  /// true, and Apply may be given infinite and NaN gradients. So no GPU has to wait in the middle of a step until the
+  /// host has read the answer. That suits gradients without a loss scale, which are FLOAT32 or BFLOAT16. After an Error
+  /// the values are then undefined. All ranks must have the same setting.
+  bool check_finite = true;
   /// The device on which the variables lie, and the trainer's stream on that device. The stream must not be
   /// Stream::cuda_per_thread, and must not capture a graph during a call of DataParallel.
   DeviceId device = host();
