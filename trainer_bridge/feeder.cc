@@ -16,6 +16,7 @@
 #include "flowgraph/pipeline/elements.h"
 #include "flowgraph/pipeline/feed_state.h"
 #include "flowgraph/plan/advice.h"
+#include "gpu/device/kept_memory.h"
 #include "trainer_bridge/batch_sample.h"
 #include "trainer_bridge/feed.h"
 #include "trainer_bridge/monitor/monitor.h"
@@ -130,7 +131,9 @@ struct Feeder::Impl {
     std::exception_ptr failure;
     {
       const Unlock unlocked(mutex);
-      take_down();  // destroys the old feed first, so that its memory is free for the new one
+      // The old feed is destroyed first, so that its memory is free for the new one, which uses it again on GPUs.
+      const gpu::KeptMemory kept;
+      take_down();
       try {
         if (other) {
           const Lock relock(mutex);

@@ -30,11 +30,9 @@ BatchRing::BatchRing(const Plan& plan, int replica, DeviceId copied_to)
           [&](std::byte* memory) { return content_of(plan, memory); }, copied_to) {}
 
 BatchRing::BatchRing(size_t buffers, uint64_t buffer_bytes, int replica, const Content& content, DeviceId copied_to)
-    : memory_(buffers * buffer_bytes),
+    : memory_(buffers * buffer_bytes, copied_to),
       buffers_(make_buffers(buffers, buffer_bytes, memory_.bytes().data(), replica, content)),
-      pool_(pointers_to(buffers_)) {
-  memory_.pin_for(copied_to);
-}
+      pool_(pointers_to(buffers_)) {}
 
 BatchRing::BatchRing(std::shared_ptr<gpu::DeviceRing> device, size_t buffers, uint64_t buffer_bytes, int replica,
                      const Content& content)

@@ -18,12 +18,10 @@ std::deque<Chunk> make_chunks(const MemoryPlan& plan, std::span<std::byte> memor
 }  // namespace
 
 Slots::Slots(const MemoryPlan& plan, DeviceId copied_to)
-    : memory_(std::max<uint64_t>(1, plan.slots * (plan.slot_data_bytes + plan.slot_arena_bytes))),
+    : memory_(std::max<uint64_t>(1, plan.slots * (plan.slot_data_bytes + plan.slot_arena_bytes)), copied_to),
       read_memory_(memory_.bytes().first(plan.slots * plan.slot_data_bytes)),
       chunks_(make_chunks(plan, memory_.bytes())),
-      pool_(pointers_to(chunks_)) {
-  memory_.pin_for(copied_to);
-}
+      pool_(pointers_to(chunks_)) {}
 
 ChunkRef Slots::take(size_t keep) {
   const auto chunk = pool_.take(keep);

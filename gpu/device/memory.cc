@@ -11,6 +11,7 @@
 #include "base/syscall_hooks.h"
 #include "feedline/error.h"
 #include "gpu/device/device_ring.h"
+#include "gpu/device/kept_memory.h"
 
 namespace feedline::gpu {
 namespace {
@@ -21,6 +22,10 @@ struct MmapOp {
 };
 
 constexpr size_t huge_page = size_t{2} << 20;
+
+void unmap(std::span<std::byte> bytes) noexcept {
+  if (!bytes.empty()) munmap(bytes.data(), bytes.size());  // can only fail for a range that is not a mapping
+}
 
 }  // namespace
 
@@ -40,9 +45,28 @@ Memory::Memory(size_t bytes) {
   bytes_ = {static_cast<std::byte*>(block), bytes};
 }
 
+Memory::Memory(size_t bytes, DeviceId device) {
+  if (device.kind == DeviceId::Kind::cuda)
+    if (void* const kept = take_kept(device, false, bytes)) {
+      bytes_ = {static_cast<std::byte*>(kept), bytes};
+      pinned_for_ = device;
+      return;
+    }
+  *this = Memory(bytes);
+  pin_for(device);
+}
+
 Memory::~Memory() {
-  if (pinned_for_) unpin(bytes_, *pinned_for_);
-  if (!bytes_.empty()) munmap(bytes_.data(), bytes_.size());  // can only fail for a range that is not a mapping
+  if (!pinned_for_) {
+    unmap(bytes_);
+    return;
+  }
+  const KeptBlock block{*pinned_for_, false, bytes_.data(), bytes_.size(), [](const KeptBlock& of) noexcept {
+                          const std::span bytes(static_cast<std::byte*>(of.address), of.bytes);
+                          unpin(bytes, of.gpu);
+                          unmap(bytes);
+                        }};
+  if (!keep(block)) block.free(block);
 }
 
 Memory::Memory(Memory&& other) noexcept

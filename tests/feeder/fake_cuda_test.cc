@@ -13,6 +13,7 @@
 
 #include "base/syscall_hooks.h"
 #include "device_feed.h"
+#include "gpu/cuda/cuda_call.h"
 #include "gpu/cuda/cuda_launch.h"
 #include "gpu/device/gpu_model.h"
 #include "support/catch.h"
@@ -143,6 +144,45 @@ TEST_CASE("only the GPU that was asked for is touched, nothing leaks, copies are
   std::thread([&] { consumer.reset(); }).join();
   CHECK(all_is_given_back({}));
   set_fake_gpus(2);
+}
+
+TEST_CASE("a feeder that goes to another position uses the memory of its GPUs again, unless a batch has it") {
+  set_fake_gpus(2);
+  const Data data({50});
+  const std::string mode = GENERATE(as<std::string>(), "SPLIT", "REPLICATE");
+  const FakeCudaState before = fake_cuda_state();
+  {
+    Consumers consumers({cuda(0), cuda(1)});
+    Feeder feeder(data.pipeline(outputs + batch_text(6, "DROP")).with("distribute.mode", mode),
+                  of_devices({cuda(0), cuda(1)}));
+    const auto step = [&] {
+      std::vector<std::string> texts;
+      for (int replica = 0; replica < 2; replica++) {
+        Batch batch = feeder.next(replica);
+        texts.push_back(consumers.text(batch));
+      }
+      return texts;
+    };
+    const std::vector<std::string> first = step(), second = step();
+    SyscallHook& hook = syscall_hook<gpu::MallocOp>;
+    for (int times = 0; times < 3; times++) {
+      hook.fail_nth_call(1);
+      feeder.set_epoch(0);
+      CHECK(hook.pending());
+      hook.fail_nth_call(0);
+      CHECK(step() == first);
+    }
+    const size_t allocations = fake_cuda_state().allocations;
+    Batch held = feeder.next(1);
+    feeder.set_epoch(0);
+    CHECK(fake_cuda_state().allocations > allocations);
+    CHECK(step() == first);
+    CHECK(consumers.text(held) == second[1]);
+    held = Batch();
+    feeder.set_epoch(0);
+    CHECK(fake_cuda_state().allocations == allocations);
+  }
+  CHECK(all_is_given_back(before));
 }
 
 TEST_CASE("feeders begin, feed and end while a trainer captures a graph") {
