@@ -163,6 +163,9 @@ class NcclCommunicator final : public Communicator {
     }
     wake_.notify_one();
     if (watcher_.joinable()) watcher_.join();
+    // Nobody waits for this rank in a call of the control if the ranks have agreed on calls beforehand.
+    if (!announced_.empty() && !failure())
+      control_->abort(Error(Category::stalled, "it has destroyed its communicator before the calls that it announced"));
     // The control is destroyed before the wait, because it tells ranks that wait for this one that this one has left.
     const bool whole = !failure();
     control_.reset();
@@ -215,7 +218,12 @@ class NcclCommunicator final : public Communicator {
 
   void announce(std::span<const AllReduce> calls) override {
     std::deque<CollectiveCall> announced;
-    for (const auto& [data, reduction] : calls) announced.push_back(gpu::all_reduce_call(data, reduction));
+    size_t most_bytes = 0;
+    for (const auto& [data, reduction] : calls) {
+      announced.push_back(gpu::all_reduce_call(data, reduction));
+      most_bytes = std::max(most_bytes, slice_of(data, rank(), size()).size());
+    }
+    reserve_slices(most_bytes);
     agree(announcement(gpu::announce_call(std::vector(announced.begin(), announced.end()))));
     calls_++;
     announced_ = std::move(announced);
@@ -268,8 +276,13 @@ class NcclCommunicator final : public Communicator {
   }
   template <typename Body>
   void run_reduction(const CollectiveCall& call, Stream stream, size_t slice_bytes, Body body) {
-    // Allocates before agree(), because an allocation may wait for the work of other GPUs. At this point that work
-    // comes from earlier calls, which every rank has made, so it will finish.
+    reserve_slices(slice_bytes);  // nothing, if the call was announced
+    run(call, stream, body);
+  }
+  // Allocates memory for a slice of each rank. Call it before agree(), because an allocation may wait for the work of
+  // other GPUs. At that point the work comes from earlier calls, which every rank has made or announced, so it will
+  // finish.
+  void reserve_slices(size_t slice_bytes) {
     try {
       const gpu::ScopedContext scoped(context_);
       reserve(slice_bytes * static_cast<size_t>(size()));
@@ -277,7 +290,6 @@ class NcclCommunicator final : public Communicator {
       end_group(error);
       throw_failure();
     }
-    run(call, stream, body);
   }
 
   template <typename Body>
@@ -301,13 +313,13 @@ class NcclCommunicator final : public Communicator {
       made_->last.record(on);
       if (host) wait_for_streams();
     } catch (const Error& error) {
+      end_group(error);
       // The destructor waits for this event, because part of the call's work may be on the stream. So do those who own
       // the memory that the work uses: NCCL must enqueue nothing after what they record on the stream.
       if (behind_last) {
         leave_unfinished();
         cudaEventRecord(made_->last.get(), on);
       }
-      end_group(error);
       if (host) cudaStreamSynchronize(on);  // so that the caller may reuse its buffers; watch() ends stuck kernels
       throw_failure();
     }
@@ -403,12 +415,12 @@ class NcclCommunicator final : public Communicator {
   }
 
   // Waits until NCCL has enqueued its work on the stream. Goes on waiting after a failure of the group, because all
-  // ranks have made this call, so its work can still complete.
+  // ranks have made or announced this call, so its work may still complete; if not, watch() aborts NCCL.
   void settle() {
     poll([this] { return comm_.busy(); });
     if (comm_.aborted()) throw_failure();
   }
-  // After a failure, waits until NCCL has enqueued what it was given, or aborts it.
+  // After a failure of which the group knows, waits until NCCL has enqueued what it was given, or aborts it.
   void leave_unfinished() noexcept {
     const auto end = Clock::now() + drain_;
     try {

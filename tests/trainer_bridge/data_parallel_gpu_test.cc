@@ -65,6 +65,37 @@ TEST_CASE("GPUs: a gradient that is not finite on one rank changes nothing on an
     }
 }
 
+TEST_CASE("GPUs: the ranks of a machine have the same buckets, wherever its leader sends the gradients") {
+  if (no_gpus()) return;
+  const int ranks = 4;
+  if (visible_gpus().count < ranks) return skip("4 GPUs are wanted");
+  Communicators communicators(Mode::two_machines, ranks, [&](const std::vector<int>& members, bool leaders) {
+    return leaders ? between_threads(members.size()) : between_gpus(members);
+  });
+  CHECK(side_by_side(ranks, [&](int rank) {
+          const Communicators::Part part = communicators.part(rank);
+          constexpr int64_t elements =
+              1 << 20;  // 4 MiB; the default size of buckets is this on the host, and more on GPUs
+          const GpuModel model(rank, DType::float32);
+          const DeviceBuffer values(4 * elements * sizeof(float)), gradients(4 * elements * sizeof(float));
+          for (const DeviceBuffer* buffer : {&values, &gradients})
+            require(cudaMemsetAsync(buffer->data(), 0, buffer->size(), model.stream()));
+          std::vector<Variable> variables;
+          for (int64_t first = 0; first < 4 * elements; first += elements)  // two of each leader
+            variables.push_back({"v",
+                                 {static_cast<float*>(values.data()) + first, elements},
+                                 {static_cast<float*>(gradients.data()) + first, DType::float32, {elements}}});
+          const auto training = distributed_replicated(
+              part.inside(), part.among_leaders ? part.among_leaders() : nullptr, variables,
+              [](size_t, auto value, auto by) { descend(value, by); }, model.options());
+          for (int step = 0; step < 2; step++) {
+            for (size_t v = 0; v < variables.size(); v++) training->ready(v);
+            expect(training->step(), "not finite");
+          }
+          training->wait();
+        }) == std::vector<std::string>(ranks));
+}
+
 TEST_CASE("GPUs, asynchronous: no update is lost, wherever the servers are") {
   constexpr float ten = 10;  // descend() multiplies it by 0.1, which makes 1
   if (no_gpus()) return;

@@ -44,7 +44,7 @@ class Worker final : public DataParallel {
         trainer_(options.stream),
         check_finite_(options.check_finite),
         owners_(place_by_size(variables_, static_cast<int>(servers.size()))),
-        buckets_(make_buckets(variables_, owners_, options.bucket_bytes, places_)),
+        buckets_(make_buckets(variables_, owners_, bucket_bytes_of(options, host()), places_)),
         ready_(variables_) {
     for (Bucket& bucket : buckets_) bucket.allocate(false);
     for (auto& server : servers) servers_.emplace_back(std::move(server), places_);
@@ -132,7 +132,7 @@ class Service {
         variables_(variables),
         apply_(apply),
         trainer_(options.stream),
-        buckets_(make_buckets(variables, owners, options.bucket_bytes, places_)),
+        buckets_(make_buckets(variables, owners, bucket_bytes_of(options, host()), places_)),
         shared_(shared) {
     if (places_.apart())
       throw Error(
@@ -195,7 +195,7 @@ class Service {
   const Stream trainer_;
   std::vector<Bucket> buckets_;
   WorkerMessage& message_ = allocate_message(places_);
-  // Required by divide_at() and never read: the worker has checked its gradients before it sent them.
+  // Required by divide_at() and never read: the worker checks its gradients before it sends them, if anybody does.
   Verdict finite_for_the_worker_{places_};
   Shared& shared_;
 };

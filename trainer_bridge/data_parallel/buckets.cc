@@ -127,10 +127,13 @@ std::vector<int> place_by_size(const std::vector<Variable>& variables, int owner
   return owner;
 }
 
+size_t bucket_bytes_of(const DataParallelOptions& options, DeviceId device) {
+  if (options.bucket_bytes > 0) return options.bucket_bytes;
+  return device.kind == DeviceId::Kind::cuda ? size_t{32} << 20 : size_t{4} << 20;
+}
+
 std::vector<Bucket> make_buckets(const std::vector<Variable>& variables, const std::vector<int>& owners,
                                  size_t bucket_bytes, Places& places) {
-  if (bucket_bytes == 0)
-    bucket_bytes = places.home().device().kind == DeviceId::Kind::cuda ? size_t{32} << 20 : size_t{4} << 20;
   std::vector<Bucket> buckets;
   for (size_t v = variables.size(); v-- > 0;) {
     const Variable& variable = variables[v];

@@ -89,8 +89,11 @@ class ReadyVariables {
 /// that has the fewest elements so far.
 std::vector<int> place_by_size(const std::vector<Variable>& variables, int owners);
 
-/// Groups the variables into buckets, the last variables first; a bucket has one owner and one dtype. bucket_bytes: see
-/// DataParallelOptions. The buckets have no memory yet (see Bucket::allocate). Throws Error bad_pipeline for a variable whose gradient does not match its
+/// Returns options.bucket_bytes, or the default for a training whose ranks all send gradients to memory of `device`.
+size_t bucket_bytes_of(const DataParallelOptions& options, DeviceId device);
+
+/// Groups the variables into buckets, the last variables first; a bucket has one owner and one dtype. The buckets have
+/// no memory yet (see Bucket::allocate). Throws Error bad_pipeline for a variable whose gradient does not match its
 /// value.
 std::vector<Bucket> make_buckets(const std::vector<Variable>& variables, const std::vector<int>& owners,
                                  size_t bucket_bytes, Places& places);

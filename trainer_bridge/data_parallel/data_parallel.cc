@@ -26,8 +26,9 @@ class Exchanger {
   virtual ~Exchanger() = default;
   /// Allocates what the other calls need. Called once, before them.
   virtual void prepare(const std::vector<Bucket>& buckets) = 0;
-  /// Begins a step, in which reduce() is called for these buckets in their order, and then agree() if `check_finite`.
-  virtual void begin_step(const std::vector<Bucket>&, bool /*check_finite*/) {}
+  /// Begins a step, in which reduce() is called for these buckets in their order, and then agree() for `verdict`, if
+  /// that is not null.
+  virtual void begin_step(const std::vector<Bucket>&, const Verdict* /*verdict*/) {}
   /// Sums the gradients that the ranks have `here`. Afterwards the ranks that apply the bucket have the sum at `home`.
   virtual void reduce(Bucket& bucket) = 0;
   /// Returns whether this rank applies the bucket's gradients.
@@ -67,7 +68,8 @@ class WithOneCommunicator : public Exchanger {
   WithOneCommunicator(std::shared_ptr<Communicator> all, Places& places)
       : all_(std::move(all), places), home_(places.home()) {}
   void agree(Verdict& verdict) override {
-    all_->all_reduce({verdict.at(home_), DType::int32, {1}}, Reduction::min, home_.stream());
+    const auto [flag, reduction] = agreement(verdict);
+    all_->all_reduce(flag, reduction, home_.stream());
     verdict.home_to_here();
   }
   void begin(Bucket& bucket) override {
@@ -80,6 +82,10 @@ class WithOneCommunicator : public Exchanger {
   std::optional<Error> failure() const override { return all_->failure(); }
 
  protected:
+  Communicator::AllReduce agreement(const Verdict& verdict) const {
+    return {{verdict.at(home_), DType::int32, {1}}, Reduction::min};
+  }
+
   const TrainingCommunicator all_;
   gpu::Queue& home_;
 };
@@ -88,9 +94,9 @@ class AllReduce final : public WithOneCommunicator {
  public:
   using WithOneCommunicator::WithOneCommunicator;
   void prepare(const std::vector<Bucket>& buckets) override { reduce_once(all_, buckets, home_); }
-  void begin_step(const std::vector<Bucket>& buckets, bool check_finite) override {
+  void begin_step(const std::vector<Bucket>& buckets, const Verdict* verdict) override {
     std::vector<Communicator::AllReduce> calls = all_reduces(buckets);
-    if (check_finite) calls.push_back({{nullptr, DType::int32, {1}}, Reduction::min});  // agree()
+    if (verdict) calls.push_back(agreement(*verdict));
     all_->announce(calls);
   }
   void reduce(Bucket& bucket) override {
@@ -182,7 +188,9 @@ class ByMachine final : public Exchanger {
     reduce_once(machine_, buckets, here_);
     if (leaders_) leaders_->prepare(buckets);
   }
-  void begin_step(const std::vector<Bucket>& buckets, bool) override { machine_->announce(all_reduces(buckets)); }
+  void begin_step(const std::vector<Bucket>& buckets, const Verdict*) override {
+    machine_->announce(all_reduces(buckets));
+  }
   void reduce(Bucket& bucket) override {
     machine_->all_reduce(bucket.tensor_at(bucket.here), Reduction::sum, here_.stream());
     if (leaders_) leaders_->reduce(bucket);
@@ -228,7 +236,7 @@ class ByMachine final : public Exchanger {
 class Training final : public DataParallel {
  public:
   Training(std::unique_ptr<Places> places, std::unique_ptr<Exchanger> exchanger, std::vector<Variable> variables,
-           const std::vector<int>& owners, Apply apply, const DataParallelOptions& options)
+           const std::vector<int>& owners, Apply apply, const DataParallelOptions& options, size_t bucket_bytes)
       : places_(std::move(places)),
         exchanger_(std::move(exchanger)),
         variables_(std::move(variables)),
@@ -236,7 +244,7 @@ class Training final : public DataParallel {
         trainer_(options.stream),
         check_finite_(options.check_finite),
         owners_(owners),
-        buckets_(make_buckets(variables_, owners_, options.bucket_bytes, *places_)),
+        buckets_(make_buckets(variables_, owners_, bucket_bytes, *places_)),
         bucket_of_(variables_.size()),
         ready_(variables_),
         missing_(buckets_.size()) {
@@ -350,7 +358,7 @@ class Training final : public DataParallel {
       std::exception_ptr failed;
       try {
         const gpu::TraceRange range("feedline reduce");
-        if (next == 0) exchanger_->begin_step(buckets_, check_finite_);
+        if (next == 0) exchanger_->begin_step(buckets_, check_finite_ ? &verdict_ : nullptr);
         places_->here().follow_mark(next);
         buckets_[next].take_gradients(variables_);
         exchanger_->reduce(buckets_[next]);
@@ -425,20 +433,22 @@ DataParallel::~DataParallel() = default;
 std::unique_ptr<DataParallel> replicated(std::shared_ptr<Communicator> communicator, std::vector<Variable> variables,
                                          Apply apply, const DataParallelOptions& options) {
   auto places = std::make_unique<Places>(options, communicator->device());
+  const size_t bucket_bytes = bucket_bytes_of(options, communicator->device());
   auto exchanger = std::make_unique<AllReduce>(std::move(communicator), *places);
   const std::vector<int> everybody(variables.size(), -1);
   return std::make_unique<Training>(std::move(places), std::move(exchanger), std::move(variables), everybody,
-                                    std::move(apply), options);
+                                    std::move(apply), options, bucket_bytes);
 }
 
 std::unique_ptr<DataParallel> parameter_server(std::shared_ptr<Communicator> communicator,
                                                std::vector<Variable> variables, Apply apply,
                                                const DataParallelOptions& options) {
   auto places = std::make_unique<Places>(options, communicator->device());
+  const size_t bucket_bytes = bucket_bytes_of(options, communicator->device());
   const std::vector<int> owners = place_by_size(variables, communicator->size());
   auto exchanger = std::make_unique<ToOwners>(std::move(communicator), *places);
   return std::make_unique<Training>(std::move(places), std::move(exchanger), std::move(variables), owners,
-                                    std::move(apply), options);
+                                    std::move(apply), options, bucket_bytes);
 }
 
 std::unique_ptr<DataParallel> distributed_replicated(std::shared_ptr<Communicator> machine,
@@ -446,10 +456,11 @@ std::unique_ptr<DataParallel> distributed_replicated(std::shared_ptr<Communicato
                                                      std::vector<Variable> variables, Apply apply,
                                                      const DataParallelOptions& options) {
   auto places = std::make_unique<Places>(options, (leaders ? leaders : machine)->device());
+  const size_t bucket_bytes = bucket_bytes_of(options, machine->device());  // not the leaders': others do not know it
   auto exchanger = std::make_unique<ByMachine>(std::move(machine), std::move(leaders), *places);
   const std::vector<int> owners = place_by_size(variables, exchanger->machines());
   return std::make_unique<Training>(std::move(places), std::move(exchanger), std::move(variables), owners,
-                                    std::move(apply), options);
+                                    std::move(apply), options, bucket_bytes);
 }
 
 }  // namespace feedline

@@ -66,7 +66,7 @@ class Verdict {
   /// Sets the flag to "all gradients are finite" on the device of this queue, `here` or `home`.
   void begin(gpu::Queue& on);
   /// Returns the flag's address on the queue's device, for divisions on that queue and for communicators.
-  int32_t* at(gpu::Queue& queue) const noexcept { return &queue == &places_.home() ? home_ : here_; }
+  int32_t* at(const gpu::Queue& queue) const noexcept { return &queue == &places_.home() ? home_ : here_; }
   void home_to_here() { places_.to_here(here_, home_, sizeof *here_); }
   /// Waits for the work `here`, and returns the flag's value there: whether all gradients are finite.
   bool read();

@@ -61,8 +61,9 @@ class FEEDLINE_PUBLIC Communicator {
     Reduction reduction;
   };
   /// Says that the next calls will be these, in this order. A communicator whose ranks tell one another of each call
-  /// before they make it (nccl_communicator) then does so once for all of them; others do nothing. All ranks must say
-  /// the same. A call that is not the one announced ends the group.
+  /// before they make it (nccl_communicator) then does so once for all of them, and the calls do not wait for ranks
+  /// that have yet to make them. There a call that was not announced, or leaving before all were made, ends the group.
+  /// Other communicators do nothing. All ranks must announce the same.
   virtual void announce(std::span<const AllReduce> calls);
 
   /// Reduces `data` as all_reduce() does, but writes only this rank's part of the result, to `mine`. The first axis of

@@ -23,9 +23,9 @@ struct NcclOptions {
 /// if a rank fails; the others then throw too, here or at their next call.
 ///
 /// Buffers lie in memory of this GPU, or in pinned memory of the host. Streams are this GPU's, or Stream::host. A call
-/// returns when all ranks have made it and its work is enqueued on the stream. The work runs after everything that was
-/// enqueued on the stream before, and after the work of the previous call, even if that call used another stream. On
-/// Stream::host a call returns when the work is done, also if it throws an Error.
+/// returns when all ranks have made it (or announced it) and its work is enqueued on the stream. The work runs after
+/// everything that was enqueued on the stream before, and after the work of the previous call, even if that call used
+/// another stream. On Stream::host a call returns when the work is done, also if it throws an Error.
 ///
 /// Do not make a call while the stream captures a CUDA graph, or inside an ncclGroupStart() of the program. Do not use
 /// Stream::cuda_per_thread, because NCCL launches kernels from its own threads, where that name means other streams.

@@ -83,7 +83,10 @@ TEST_CASE("GPUs: calls that were announced wait for no other rank, and must be m
     require(cudaMemcpyAsync(buffer.data(), host.data(), buffer.size(), cudaMemcpyHostToDevice, stream));
     c->all_reduce(data, Reduction::max, Stream::cuda(stream));  // makes NCCL allocate what it needs
     c->announce(calls);
-    if (rank == 1) enqueued.get_future().wait();  // until rank 0 has made its calls
+    if (rank == 1) {
+      const auto made = enqueued.get_future().wait_for(std::chrono::minutes(1));
+      expect(made == std::future_status::ready, "rank 0 has not made its calls");
+    }
     for (const auto& [of, how] : calls) c->all_reduce(of, how, Stream::cuda(stream));
     if (rank == 0) enqueued.set_value();
     require(cudaMemcpyAsync(host.data(), buffer.data(), buffer.size(), cudaMemcpyDeviceToHost, stream));
@@ -98,11 +101,24 @@ TEST_CASE("GPUs: calls that were announced wait for no other rank, and must be m
   });
   for (const std::string& what : thrown)
     CHECK(what.find("all_reduce(sum) of 4096 bytes of INT32 was announced, and all_reduce(min)") != std::string::npos);
-  on_gpus(2, [](std::unique_ptr<Communicator> c) {
-    const std::vector<Communicator::AllReduce> calls(static_cast<size_t>(c->rank()) + 1,
-                                                     {{nullptr, DType::float32, {4}}, Reduction::sum});
+  float numbers[4] = {};
+  const Communicator::AllReduce one{{numbers, DType::float32, {4}}, Reduction::sum};
+  on_gpus(2, [&](std::unique_ptr<Communicator> c) {
+    const std::vector<Communicator::AllReduce> calls(static_cast<size_t>(c->rank()) + 1, one);
     const Error error = error_of([&] { c->announce(calls); });
     expect(error.message().find("rank 1 calls announce of 2 calls") != std::string::npos, error.message());
+  });
+  on_gpus(2, [&](std::unique_ptr<Communicator> c) {
+    c->announce({&one, 1});
+    if (c->rank() == 0) return;  // and does not make the call
+    const Error error = error_of([&] {
+      float mine[4] = {};
+      c->all_reduce({mine, DType::float32, {4}}, Reduction::sum, Stream::host);
+      c->barrier();
+    });
+    expect(error.message().find("it has destroyed its communicator before the calls that it announced") !=
+               std::string::npos,
+           error.message());
   });
 }
 

@@ -95,13 +95,15 @@ class FEEDLINE_PUBLIC DataParallel {
 /// float32 master copies that feedline keeps, and the new values are copied back to the GPU. Values that the trainer
 /// sets itself, for example from a checkpoint, must therefore be in place when the training object is made.
 struct DataParallelOptions {
-  /// The size of the gradients that are sent together. A larger variable is sent alone. 0: 32 MiB with a communicator
-  /// for memory of a GPU, else 4 MiB. Every call between GPUs costs some 0.1 ms besides its data.
+  /// The size of the gradients that are sent together. A larger variable is sent alone. 0: 32 MiB if the communicator
+  /// (in distributed_replicated, that of the machine) is for memory of a GPU, because every call between GPUs costs
+  /// some 0.1 ms besides its data; else, and in asynchronous training, 4 MiB. All ranks must have the same size.
   size_t bucket_bytes = 0;
   /// Whether step() makes sure that all gradients are finite before it changes anything. If not, it always returns
-  /// true, and Apply may be given infinite and NaN gradients. So no GPU has to wait in the middle of a step until the
-  /// host has read the answer. That suits gradients without a loss scale, which are FLOAT32 or BFLOAT16. After an Error
-  /// the values are then undefined. All ranks must have the same setting.
+  /// true, and Apply may be given infinite and NaN gradients. So with a communicator for memory of a GPU no GPU has to
+  /// wait in the middle of a step until the host has read the answer. That suits gradients without a loss scale, which
+  /// are FLOAT32 or BFLOAT16. All ranks must have the same setting. If a rank then fails, the values of all ranks are
+  /// undefined, also of one whose last step() and wait() have thrown nothing.
   bool check_finite = true;
   /// The device on which the variables lie, and the trainer's stream on that device. The stream must not be
   /// Stream::cuda_per_thread, and must not capture a graph during a call of DataParallel.
@@ -140,8 +142,8 @@ FEEDLINE_PUBLIC std::unique_ptr<DataParallel> distributed_replicated(std::shared
 ///
 /// servers: one communicator of size two for each server, in which the server is rank 0 and this worker is rank 1.
 /// owner() returns the number of a server. In this mode ready() sends nothing: step() checks all gradients for
-/// infinities and NaN before it sends any, and divides by loss_scale alone. The destructor tells the servers that the
-/// worker has finished.
+/// infinities and NaN before it sends any (unless DataParallelOptions::check_finite is false), and divides by loss_scale
+/// alone. The destructor tells the servers that the worker has finished.
 FEEDLINE_PUBLIC std::unique_ptr<DataParallel> asynchronous(std::vector<std::shared_ptr<Communicator>> servers,
                                                            std::vector<Variable> variables,
                                                            const DataParallelOptions& options = {});
