@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <utility>
 
 #include "base/leak.h"
@@ -131,8 +132,10 @@ struct Feeder::Impl {
     std::exception_ptr failure;
     {
       const Unlock unlocked(mutex);
-      // The old feed is destroyed first, so that its memory is free for the new one, which uses it again on GPUs.
-      const gpu::KeptMemory kept;
+      // The old feed is destroyed first, so that its memory is free for the new one, which uses it again on GPUs; but
+      // not where ranks wait for one another meanwhile.
+      std::optional<gpu::KeptMemory> kept;
+      if (setup.distribution.ranks() == 1) kept.emplace();
       take_down();
       try {
         if (other) {

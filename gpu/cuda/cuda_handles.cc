@@ -1,7 +1,5 @@
 #include "gpu/cuda/cuda_handles.h"
 
-#include "base/log.h"
-
 namespace feedline::gpu {
 
 void check_device(DeviceId gpu, Stream stream) {
@@ -25,15 +23,6 @@ void copy_on(DeviceId gpu, const Context& context, Stream stream, void* to, cons
   check_device(gpu, stream);
   const ScopedContext scoped(context);
   call<MemcpyOp>(gpu, [&] { return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream.cuda_stream()); });
-}
-
-void CudaMemory::free_on_gpu(const KeptBlock& block) noexcept {
-  try {
-    on_gpu(block.gpu, [&] { cudaFree(block.address); });
-  } catch (const std::exception& error) {
-    log_warning(
-        fmt::format("memory of GPU {} stays allocated until the process ends: {}", block.gpu.ordinal, error.what()));
-  }
 }
 
 }  // namespace feedline::gpu

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "gpu/cuda/cuda_call.h"
-#include "gpu/device/kept_memory.h"
 
 namespace feedline::gpu {
 
@@ -136,16 +135,14 @@ class CudaStream {
   cudaStream_t stream_ = nullptr;
 };
 
-/// Memory of the current device, which may have been used before (KeptMemory).
 class CudaMemory {
  public:
-  CudaMemory(DeviceId gpu, size_t bytes) : gpu_(gpu), bytes_(bytes) {
+  CudaMemory(DeviceId gpu, size_t bytes) {
     if (bytes == 0) return;
-    memory_ = take_kept(gpu, true, bytes);
-    if (!memory_) call<MallocOp>(gpu, [&] { return cudaMalloc(&memory_, bytes); });
+    call<MallocOp>(gpu, [&] { return cudaMalloc(&memory_, bytes); });
   }
   ~CudaMemory() {
-    if (memory_ && !keep({gpu_, true, memory_, bytes_, free_on_gpu})) cudaFree(memory_);
+    if (memory_) cudaFree(memory_);
   }
   CudaMemory(const CudaMemory&) = delete;
   CudaMemory& operator=(const CudaMemory&) = delete;
@@ -153,10 +150,6 @@ class CudaMemory {
   std::byte* get() const noexcept { return static_cast<std::byte*>(memory_); }
 
  private:
-  static void free_on_gpu(const KeptBlock& block) noexcept;
-
-  const DeviceId gpu_;
-  const size_t bytes_;
   void* memory_ = nullptr;
 };
 

@@ -1,6 +1,7 @@
 // Implements gpu/device/device_ring.h with CUDA.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <deque>
 #include <exception>
 #include <optional>
@@ -15,6 +16,7 @@
 #include "gpu/cuda/cuda_users.h"
 #include "gpu/device/device_ring.h"
 #include "gpu/device/gpu_model.h"
+#include "gpu/device/kept_memory.h"
 
 namespace feedline::gpu {
 namespace {
@@ -90,6 +92,9 @@ class Buffer final : public StreamOrder {
     launch_all(launches, unpack);
   }
 
+  /// Returns whether a release has failed, so that nothing tells when a stream has finished with the memory.
+  bool was_not_released() const noexcept { return not_released_ != nullptr; }
+
   void go_on(Stream stream, const std::function<void()>& arrive, std::span<const UnpackLaunch> launches) {
     const ScopedContext scoped(context_);
     ready_.wait_on(stream.cuda_stream());
@@ -140,6 +145,38 @@ class Buffer final : public StreamOrder {
   const CudaEvent *copied_ = nullptr, *copied_on_ = nullptr;
   CudaUsers users_;
   std::exception_ptr not_released_;
+};
+
+// Memory of the current device, which may have been used before (KeptMemory).
+class RingMemory {
+ public:
+  RingMemory(DeviceId gpu, size_t bytes) : block_{gpu, true, nullptr, bytes, free_on_gpu} {
+    if (bytes == 0) return;
+    block_.address = take_kept(gpu, true, bytes);
+    if (!block_.address) call<MallocOp>(gpu, [&] { return cudaMalloc(&block_.address, bytes); });
+  }
+  ~RingMemory() {
+    if (block_.address && (in_use_ || !keep(block_))) cudaFree(block_.address);
+  }
+  RingMemory(const RingMemory&) = delete;
+  RingMemory& operator=(const RingMemory&) = delete;
+
+  std::byte* get() const noexcept { return static_cast<std::byte*>(block_.address); }
+  /// Says that streams may use the memory after the destructor, which then frees it: CUDA waits for them.
+  void stays_in_use() noexcept { in_use_ = true; }
+
+ private:
+  static void free_on_gpu(const KeptBlock& block) noexcept {
+    try {
+      on_gpu(block.gpu, [&] { cudaFree(block.address); });
+    } catch (const std::exception& error) {
+      log_warning(
+          fmt::format("memory of GPU {} stays allocated until the process ends: {}", block.gpu.ordinal, error.what()));
+    }
+  }
+
+  KeptBlock block_;
+  bool in_use_ = false;
 };
 
 class CudaRing final : public DeviceRing {
@@ -225,10 +262,15 @@ class CudaRing final : public DeviceRing {
       for (size_t i = 0; i < options.copies; i++) copies.emplace_back(options.gpu);
       for (size_t i = 0; i < options.buffers; i++) buffers.emplace_back(options.gpu, context);
     }
+    ~Resources() {
+      if (std::ranges::none_of(buffers, &Buffer::was_not_released)) return;
+      memory.stays_in_use();
+      tables.stays_in_use();
+    }
     const std::vector<std::shared_ptr<const std::byte>> reads;
     const Context context;
     bool reaches = false;
-    CudaMemory memory, tables;  // declared before the streams, so that they are freed after the streams have ended
+    RingMemory memory, tables;  // declared before the streams, so that they are freed after the streams have ended
     CudaStream copy, unpack;
     std::deque<CopyEvents> copies;
     std::deque<Buffer> buffers;

@@ -8,8 +8,9 @@
 
 namespace feedline::gpu {
 
-/// While an object of this class exists, in any thread, memory of GPUs and pinned memory of the host is not freed, but
-/// kept for the next that is wanted with the same size and GPU. The destructor of the last object frees what is left.
+/// While an object of this class exists, in any thread, the memory of rings on GPUs and their pinned memory of the host
+/// (Memory's second constructor) is not freed, but kept for the next that is wanted with the same size and GPU. The
+/// destructor of the last object frees what is left. So none should exist while a thread waits for other ranks.
 class KeptMemory {
  public:
   KeptMemory();

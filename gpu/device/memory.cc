@@ -50,10 +50,11 @@ Memory::Memory(size_t bytes, DeviceId device) {
     if (void* const kept = take_kept(device, false, bytes)) {
       bytes_ = {static_cast<std::byte*>(kept), bytes};
       pinned_for_ = device;
+      may_be_kept_ = true;
       return;
     }
   *this = Memory(bytes);
-  pin_for(device);
+  may_be_kept_ = pin_for(device);
 }
 
 Memory::~Memory() {
@@ -66,15 +67,18 @@ Memory::~Memory() {
                           unpin(bytes, of.gpu);
                           unmap(bytes);
                         }};
-  if (!keep(block)) block.free(block);
+  if (!may_be_kept_ || !keep(block)) block.free(block);
 }
 
 Memory::Memory(Memory&& other) noexcept
-    : bytes_(std::exchange(other.bytes_, {})), pinned_for_(std::exchange(other.pinned_for_, {})) {}
+    : bytes_(std::exchange(other.bytes_, {})),
+      pinned_for_(std::exchange(other.pinned_for_, {})),
+      may_be_kept_(other.may_be_kept_) {}
 
 Memory& Memory::operator=(Memory&& other) noexcept {
   std::swap(bytes_, other.bytes_);
   std::swap(pinned_for_, other.pinned_for_);
+  std::swap(may_be_kept_, other.may_be_kept_);
   return *this;
 }
 

@@ -16,8 +16,8 @@ class Memory {
   Memory() = default;
   /// Throws Error io_error if the system has no such block. Asks for huge pages if the block has 2 MiB or more.
   explicit Memory(size_t bytes);
-  /// Makes a block that is pinned for `device` if that is a GPU; see pin(). It may have been used before (KeptMemory), so
-  /// it is not always zero.
+  /// Makes a block that is pinned for `device` if that is a GPU; see pin(). It may have been used before (KeptMemory),
+  /// so it is not always zero.
   Memory(size_t bytes, DeviceId device);
   ~Memory();
   Memory(Memory&& other) noexcept;
@@ -31,6 +31,7 @@ class Memory {
  private:
   std::span<std::byte> bytes_;
   std::optional<DeviceId> pinned_for_;
+  bool may_be_kept_ = false;  // by KeptMemory
 };
 
 }  // namespace feedline::gpu

@@ -321,6 +321,22 @@ TEST_CASE("rows that one GPU has from another stay there until they are copied")
   }
 }
 
+TEST_CASE("after ready_on(Stream::host) the batch is written, whatever reads it") {
+  if (no_gpus()) return;
+  const Data data({40});
+  const Pipeline pipeline = data.pipeline(outputs + batch_text(8, "DROP"));
+  Feeder beside(pipeline, of_devices({host()})), feeder(pipeline, of_devices({cuda(0)}));
+  const Texts wanted = epoch_of(beside);
+  Consumer consumer;
+  for (size_t step = 0; step < 5; step++) {
+    Batch batch = feeder.next(0);
+    batch.ready_on(Stream::host);
+    // The consumer's stream is not ordered after the batch.
+    CHECK(text_of(batch, [&](const TensorView& tensor) { return consumer.read(tensor.data, tensor.size_bytes()); }) ==
+          wanted[0][step]);
+  }
+}
+
 TEST_CASE("a batch stays as it is until the consumer's stream has passed its release") {
   if (no_gpus()) return;
   const Data data({400});

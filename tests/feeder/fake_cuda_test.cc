@@ -16,6 +16,8 @@
 #include "gpu/cuda/cuda_call.h"
 #include "gpu/cuda/cuda_launch.h"
 #include "gpu/device/gpu_model.h"
+#include "gpu/device/kept_memory.h"
+#include "gpu/device/memory.h"
 #include "support/catch.h"
 #include "support/given_back.h"
 #include "support/log_lines.h"
@@ -181,6 +183,46 @@ TEST_CASE("a feeder that goes to another position uses the memory of its GPUs ag
     held = Batch();
     feeder.set_epoch(0);
     CHECK(fake_cuda_state().allocations == allocations);
+  }
+  CHECK(all_is_given_back(before));
+}
+
+TEST_CASE("pinned memory is used again while memory is kept, if size and GPU are the same") {
+  set_fake_gpus(2);
+  constexpr size_t bytes = 1 << 20;
+  const size_t pinned = fake_cuda_state().pinned;
+  const auto address = [](size_t size, DeviceId gpu) { return gpu::Memory(size, gpu).bytes().data(); };
+  {
+    const gpu::KeptMemory kept;
+    std::byte* const first = address(bytes, cuda(0));
+    CHECK(fake_cuda_state().pinned == pinned + 1);
+    gpu::Memory again(bytes, cuda(0));
+    CHECK(again.bytes().data() == first);
+    address(bytes, cuda(1));
+    CHECK(fake_cuda_state().pinned == pinned + 2);
+    gpu::Memory larger(2 * bytes, cuda(1));  // frees the other one
+    CHECK(fake_cuda_state().pinned == pinned + 2);
+  }
+  CHECK(fake_cuda_state().pinned == pinned);
+}
+
+TEST_CASE("a batch whose stream captures is not overwritten when its feeder goes to another position") {
+  set_fake_gpus(1);
+  const LogLines unseen;
+  const Data data({50});
+  const FakeCudaState before = fake_cuda_state();
+  {
+    Consumer consumer(cuda(0));
+    Feeder feeder(data.pipeline(outputs + batch_text(6, "DROP")), of_devices({cuda(0)}));
+    Batch batch = feeder.next(0);
+    batch.ready_on(consumer.stream());
+    set_capturing(consumer.stream().cuda_stream(), true);
+    batch = Batch();  // no event can tell when the stream has used it
+    set_capturing(consumer.stream().cuda_stream(), false);
+    SyscallHook& hook = syscall_hook<gpu::MallocOp>;
+    hook.fail_nth_call(1);
+    CHECK_THROWS_AS(feeder.set_epoch(0), Error);  // it needs other memory
+    hook.fail_nth_call(0);
   }
   CHECK(all_is_given_back(before));
 }

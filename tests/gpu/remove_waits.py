@@ -40,9 +40,9 @@ WAITS = [
 
 def run(build, program, pace, tests, limit):
     """Returns in words how the program's tests failed; None if they passed."""
-    environment = dict(os.environ, FAKE_CUDA_PACE=pace)
+    command, environment = [build / program, "--abort", *tests], dict(os.environ, FAKE_CUDA_PACE=pace)
     try:
-        done = subprocess.run([build / program, "--abort", *tests], env=environment, capture_output=True, text=True, timeout=limit)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace", timeout=limit)
     except subprocess.TimeoutExpired:
         return f"{program}: {pace or 'at once'}: does not end"
     if done.returncode == 0:
