@@ -135,7 +135,7 @@ struct Feeder::Impl {
       // The old feed is destroyed first, so that its memory is free for the new one, which uses it again on GPUs; but
       // not where ranks wait for one another meanwhile.
       std::optional<gpu::KeptMemory> kept;
-      if (setup.distribution.ranks() == 1) kept.emplace();
+      if (!setup.route.transfer || setup.distribution.ranks() == 1) kept.emplace();
       take_down();
       try {
         if (other) {
