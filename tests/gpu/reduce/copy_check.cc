@@ -44,6 +44,7 @@ TEST_CASE("parts of every size and alignment are copied, and nothing beside them
 }
 
 TEST_CASE("words are as long as both places and the size allow") {
+  if (const auto why = no_device()) return skip(*why);
   alignas(64) std::byte from[256], to[256];
   const auto word = [&](size_t source, size_t place, size_t bytes) {
     const CopyPart part{from + source, to + place, bytes};
@@ -58,6 +59,7 @@ TEST_CASE("words are as long as both places and the size allow") {
 }
 
 TEST_CASE("a launch carries as many parts as it has room for") {
+  if (const auto why = no_device()) return skip(*why);
   std::byte from[1], to[1];
   const std::vector<CopyPart> parts(2 * CopyArgs::most_parts + 1, {from, to, 1});
   std::span<const CopyPart> left = parts;
