@@ -147,6 +147,10 @@ class Buffer final : public StreamOrder {
   std::exception_ptr not_released_;
 };
 
+void log_stays_allocated(DeviceId gpu, const std::exception& why) {
+  log_warning(fmt::format("memory of GPU {} stays allocated until the process ends: {}", gpu.ordinal, why.what()));
+}
+
 // Memory of the current device, which may have been used before (KeptMemory).
 class RingMemory {
  public:
@@ -170,8 +174,7 @@ class RingMemory {
     try {
       on_gpu(block.gpu, [&] { cudaFree(block.address); });
     } catch (const std::exception& error) {
-      log_warning(
-          fmt::format("memory of GPU {} stays allocated until the process ends: {}", block.gpu.ordinal, error.what()));
+      log_stays_allocated(block.gpu, error);
     }
   }
 
@@ -188,8 +191,7 @@ class CudaRing final : public DeviceRing {
     try {
       on_gpu(gpu_, [&] { resources_.reset(); });
     } catch (const std::exception& error) {
-      log_warning(
-          fmt::format("memory of GPU {} stays allocated until the process ends: {}", gpu_.ordinal, error.what()));
+      log_stays_allocated(gpu_, error);
       leak(std::shared_ptr<Resources>(std::move(resources_)));
     }
   }

@@ -1,4 +1,4 @@
-// Memory of the current GPU, for tests.
+// Memory and streams of the current GPU, for tests.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -26,6 +26,18 @@ class DeviceBuffer {
  private:
   size_t size_;
   void* data_ = nullptr;
+};
+
+class DeviceStream {
+ public:
+  DeviceStream() { require(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
+  ~DeviceStream() { cudaStreamDestroy(stream_); }
+  DeviceStream(const DeviceStream&) = delete;
+  DeviceStream& operator=(const DeviceStream&) = delete;
+  cudaStream_t get() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
 };
 
 }  // namespace feedline::test

@@ -74,8 +74,8 @@ TEST_CASE("GPUs: the ranks of a machine have the same buckets, wherever its lead
   });
   CHECK(side_by_side(ranks, [&](int rank) {
           const Communicators::Part part = communicators.part(rank);
-          constexpr int64_t elements =
-              1 << 20;  // 4 MiB; the default size of buckets is this on the host, and more on GPUs
+          // 4 MiB: the default size of a bucket is this on the host, and more on GPUs.
+          constexpr int64_t elements = 1 << 20;
           const GpuModel model(rank, DType::float32);
           const DeviceBuffer values(4 * elements * sizeof(float)), gradients(4 * elements * sizeof(float));
           for (const DeviceBuffer* buffer : {&values, &gradients})

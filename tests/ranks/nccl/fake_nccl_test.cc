@@ -24,14 +24,11 @@ std::vector<std::string> on_ranks(int ranks, const Body& body) {
   auto ends = communicators_between_threads(ranks);
   return side_by_side(ranks, [&](int rank) {
     require(cudaSetDevice(rank));
-    cudaStream_t stream;
-    require(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    const auto destroy = [](cudaStream_t s) { cudaStreamDestroy(s); };
-    const std::unique_ptr<CUstream_st, decltype(destroy)> owner(stream, destroy);
+    const DeviceStream stream;
     const DeviceBuffer buffer(4096);
     const auto c = nccl_communicator(std::move(ends[static_cast<size_t>(rank)]), cuda(rank),
                                      {.drain = std::chrono::milliseconds(30)});
-    body(*c, stream, {buffer.bytes(), buffer.size()});
+    body(*c, stream.get(), {buffer.bytes(), buffer.size()});
   });
 }
 

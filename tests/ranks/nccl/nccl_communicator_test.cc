@@ -70,10 +70,8 @@ TEST_CASE("GPUs: calls that were announced wait for no other rank, and must be m
   auto ends = communicators_between_threads(2);
   const auto thrown = side_by_side(2, [&](int rank) {
     require(cudaSetDevice(rank));
-    cudaStream_t stream;
-    require(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    const auto destroy = [](cudaStream_t s) { cudaStreamDestroy(s); };
-    const std::unique_ptr<CUstream_st, decltype(destroy)> owner(stream, destroy);
+    const DeviceStream own;
+    cudaStream_t const stream = own.get();
     std::vector<int32_t> host(elements, rank + 1);
     const DeviceBuffer buffer(elements * sizeof(int32_t));
     const auto c = nccl_communicator(std::move(ends[static_cast<size_t>(rank)]), cuda(rank));
