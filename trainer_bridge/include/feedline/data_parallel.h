@@ -97,7 +97,8 @@ class FEEDLINE_PUBLIC DataParallel {
 struct DataParallelOptions {
   /// The size of the gradients that are sent together. A larger variable is sent alone. 0: 32 MiB if the communicator
   /// (in distributed_replicated, that of the machine) is for memory of a GPU, because every call between GPUs costs
-  /// some 0.1 ms besides its data; else, and in asynchronous training, 4 MiB. All ranks must have the same size.
+  /// some 0.1 ms (an estimate) besides its data; else, and in asynchronous training, 4 MiB. All ranks must have the
+  /// same size.
   size_t bucket_bytes = 0;
   /// Whether step() makes sure that all gradients are finite before it changes anything. If not, it always returns
   /// true, and Apply may be given infinite and NaN gradients. So with a communicator for memory of a GPU no GPU has to
