@@ -212,7 +212,8 @@ class BareBatch {
   size_t used_ = 0;
 };
 
-/// Returns the seconds per step after the first epoch, for a trainer that runs its kernel for each batch, or does nothing.
+/// Returns the seconds per step after the first epoch, for a trainer that runs its kernel for each batch, or does
+/// nothing.
 double step_seconds(Feeder& feeder, Trainer& trainer, bool busy) {
   const cudaStream_t stream = trainer.stream().get();
   int steps = 0;

@@ -5,8 +5,8 @@
 // which has just computed their checksums. The program prints the medians in ns per record, and the ratio of the
 // parser's rate to the ceiling's.
 //
-// Then it compares SequenceExamples with Examples that hold the same values, each feature in one list. Both are parsed in
-// turn, in the same way; their times are CPU times.
+// Then it compares SequenceExamples with Examples that hold the same values, each feature in one list. Both are parsed
+// in turn, in the same way; their times are CPU times.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -30,7 +30,8 @@ inline std::string title(const std::string& name, const std::vector<std::string>
   return against.empty() ? name : fmt::format("{} / ({})", name, fmt::join(against, ", "));
 }
 
-/// Returns the rate of doing the work of all rows in `against`, one after another; of a row that is against none its own.
+/// Returns the rate of doing the work of all rows in `against`, one after another; of a row that is against none its
+/// own.
 inline double composed_rate(const std::string& name, const std::vector<std::string>& against, const Rates& rates) {
   double time = 0;
   for (const std::string& step : against) time += 1 / rates.at(step);

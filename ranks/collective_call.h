@@ -18,7 +18,7 @@ struct CollectiveCall {
   Kind kind = Kind::barrier;
   DType dtype = DType::unset;
   Reduction reduction = Reduction::sum;
-  uint8_t zero = 0;  // explicit padding: the struct is sent as raw bytes
+  uint8_t zero = 0;    // explicit padding: the struct is sent as raw bytes
   int32_t root = 0;    // of an announcement: how many calls it announces
   uint64_t bytes = 0;  // how many bytes each rank contributes; of an announcement: a hash of the calls
   bool operator==(const CollectiveCall&) const = default;

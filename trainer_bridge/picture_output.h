@@ -12,8 +12,8 @@
 
 namespace feedline {
 
-/// An output of UINT8 or floats with the shape [height, width, channels] or [channels, height, width], where there are 1
-/// or 3 channels. With windows a row has one such picture for each frame.
+/// An output of UINT8 or floats with the shape [height, width, channels] or [channels, height, width], where there are
+/// 1 or 3 channels. With windows a row has one such picture for each frame.
 class PictureOutput {
  public:
   /// Returns nullopt if the output of the pipeline has another type or shape.

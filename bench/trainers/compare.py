@@ -18,8 +18,8 @@ MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", *PYTHON
 TORCHRUN = [*PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 FIGURES = {"step_ms": "ms a step", "wait_ms": "of which waiting", "ready": "steps there at once", "loader_cpu_ms": "CPU ms of the loader"}
 
-# By work: its title, and by name of the loader what starts it and its arguments. "memory" is a batch that lies in memory:
-# where the CPU time of the loader cannot be told from that of the training, it is what is more than there.
+# By work: its title, and by name of the loader what starts it and its arguments. "memory" is a batch that lies in
+# memory: where the CPU time of the loader cannot be told from that of the training, it is what is more than there.
 BOTH = {"feedline": (PYTHON, ["feedline"]), "DataLoader": (PYTHON, ["own"])}
 WITH_MEMORY = {"feedline": (PYTHON, ["feedline"]), "tf.data": (PYTHON, ["own"]), "memory": (PYTHON, ["memory"])}
 WORKS = {

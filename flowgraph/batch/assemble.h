@@ -57,8 +57,8 @@ std::optional<BatchRows> rows_before(int64_t end, const BatchRows& batch, int re
 /// Used by one thread at a time.
 class Assembler {
  public:
-  /// Begins at `start`. Keeps a reference to `schedule`, which must outlive this object. Options in feedline/feeder.h says
-  /// what `deliver_before_error` is.
+  /// Begins at `start`. Keeps a reference to `schedule`, which must outlive this object. Options in feedline/feeder.h
+  /// says what `deliver_before_error` is.
   Assembler(const Schedule& schedule, const Walk::Start& start, bool deliver_before_error);
 
   /// Takes the next chunk of the feed. Appends to out[replica], in order, the batches and ends of epochs that the chunk

@@ -26,12 +26,12 @@ class BatchWriter {
   explicit BatchWriter(const Plan& plan, CacheStore* rows = nullptr);
 
   /// Fills `buffer`, or points its tensors into the slot if the plan lends rows (MemoryPlan::lends). Writes dense
-  /// tensors, and steps that a RowWriter makes, in blocks of rows, in parallel in the calling thread's arena. Reads each
-  /// row once and writes each element once.
+  /// tensors, and steps that a RowWriter makes, in blocks of rows, in parallel in the calling thread's arena. Reads
+  /// each row once and writes each element once.
   ///
   /// Returns the rows that could not be written. Each is filler now: its dense tensors are those of the nearest good
-  /// row of the batch, or zeros if there is none, and in other tensors it has no values. Precondition: the calling thread
-  /// is in an arena of at most Schedule::threads threads.
+  /// row of the batch, or zeros if there is none, and in other tensors it has no values. Precondition: the calling
+  /// thread is in an arena of at most Schedule::threads threads.
   std::vector<FailedRow> write(const BatchRows& batch, BatchBuffer& buffer) const;
 
   /// Tells row writers which rows will be made of a chunk, so that they can begin to read what they need.

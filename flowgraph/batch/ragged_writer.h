@@ -12,9 +12,9 @@
 namespace feedline::flow {
 
 /// Writes the output that begins with tensor number `tensor` of the plan: its values (or bytes and offsets), and its
-/// step splits and row splits if it has some. A padded output is written as [rows, longest, ...]. `cast` unpacks one number; it is null
-/// for bytes. Filler rows are empty, or only padding, so that their bytes stay within the bound of the plan.
-/// Rows of `failed` (ascending) are filler, too.
+/// step splits and row splits if it has some. A padded output is written as [rows, longest, ...]. `cast` unpacks one
+/// number; it is null for bytes. Filler rows are empty, or only padding, so that their bytes stay within the bound of
+/// the plan. Rows of `failed` (ascending) are filler, too.
 void write_ragged(const Plan& plan, size_t tensor, const gpu::Unpacker* cast, const BatchRows& batch,
                   std::span<const int64_t> failed, BatchBuffer& buffer);
 

@@ -9,8 +9,8 @@
 
 namespace feedline::flow {
 
-/// Reads records of one file, in ascending order. Goes to a record by the index, or reads a compressed file, or one that
-/// is not counted, from its beginning.
+/// Reads records of one file, in ascending order. Goes to a record by the index, or reads a compressed file, or one
+/// that is not counted, from its beginning.
 class SampleReader {
  public:
   /// Opens the file. Keeps references to the arguments. Throws Error io_error if it cannot be opened or read; so does

@@ -5,8 +5,8 @@
 //                 ^                                    |
 //                 +------- when the copy is done ------+
 //
-// If all replicas are given the same rows, these are uploaded once, and each GPU copies them from the one before it. A GPU
-// that cannot read the memory of that one is given them by the host.
+// If all replicas are given the same rows, these are uploaded once, and each GPU copies them from the one before it. A
+// GPU that cannot read the memory of that one is given them by the host.
 //
 //   packed batches of one replica ------> [upload 0]: copy -> buffer of GPU 0 -> kernels -> Delivery -> next(0)
 //                                                                 | copy

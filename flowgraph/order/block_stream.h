@@ -11,9 +11,9 @@
 
 namespace feedline::flow {
 
-/// Yields the samples of one lane of the shuffle mode BLOCK, round by round; order.h explains lanes, rounds and segments.
-/// Each block (or the lane's part of it) is read as one Ticket. A round takes one segment of it, so the ticket stays open
-/// for as many rounds as the block has segments.
+/// Yields the samples of one lane of the shuffle mode BLOCK, round by round; order.h explains lanes, rounds and
+/// segments. Each block (or the lane's part of it) is read as one Ticket. A round takes one segment of it, so the
+/// ticket stays open for as many rounds as the block has segments.
 class BlockStream final : public SampleStream {
  public:
   /// Begins at sample `sample` of the lane, counted from the beginning of pass `first_pass`.

@@ -20,8 +20,8 @@ struct Run {
   uint32_t size = 0;
 };
 
-/// The 6 bytes before the run of a step in the usual form whose lengths have one byte each: 0a L KIND L-2 0a L-4. So they
-/// follow from the first length, and one compare checks them. Precondition: length >= 4.
+/// The 6 bytes before the run of a step in the usual form whose lengths have one byte each: 0a L KIND L-2 0a L-4. So
+/// they follow from the first length, and one compare checks them. Precondition: length >= 4.
 template <ListKind kind>
 constexpr uint64_t short_header(uint64_t length) noexcept {
   constexpr uint64_t kind_tag = wire::tag(static_cast<uint32_t>(kind), wire::delimited);
@@ -139,8 +139,8 @@ struct KnownHeader {
   uint32_t end = 0;    // the last 4 bytes
 };
 
-/// Does the same for steps of `values` floats each. Their size is known, so that the place of each step follows from that
-/// of the one before it without reading a length.
+/// Does the same for steps of `values` floats each. Their size is known, so that the place of each step follows from
+/// that of the one before it without reading a length.
 const uint8_t* add_float_steps(const uint8_t* p, const uint8_t* end, uint32_t values, FoundSteps& found) noexcept {
   const auto size = static_cast<uint32_t>(values * sizeof(float));
   const KnownHeader header(ListKind::float32, size);

@@ -125,8 +125,8 @@ const uint8_t* FeatureMapReader::parse(const uint8_t* p, const uint8_t* end) {
   return nullptr;
 }
 
-/// Parses a field of the map that is not the entry predicted first. `before` becomes the entry's shape. Returns where to
-/// go on, or null after fail().
+/// Parses a field of the map that is not the entry predicted first. `before` becomes the entry's shape. Returns where
+/// to go on, or null after fail().
 const uint8_t* FeatureMapReader::parse_field(const uint8_t* p, const uint8_t* end, EntryShape*& before) {
   uint32_t size;
   for (EntryShape* shape : before->next) {

@@ -65,8 +65,9 @@ class FeatureMapReader {
   /// bytes.
   const uint8_t* parse(const uint8_t* p, const uint8_t* end);
 
-  /// Reads the fields of a record: `map_of(tag)` returns the reader of the map in the field with this tag, or null; such
-  /// fields are skipped. Sets `known` to whether there were none. Returns null, or where protobuf would refuse the record.
+  /// Reads the fields of a record: `map_of(tag)` returns the reader of the map in the field with this tag, or null;
+  /// such fields are skipped. Sets `known` to whether there were none. Returns null, or where protobuf would refuse the
+  /// record.
   template <typename MapOf>
   static const uint8_t* parse_record(const io::RecordView& record, bool& known, MapOf map_of) {
     known = true;

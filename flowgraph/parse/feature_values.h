@@ -42,8 +42,8 @@ uint32_t row_bytes(const FeatureSpec& feature);
 struct FeatureTarget {
   explicit FeatureTarget(const FeatureSpec& feature);
 
-  /// Returns how many bytes of the arena a byte of payload can take in addition to the column. An empty step has 2 bytes
-  /// of payload for the 4 of its end.
+  /// Returns how many bytes of the arena a byte of payload can take in addition to the column. An empty step has 2
+  /// bytes of payload for the 4 of its end.
   uint64_t arena_per_byte() const noexcept { return fixed ? 0 : kind == ListKind::float32 ? (nested ? 2 : 1) : 8; }
 
   const FeatureSpec* spec;
@@ -69,7 +69,8 @@ class FeatureValues {
   FeatureValues(std::span<const FeatureTarget> targets, FeatureNames feature_names, uint32_t rows, Arena& arena);
 
   /// Returns how many arena bytes the columns of `rows` rows can take at most. `payload_bytes` is the size of the
-  /// records together; `per_byte` is how many bytes of the arena one of these bytes can take in addition to the columns.
+  /// records together; `per_byte` is how many bytes of the arena one of these bytes can take in addition to the
+  /// columns.
   static uint64_t arena_bound(std::span<const FeatureTarget> targets, uint64_t per_byte, uint64_t rows,
                               uint64_t payload_bytes) noexcept;
 
@@ -93,8 +94,8 @@ class FeatureValues {
   /// end_row() refuses the record.
   void end_values(size_t feature, const FoundValues& found);
 
-  /// Stores the FeatureList [p, end) in the current row, and checks it as end_steps() does. `depth` is how many levels of
-  /// messages may still be opened inside it. Returns false if protobuf would refuse it; then its row is unspecified.
+  /// Stores the FeatureList [p, end) in the current row, and checks it as end_steps() does. `depth` is how many levels
+  /// of messages may still be opened inside it. Returns false if protobuf would refuse it; then its row is unspecified.
   /// Preconditions: those of add_steps().
   bool store_steps(size_t feature, const uint8_t* p, const uint8_t* end, int depth);
 

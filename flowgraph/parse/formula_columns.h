@@ -31,7 +31,8 @@ RowAccess rows_of(const FeatureSpec& feature) noexcept;
 /// Returns a record's values of a fixed feature as they are stored: the bytes of its only value, or its numbers.
 std::span<const std::byte> stored_value(const FeatureSpec& feature, const Column& column, uint32_t row) noexcept;
 
-/// Returns a record's values of a feature of BYTES, or of one that is not fixed; if rows have steps, those of all steps.
+/// Returns a record's values of a feature of BYTES, or of one that is not fixed; if rows have steps, those of all
+/// steps.
 ValuesRef values_of(const FeatureSpec& feature, const Column& column, uint32_t row) noexcept;
 
 inline constexpr RowAccess rows_of_expression = {sizeof(double), false};

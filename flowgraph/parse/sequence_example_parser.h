@@ -3,8 +3,8 @@
 // message SequenceExample { Features context = 1; FeatureLists feature_lists = 2; }
 // (tensorflow/core/example/example.proto; feature_map.h has the messages in it)
 //
-// Where the format leaves room, this parser reads as protobuf's C++ parser does, as the Example parser does. A feature of
-// the pipeline whose `where` is feature_list is looked for in the feature lists, every other one in the context.
+// Where the format leaves room, this parser reads as protobuf's C++ parser does, as the Example parser does. A feature
+// of the pipeline whose `where` is feature_list is looked for in the feature lists, every other one in the context.
 #pragma once
 
 #include <cstdint>

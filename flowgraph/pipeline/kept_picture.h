@@ -29,8 +29,8 @@ using PictureOrigin = std::variant<pictures::DecodeOptions, StoredPixels>;
 /// Cuts the way of a picture in two: the steps before the first random choice, whose result is an entry of a cache, and
 /// the steps after them. Both together make the same bytes as the whole way. Immutable.
 ///
-/// An entry with pixels as they were decoded, or of pictures whose resized size varies, begins with height and width. Any
-/// other is the tensor of the resized picture.
+/// An entry with pixels as they were decoded, or of pictures whose resized size varies, begins with height and width.
+/// Any other is the tensor of the resized picture.
 class KeptPicture {
  public:
   /// step().text is empty if nothing can be kept.

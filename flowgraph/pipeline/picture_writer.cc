@@ -83,8 +83,8 @@ bool PictureWriter::write_kept(std::span<const std::byte> value, const KeptRows&
   return true;
 }
 
-// Makes an entry and keeps it. Returns nothing if it cannot be kept: if another thread is making it, if there is no room,
-// or if the picture is broken. What is wrong with a picture is said where it is decoded without the cache.
+// Makes an entry and keeps it. Returns nothing if it cannot be kept: if another thread is making it, if there is no
+// room, or if the picture is broken. What is wrong with a picture is said where it is decoded without the cache.
 std::span<const std::byte> PictureWriter::make_entry(std::span<const std::byte> value, io::EntryStore& store,
                                                      uint64_t entry, std::span<std::byte> place,
                                                      std::span<std::byte> scratch) const {

@@ -19,8 +19,8 @@ struct ChoiceKeys {
   std::string crop_group, flip_group;  // outputs of one group share a choice
 };
 
-/// A row is a picture: decoded, cropped, resized, mirrored, normalised and cast. A picture that cannot be decoded, or is
-/// smaller than its crop, is a failed row of Category::bad_image.
+/// A row is a picture: decoded, cropped, resized, mirrored, normalised and cast. A picture that cannot be decoded, or
+/// is smaller than its crop, is a failed row of Category::bad_image.
 class PictureWriter final : public RowWriter {
  public:
   /// `geometry` must have a size that does not depend on the picture. `cache` says what of the pictures is kept.

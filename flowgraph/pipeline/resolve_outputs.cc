@@ -211,8 +211,8 @@ class OutputResolver {
     return result;
   }
 
-  // Permutes the axes if the output's layout, or the one that holds otherwise, is not the stored one. Returns the channel
-  // axis of the delivered shape, or -1 if it is not known.
+  // Permutes the axes if the output's layout, or the one that holds otherwise, is not the stored one. Returns the
+  // channel axis of the delivered shape, or -1 if it is not known.
   int turn(gpu::UnpackSpec& unpack, Layout stored, Layout otherwise = Layout::unknown) const {
     Layout wanted = layout_of(config_.layout());
     if (wanted == Layout::unknown) wanted = otherwise;

@@ -48,8 +48,8 @@ struct KeptRows {
   std::span<std::byte> scratch;       // KeptStep::entry_bytes for an entry on a disk; empty for one in memory
 };
 
-/// Which rows of an epoch a block has; they are consecutive. A sample is `frames` rows. A step is a block of its own, and
-/// all steps of a record have the number of its sample.
+/// Which rows of an epoch a block has; they are consecutive. A sample is `frames` rows. A step is a block of its own,
+/// and all steps of a record have the number of its sample.
 struct RowNumbers {
   uint64_t epoch = 0, first = 0;
   uint64_t frames = 1;
@@ -94,9 +94,9 @@ class RowWriter {
   virtual std::optional<RowFailure> refusal(std::span<const std::byte>) const { return std::nullopt; }
 
   /// Makes the rows of a block. Row i is made from the bytes values[i], which are one value of a feature as the record
-  /// stores it (numbers: as they lie in memory), and begins at out + i * stride. Adds to `outcome`; the bytes of a failed
-  /// row may be anything. `scratch` has scratch_bytes() bytes. Random choices are a function of `rows`, so that neither
-  /// threads nor ranks change them.
+  /// stores it (numbers: as they lie in memory), and begins at out + i * stride. Adds to `outcome`; the bytes of a
+  /// failed row may be anything. `scratch` has scratch_bytes() bytes. Random choices are a function of `rows`, so that
+  /// neither threads nor ranks change them.
   virtual void write(std::span<const std::span<const std::byte>> values, const RowNumbers& rows, std::byte* out,
                      size_t stride, std::span<std::byte> scratch, RowOutcome& outcome) const = 0;
 

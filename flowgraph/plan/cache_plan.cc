@@ -53,8 +53,8 @@ CachePlan::CachePlan(const PipelineSpec& spec, const DataSet& data, const KeptSi
   spec_.what == CacheWhat::records ? keep_pieces(spec, data) : keep_samples(spec, data, sizes);
 }
 
-// Returns the bytes that the cache may take. Returns nothing if there is a file already, whose layout is then set, or if
-// the cache is off.
+// Returns the bytes that the cache may take. Returns nothing if there is a file already, whose layout is then set, or
+// if the cache is off.
 std::optional<uint64_t> CachePlan::room(const PipelineSpec& spec, const DataSet& data) {
   if (spec_.where == CacheWhere::memory) return spec_.limit;
   choose_file(spec, data);
@@ -146,8 +146,8 @@ void CachePlan::keep_pieces(const PipelineSpec& spec, const DataSet& data) {
     why_off_ = fmt::format("{} has another layout; remove it", path_);
 }
 
-// Two runs share a file if they have the same data and make the same entries of the same samples. A file is in another's
-// place if it is for the same choice among the same files.
+// Two runs share a file if they have the same data and make the same entries of the same samples. A file is in
+// another's place if it is for the same choice among the same files.
 void CachePlan::choose_file(const PipelineSpec& spec, const DataSet& data) {
   uint64_t place = 0;
   const auto add = [](uint64_t& digest, uint64_t value) { digest = mix64(digest ^ mix64(value)); };

@@ -14,7 +14,8 @@
 
 namespace feedline::flow {
 
-/// The parts of a cache: what is kept of each sample. Outputs that need the same bytes of the same feature share a part.
+/// The parts of a cache: what is kept of each sample. Outputs that need the same bytes of the same feature share a
+/// part.
 struct CacheParts {
   explicit CacheParts(const PipelineSpec& spec);
   struct Part {
@@ -33,9 +34,9 @@ struct KeptSizes {
   double spread = 0;  // the standard deviation of a sample
 };
 
-/// The samples that are kept are the first `kept` of all samples in a random order, which is the same in every run. So the
-/// share of samples that are found is kept / samples in every epoch and order, and nothing is thrown out to make room.
-/// For RECORDS they are those in the KeptPieces.
+/// The samples that are kept are the first `kept` of all samples in a random order, which is the same in every run. So
+/// the share of samples that are found is kept / samples in every epoch and order, and nothing is thrown out to make
+/// room. For RECORDS they are those in the KeptPieces.
 class CachePlan {
  public:
   /// Plans the cache of a pipeline that has one. For DISK it looks at the file that there is, or at the room on the
@@ -65,8 +66,8 @@ class CachePlan {
 
   /// RECORDS: returns the pieces that are kept; null for pictures.
   const KeptPieces* pieces() const noexcept { return pieces_ ? &*pieces_ : nullptr; }
-  /// Returns the number of the entry of part 0 of a record, and of its other parts after it; nullopt if the record is not
-  /// kept. `file` and `record` are numbers as Extent has them, and the record is a sample. Not for RECORDS.
+  /// Returns the number of the entry of part 0 of a record, and of its other parts after it; nullopt if the record is
+  /// not kept. `file` and `record` are numbers as Extent has them, and the record is a sample. Not for RECORDS.
   std::optional<uint64_t> entry_of(uint32_t file, uint64_t record) const noexcept {
     const uint64_t place = order_(first_sample_[file] + selections_[file].before(record));
     return place < kept_ ? std::optional(place * parts_.parts.size()) : std::nullopt;

@@ -48,8 +48,8 @@ uint64_t most_values(DType dtype, uint64_t payload) {
   }
 }
 
-// Returns the most values that the record of this size can have of a sequence. In a feature list each step takes its own
-// tags and lengths.
+// Returns the most values that the record of this size can have of a sequence. In a feature list each step takes its
+// own tags and lengths.
 uint64_t most_sequence_values(const FeatureSpec& feature, uint64_t payload) {
   if (!feature.in_list()) return most_values(feature.dtype, payload);
   const auto each = static_cast<uint64_t>(feature.shape.elements());

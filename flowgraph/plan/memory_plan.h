@@ -10,8 +10,8 @@
 
 namespace feedline::flow {
 
-/// The alignment, in bytes, of the tensors in a batch buffer, which is what DLPack asks for. Threads of a GPU that write
-/// neighbouring elements then write whole lines of memory.
+/// The alignment, in bytes, of the tensors in a batch buffer, which is what DLPack asks for. Threads of a GPU that
+/// write neighbouring elements then write whole lines of memory.
 inline constexpr uint64_t tensor_alignment = 256;
 
 /// One tensor of a batch buffer.
@@ -30,8 +30,8 @@ struct BatchTensor {
   size_t row_bytes() const noexcept { return static_cast<size_t>(shape.elements()) * size_of(dtype); }
 };
 
-/// Returns how many batches of so many bytes a replica's ring has if the pipeline does not say how many to prefetch, and
-/// memory.limit allows as many: many small ones, so that the feed rarely wakes a thread while the trainer is slow.
+/// Returns how many batches of so many bytes a replica's ring has if the pipeline does not say how many to prefetch,
+/// and memory.limit allows as many: many small ones, so that the feed rarely wakes a thread while the trainer is slow.
 uint64_t most_batches_ahead(uint64_t batch_bytes) noexcept;
 
 /// A line of what `check` prints as the memory plan.
@@ -42,8 +42,8 @@ struct MemoryLine {
 };
 
 /// The graph works in two kinds of memory, both allocated once. A slot holds one chunk, that is, some neighbouring
-/// records of a file, while it is read, parsed and written into batches; its arena holds the columns that parsing makes.
-/// A batch buffer holds the finished tensors of one replica for one step.
+/// records of a file, while it is read, parsed and written into batches; its arena holds the columns that parsing
+/// makes. A batch buffer holds the finished tensors of one replica for one step.
 struct MemoryPlan {
   /// Plans the bytes of a slot and of a batch. fit() then chooses the numbers of slots and batches.
   explicit MemoryPlan(const Schedule& schedule);

@@ -16,8 +16,8 @@ struct Plan : Schedule {
   /// Computes the memory that the feed takes beside the graph. It is called once the batches are planned.
   using MoreMemory = std::function<MemoryLine(const Plan&)>;
 
-  /// Makes the plan of a pipeline over counted data, with the cache that is planned for it. Throws Error bad_pipeline if
-  /// the pipeline does not fit the data or the ranks, or if the plan exceeds memory.limit.
+  /// Makes the plan of a pipeline over counted data, with the cache that is planned for it. Throws Error bad_pipeline
+  /// if the pipeline does not fit the data or the ranks, or if the plan exceeds memory.limit.
   Plan(PipelineSpec pipeline, std::shared_ptr<const DataSet> counted, const Ranks& who, int thread_count,
        const MoreMemory& more = {}, std::shared_ptr<const CachePlan> planned_cache = nullptr)
       : Schedule(std::move(pipeline), std::move(counted), who, thread_count),

@@ -11,8 +11,8 @@
 
 namespace feedline::flow {
 
-/// A file of names, one on a line, as a hash table. The name of row i is line i + 1. A line ends with "\n" or "\r\n"; the
-/// last line may end with the file. Names are bytes, and each comes once. Immutable.
+/// A file of names, one on a line, as a hash table. The name of row i is line i + 1. A line ends with "\n" or "\r\n";
+/// the last line may end with the file. Names are bytes, and each comes once. Immutable.
 class KeyMap {
  public:
   using Key = std::span<const std::byte>;

@@ -29,16 +29,16 @@ struct TableSpec {
   bool operator==(const TableSpec&) const = default;
 };
 
-/// The rows lie in the file, or are resident in memory of this process or of GPUs. In the file they are read through the
-/// page cache, which all processes of a machine share, or past it if the file is larger than the memory. They are never
-/// mapped: a file that is cut short, or a disk that fails, is an Error, where a mapping would end the process. Immutable
-/// once it is open; used by several threads at a time.
+/// The rows lie in the file, or are resident in memory of this process or of GPUs. In the file they are read through
+/// the page cache, which all processes of a machine share, or past it if the file is larger than the memory. They are
+/// never mapped: a file that is cut short, or a disk that fails, is an Error, where a mapping would end the process.
+/// Immutable once it is open; used by several threads at a time.
 class Table {
  public:
   static constexpr size_t most_at_once = 64;  // rows of one read()
 
-  /// Opens the file and reads its header. Throws Error io_error if it cannot be read. Throws Error bad_pipeline if it is
-  /// not an .npy file in C order, of a type of numbers in little-endian order.
+  /// Opens the file and reads its header. Throws Error io_error if it cannot be read. Throws Error bad_pipeline if it
+  /// is not an .npy file in C order, of a type of numbers in little-endian order.
   explicit Table(TableSpec spec);
 
   /// Reads the names, and the rows if they are resident here: `gpus` says that those of an on_device table are not.
@@ -66,10 +66,10 @@ class Table {
   size_t scratch_bytes() const noexcept;
   static constexpr size_t scratch_alignment = io::block_bytes;
 
-  /// Finds rows: at[i] is where row rows[i] lies, in `scratch` or in the table's own memory. Neighbours that are the same
-  /// are read once. A number below 0 is no row; at[i] is then some row_bytes(). Throws Error io_error if the file cannot
-  /// be read, or has changed since it was opened. Precondition: at most most_at_once rows, all below rows(); `scratch`
-  /// has scratch_bytes() for each; an on_device table was opened without `gpus`.
+  /// Finds rows: at[i] is where row rows[i] lies, in `scratch` or in the table's own memory. Neighbours that are the
+  /// same are read once. A number below 0 is no row; at[i] is then some row_bytes(). Throws Error io_error if the file
+  /// cannot be read, or has changed since it was opened. Precondition: at most most_at_once rows, all below rows();
+  /// `scratch` has scratch_bytes() for each; an on_device table was opened without `gpus`.
   void read(std::span<const int64_t> rows, std::span<std::byte> scratch, std::span<const std::byte*> at) const;
 
   /// Returns whether read_ahead() does anything.

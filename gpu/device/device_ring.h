@@ -31,8 +31,8 @@ struct CopyToDevice {
 /// The buffers of one replica on one GPU. Buffers are numbered from 0.
 class DeviceRing {
  public:
-  /// Waits until the GPU has done the work of the ring's streams, and the work that the users of each buffer had given to
-  /// their streams before they released it.
+  /// Waits until the GPU has done the work of the ring's streams, and the work that the users of each buffer had given
+  /// to their streams before they released it.
   virtual ~DeviceRing() = default;
 
   /// Returns the memory of all buffers, which lies on the device in one piece: `buffers` times `buffer_bytes`. Each
@@ -93,7 +93,8 @@ std::shared_ptr<DeviceRing> open_device_ring(const DeviceRingOptions& options);
 void check_devices(std::span<const DeviceId> devices);
 
 /// Pins host memory, so that GPUs can read it by themselves and copies from it overlap with all other work. Its pages,
-/// which nothing should have touched yet, are taken from the NUMA node of `gpu`, if that has some. Returns false, and writes one line to the log, if that is not possible; copies still work.
+/// which nothing should have touched yet, are taken from the NUMA node of `gpu`, if that has some. Returns false, and
+/// writes one line to the log, if that is not possible; copies still work.
 bool pin(std::span<std::byte> memory, DeviceId gpu) noexcept;
 /// Undoes pin().
 void unpin(std::span<std::byte> memory, DeviceId gpu) noexcept;

@@ -16,8 +16,8 @@ struct GpuUsage {
   /// as for a GPU that is divided (MIG).
   std::optional<double> busy;
   uint64_t memory_used = 0, memory_bytes = 0;  // of the GPU's memory, used and in all
-  /// The link to the host: its generation at full speed (idle GPUs lower it), and of how many lanes the GPU uses how many.
-  /// A card in a slot with few lanes is fed slowly. 0: not told.
+  /// The link to the host: its generation at full speed (idle GPUs lower it), and of how many lanes the GPU uses how
+  /// many. A card in a slot with few lanes is fed slowly. 0: not told.
   unsigned pcie_generation = 0, pcie_lanes = 0, pcie_most_lanes = 0;
 };
 

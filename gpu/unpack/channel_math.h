@@ -37,8 +37,8 @@ inline void put_bit_value(const UnpackSpec& spec, int64_t channel, uint32_t bit,
   });
 }
 
-/// Writes to `to` what the byte `byte` becomes in `channel`: one element of type spec.out. Precondition: spec.stored is a
-/// type of one byte.
+/// Writes to `to` what the byte `byte` becomes in `channel`: one element of type spec.out. Precondition: spec.stored is
+/// a type of one byte.
 inline void put_byte_value(const UnpackSpec& spec, int64_t channel, uint8_t byte, void* to) {
   with_type(spec.stored, [&](auto stored) {
     using From = typename decltype(stored)::t;

@@ -43,8 +43,8 @@ struct UnpackLaunch {
   bool empty() const noexcept { return args.rows == 0; }
 };
 
-/// Divides the rows among about `threads` threads: sets args.row_groups and the steps, and returns the number of threads
-/// that the launch then has. It is more if a row alone needs more. Precondition: the launch is not empty.
+/// Divides the rows among about `threads` threads: sets args.row_groups and the steps, and returns the number of
+/// threads that the launch then has. It is more if a row alone needs more. Precondition: the launch is not empty.
 inline uint32_t spread(UnpackArgs& args, uint64_t threads) {
   args.row_groups = static_cast<uint32_t>(std::clamp<uint64_t>(threads / args.vectors.value, 1, args.rows));
   args.in_step = args.row_groups * args.in_stride;

@@ -326,8 +326,8 @@ class PlanesOp {
   uint32_t channel_[channels];  // of each byte of a pixel
 };
 
-/// Loads elements as Wide (int64_t, float or double), does their channel's steps, and casts the results. All elements of
-/// a vector have the same steps.
+/// Loads elements as Wide (int64_t, float or double), does their channel's steps, and casts the results. All elements
+/// of a vector have the same steps.
 template <typename Wide, typename To, int elements>
 class ConvertOp {
  public:

@@ -5,8 +5,9 @@
 //   table     a row of 32 bytes for each entry: state, CRC32C of the data, place, size, CRC32C of the row
 //   data      from the next multiple of 4096 on; the file grows as entries are written
 //
-// Numbers are little-endian. Header and table are mapped by all processes. A row is valid only after the data was synced,
-// so after a crash of the machine a valid row has its data, and the CRC32C shows it if a disk did not keep its word.
+// Numbers are little-endian. Header and table are mapped by all processes. A row is valid only after the data was
+// synced, so after a crash of the machine a valid row has its data, and the CRC32C shows it if a disk did not keep its
+// word.
 #pragma once
 
 #include <cstddef>
@@ -35,11 +36,11 @@ class EntryFile {
   static uint64_t table_bytes(uint64_t entries) noexcept;
   /// Returns the layout of an existing file; nullopt if there is no whole file with this content. Does not throw.
   static std::optional<EntryLayout> layout_of(const std::string& path, uint64_t content) noexcept;
-  /// Returns how many bytes a new file `path` can take after remove_unused(). Its folder need not exist yet. Throws Error
-  /// io_error, also if the folder cannot be made or written.
+  /// Returns how many bytes a new file `path` can take after remove_unused(). Its folder need not exist yet. Throws
+  /// Error io_error, also if the folder cannot be made or written.
   static uint64_t free_bytes(const std::string& path, std::string_view prefix);
-  /// Removes the files of entries in the folder of `path` whose names begin with `prefix` and which no process has open,
-  /// except `path` itself. Does not throw.
+  /// Removes the files of entries in the folder of `path` whose names begin with `prefix` and which no process has
+  /// open, except `path` itself. Does not throw.
   static void remove_unused(const std::string& path, std::string_view prefix) noexcept;
 
   /// Opens the file, or makes it with the layout `wanted`, if there is none with this content. Entries whose writer was

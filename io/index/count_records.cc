@@ -171,8 +171,8 @@ void scan_ranges(const std::shared_ptr<const SourceFile>& file, uint64_t begin, 
                  const CountOptions& options, const CountProgress& progress,
                  const std::function<void(IndexBuilder&)>& take) {
   const auto at_a_time = 2 * static_cast<size_t>(tbb::this_task_arena::max_concurrency());
-  // Tokens are pointers: oneTBB would leak larger ones if a filter throws. The last filter takes ranges in order, so the
-  // range that was begun `at_a_time` ranges ago is done.
+  // Tokens are pointers: oneTBB would leak larger ones if a filter throws. The last filter takes ranges in order, so
+  // the range that was begun `at_a_time` ranges ago is done.
   std::vector<Range> ranges(at_a_time);
   uint64_t next = begin;
   size_t begun = 0;

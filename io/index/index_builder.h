@@ -13,8 +13,8 @@
 namespace feedline::io {
 
 /// Builds the index of a whole file, or of a chain. A chain is a sequence of records without gaps that begins anywhere
-/// in a file, so that several threads can build parts of one index. append() joins a chain to the builder of the records
-/// before it: the whole chain, or its records from a meeting point on (see Meeting). Not thread-safe.
+/// in a file, so that several threads can build parts of one index. append() joins a chain to the builder of the
+/// records before it: the whole chain, or its records from a meeting point on (see Meeting). Not thread-safe.
 class IndexBuilder {
  public:
   /// Makes a builder for records that begin at `start` or later. `stride` is the number of bytes between index entries.

@@ -8,8 +8,8 @@
 
 namespace feedline::io {
 
-/// Compares the text in `idx_file` with `index`, which was made by reading the data file. Returns the first difference in
-/// words, or an empty string if they agree.
+/// Compares the text in `idx_file` with `index`, which was made by reading the data file. Returns the first difference
+/// in words, or an empty string if they agree.
 ///
 /// They agree if each line begins where the line before it ends, if each entry of the index equals the line of its
 /// record, and if both have the same number of good records. Lines that begin in bad regions are skipped, because

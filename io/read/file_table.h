@@ -52,8 +52,8 @@ class FileTable {
   int acquire(uint32_t file, Lease& lease) noexcept;
   void release(const Lease& lease) noexcept;
 
-  /// Handles a read with O_DIRECT that gave EINVAL. If O_DIRECT is `automatic`, makes later reads of the file go through
-  /// the page cache and returns 0, or an errno if this fails. If O_DIRECT is `on`, returns EOPNOTSUPP.
+  /// Handles a read with O_DIRECT that gave EINVAL. If O_DIRECT is `automatic`, makes later reads of the file go
+  /// through the page cache and returns 0, or an errno if this fails. If O_DIRECT is `on`, returns EOPNOTSUPP.
   int refuse_direct(Lease& lease) noexcept;
 
   /// Checks the file after a read. Returns ESTALE if its size or version are no longer those of its FileId, because the

@@ -134,8 +134,8 @@ void JpegDecoder::read_row(uint8_t* row) {
 
 void JpegDecoder::finish() {
   if (errors_.cut) throw BadPicture("the picture is cut short");
-  // What follows the window is not decoded, so that the end marker is looked for. libjpeg may have read it already, as the
-  // last thing. A scan has no end marker in it.
+  // What follows the window is not decoded, so that the end marker is looked for. libjpeg may have read it already, as
+  // the last thing. A scan has no end marker in it.
   const std::string_view text(reinterpret_cast<const char*>(bytes_.data()), bytes_.size());
   const size_t end = text.rfind(end_marker), read = bytes_.size() - info_.src->bytes_in_buffer;
   if (end == std::string_view::npos || end + end_marker.size() < read) throw BadPicture("the picture is cut short");

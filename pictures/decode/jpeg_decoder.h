@@ -16,11 +16,11 @@
 
 namespace feedline::pictures {
 
-/// Decodes one picture. The pixels are those of TensorFlow's decode_jpeg with dct_method INTEGER_ACCURATE (or its default
-/// with `fast_dct`), and a window's are those of the whole picture. Samples have 8 bits.
+/// Decodes one picture. The pixels are those of TensorFlow's decode_jpeg with dct_method INTEGER_ACCURATE (or its
+/// default with `fast_dct`), and a window's are those of the whole picture. Samples have 8 bits.
 ///
-/// A picture that ends too early is refused, as TensorFlow does. Other damage of the scan cannot be told from a picture;
-/// libjpeg warns of some of it, see warnings().
+/// A picture that ends too early is refused, as TensorFlow does. Other damage of the scan cannot be told from a
+/// picture; libjpeg warns of some of it, see warnings().
 class JpegDecoder {
  public:
   /// Reads the header. `bytes` must stay as long as the decoder. Throws BadPicture.

@@ -31,8 +31,8 @@ struct Window {
   bool operator==(const Window&) const = default;
 };
 
-/// How a picture is to be seen: columns and rows change places first, then rows are mirrored left to right, then columns
-/// upside down.
+/// How a picture is to be seen: columns and rows change places first, then rows are mirrored left to right, then
+/// columns upside down.
 struct Orientation {
   bool transposed = false, mirrored = false, upside_down = false;
   bool operator==(const Orientation&) const = default;
@@ -46,8 +46,8 @@ inline constexpr int64_t longest_row = 65536;
 struct DecodeOptions {
   /// Channels of a decoded pixel: 1 is grey, 3 is red, green and blue. 0: 1 for grey pictures, otherwise 3.
   int channels = 0;
-  /// Bits of a sample: 8, or 16. With 8, a PNG of 16 bits keeps the upper 8. With 16, samples of 8 bits are multiplied by
-  /// 257, so that 255 becomes 65535.
+  /// Bits of a sample: 8, or 16. With 8, a PNG of 16 bits keeps the upper 8. With 16, samples of 8 bits are multiplied
+  /// by 257, so that 255 becomes 65535.
   int bits = 8;
   /// Pictures with more pixels are refused after their header.
   int64_t max_pixels = int64_t{1} << 24;
@@ -55,8 +55,8 @@ struct DecodeOptions {
   bool fast_dct = false;
   /// Whether pictures are turned as their EXIF data says.
   bool apply_exif = false;
-  /// JPEG: whether a window may be decoded to a half, a quarter or an eighth of its size before it is resized, as long as
-  /// it does not get smaller than the tensor. This changes the pixels.
+  /// JPEG: whether a window may be decoded to a half, a quarter or an eighth of its size before it is resized, as long
+  /// as it does not get smaller than the tensor. This changes the pixels.
   bool may_shrink = false;
 };
 

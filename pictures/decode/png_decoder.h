@@ -13,8 +13,8 @@
 
 namespace feedline::pictures {
 
-/// Decodes one picture, to the pixels of TensorFlow's decode_png, of uint8 or (options.bits 16) uint16: palettes and small
-/// greys are expanded, gamma is ignored. Alpha is dropped.
+/// Decodes one picture, to the pixels of TensorFlow's decode_png, of uint8 or (options.bits 16) uint16: palettes and
+/// small greys are expanded, gamma is ignored. Alpha is dropped.
 ///
 /// An interlaced picture is decoded whole before its first row is delivered.
 class PngDecoder {

@@ -19,7 +19,8 @@ enum class Filter : uint8_t {
 /// The weights of one axis. Each sum is computed in FLOAT32, in ascending order of the source's pixels.
 class Axis {
  public:
-  /// Resizes `from` pixels to `to`, of which those in [begin, end) are made; if `is_mirrored`, the last one comes first.
+  /// Resizes `from` pixels to `to`, of which those in [begin, end) are made; if `is_mirrored`, the last one comes
+  /// first.
   Axis(Filter filter, int64_t from, int64_t to, int64_t begin, int64_t end, bool is_mirrored = false);
 
   /// Returns whether each pixel is a copy of the one at its place.
@@ -38,8 +39,8 @@ class Axis {
     return {firsts_[at], std::span(weights_).subspan(at * stride_, counts_[at])};
   }
 
-  /// The same as arrays. The weights of pixel i begin at weights() + i * stride(). None has more than most_taps(); after
-  /// the last one of a pixel come zeros.
+  /// The same as arrays. The weights of pixel i begin at weights() + i * stride(). None has more than most_taps();
+  /// after the last one of a pixel come zeros.
   const int64_t* firsts() const noexcept { return firsts_.data(); }
   const float* weights() const noexcept { return weights_.data(); }
   size_t stride() const noexcept { return stride_; }

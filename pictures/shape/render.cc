@@ -185,7 +185,8 @@ void render_with(Decoder& decoder, const Geometry& geometry, const Finish& finis
   float* const planes = take<float>(scratch, plane * channels);
   float* const sums = take<float>(scratch, readable);
   std::fill(sums + stored, sums + readable, 0.0f);
-  // The rows of the source from `base` on. Those that are still needed move to the beginning when the last place is taken.
+  // The rows of the source from `base` on. Those that are still needed move to the beginning when the last place is
+  // taken.
   const int64_t places = std::min(rows, rows_kept(down.most_taps()));
   auto* const samples = take<Sample>(scratch, stored * static_cast<size_t>(places));
   const auto row_at = [&](int64_t place) { return samples + static_cast<size_t>(place) * stored; };

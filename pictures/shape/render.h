@@ -24,8 +24,8 @@ struct Geometry {
   bool is_mirrored = false;  // left to right
 };
 
-/// What becomes of a pixel's values. Arithmetic is in FLOAT32, each step rounded: (x * scale - mean) / std. The result is
-/// cast; integers are rounded to nearest even and saturate.
+/// What becomes of a pixel's values. Arithmetic is in FLOAT32, each step rounded: (x * scale - mean) / std. The result
+/// is cast; integers are rounded to nearest even and saturate.
 struct Finish {
   DType dtype = DType::uint8;
   Filter filter = Filter::bilinear;

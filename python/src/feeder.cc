@@ -37,8 +37,8 @@ void check_signals() {
   if (PyErr_CheckSignals() != 0) throw nb::python_error();
 }
 
-/// Runs `body` on another thread, while the calling thread, which must hold the GIL, looks for signals. If there is one,
-/// calls `stop`, waits for the body to end, and raises what the signal's handler has raised.
+/// Runs `body` on another thread, while the calling thread, which must hold the GIL, looks for signals. If there is
+/// one, calls `stop`, waits for the body to end, and raises what the signal's handler has raised.
 template <typename Stop, typename Body>
 void run_interruptibly(Stop stop, Body body) {
   std::mutex mutex;
@@ -209,8 +209,8 @@ class PyFeeder {
     return nb::make_tuple(batch.epoch(), batch.step(), batch.rows(), batch.valid_count(), tensors);
   }
 
-  /// Sets the feed to another place, which `call` does with the feeder. Where ranks do so together it may wait for them;
-  /// a signal then ends the feed.
+  /// Sets the feed to another place, which `call` does with the feeder. Where ranks do so together it may wait for
+  /// them; a signal then ends the feed.
   template <typename Call>
   void move(Call call) {
     const Busy busy(*this);
@@ -230,7 +230,8 @@ class PyFeeder {
   uint64_t copied() const noexcept { return copied_; }
 
  private:
-  // Is held, and looked at, with the GIL. A signal's handler, or another thread, may come while a call waits without it.
+  // Is held, and looked at, with the GIL. A signal's handler, or another thread, may come while a call waits without
+  // it.
   class Busy {
    public:
     explicit Busy(PyFeeder& of) : of_(of) {

@@ -1,4 +1,5 @@
-// The Feeder, as Python sees it: no work under the GIL, waits that a signal can interrupt, and batches that may be kept.
+// The Feeder, as Python sees it: no work under the GIL, waits that a signal can interrupt, and batches that may be
+// kept.
 #pragma once
 
 #include <nanobind/nanobind.h>

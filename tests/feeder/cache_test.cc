@@ -97,8 +97,8 @@ std::vector<std::string> errors_of(const Report& report) {
   return texts;
 }
 
-/// Feeds three epochs with and without a cache, and compares all batches and the errors. (What was made ahead of time of
-/// later epochs counts, too, so at least three epochs were looked for.)
+/// Feeds three epochs with and without a cache, and compares all batches and the errors. (What was made ahead of time
+/// of later epochs counts, too, so at least three epochs were looked for.)
 void check_same(const Pictures& pictures, const std::string& pipeline, const std::string& with, Options options,
                 size_t broken) {
   INFO(pipeline << "\n" << with);

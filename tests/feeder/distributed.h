@@ -78,7 +78,8 @@ inline std::vector<std::string> nothing_thrown(int ranks) {
 }
 
 /// Feeds two epochs to ranks of two replicas each, between which rows travel by `mode`, REPLICATE or SCATTER. Returns
-/// what each rank threw: "other batches" if a replica is not given what it would be given if each rank read its own rows.
+/// what each rank threw: "other batches" if a replica is not given what it would be given if each rank read its own
+/// rows.
 inline std::vector<std::string> feed_rows_that_travel(const Pipeline& given, const std::string& mode, int ranks) {
   const Pipeline pipeline = given.with("distribute.mode", mode);
   const bool scatters = mode == "SCATTER";

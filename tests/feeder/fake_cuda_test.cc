@@ -544,7 +544,8 @@ TEST_CASE("any failing CUDA call: the feed is right, or ends with the reason") {
       if (!has_fired) break;
     }
     INFO(name);
-    // A feeder that cannot select a GPU any more frees nothing there, and a copy is not freed if its streams are refused.
+    // A feeder that cannot select a GPU any more frees nothing there, and a copy is not freed if its streams are
+    // refused.
     const std::set<std::string> leaves_memory = {"cudaSetDevice", "cudaThreadExchangeStreamCaptureMode",
                                                  "cudaFreeAsync", "cudaStreamIsCapturing"};
     if (!leaves_memory.contains(name))

@@ -9,8 +9,8 @@
 
 namespace feedline::test {
 
-/// The lists of record `id`: `id` % 5 steps of the pair (id, step); `id` % 4 steps, of which step s has s numbers; `id` % 3
-/// strings; always two frames of 4 bytes.
+/// The lists of record `id`: `id` % 5 steps of the pair (id, step); `id` % 4 steps, of which step s has s numbers; `id`
+/// % 3 strings; always two frames of 4 bytes.
 inline std::string sequence_sample(int64_t id) {
   const auto list = [](const std::string& key, const std::vector<std::string>& steps) {
     std::string content;

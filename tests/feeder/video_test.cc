@@ -15,8 +15,8 @@ using Catch::Contains;
 
 namespace {
 
-/// Clip i has i % 4 frames (clip 0 none), and each clip has two pictures in `pair`. Frames are JPEGs and PNGs of several
-/// sizes.
+/// Clip i has i % 4 frames (clip 0 none), and each clip has two pictures in `pair`. Frames are JPEGs and PNGs of
+/// several sizes.
 constexpr int clips = 24, most_frames = 3;
 
 std::string frame(int clip, int step) {
@@ -36,8 +36,8 @@ struct Broken {
   bool is_in_pair = false;
 };
 
-/// A file of clips; and for each step a file of Examples, whose record i is the frame of clip i, or another picture if it
-/// has none.
+/// A file of clips; and for each step a file of Examples, whose record i is the frame of clip i, or another picture if
+/// it has none.
 class Clips {
  public:
   explicit Clips(const Broken& broken = {}) {

@@ -1,5 +1,5 @@
-// Decodes and shapes any bytes: no byte is written past the tensor or the scratch memory, and a window's pixels are those
-// of the whole picture.
+// Decodes and shapes any bytes: no byte is written past the tensor or the scratch memory, and a window's pixels are
+// those of the whole picture.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

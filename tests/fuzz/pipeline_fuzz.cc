@@ -1,6 +1,6 @@
 // Pipeline text is read, written, overlaid on itself and validated; its formulas are run and its memory is planned.
-// There is no disk: every pattern is a file, and the plan's data is invented. Only tables are looked for, and are mostly
-// not there.
+// There is no disk: every pattern is a file, and the plan's data is invented. Only tables are looked for, and are
+// mostly not there.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -30,7 +30,8 @@ FILES = {
 PACES = ["lazy", "delayed:1", "", "delayed:2"]
 # Most of the time goes into tests that make call after call fail. They run only if the others have noticed nothing.
 OTHERS = ["~any failing CUDA call*", "~whatever call*", "~a table on GPUs*", "~a thousand feeders*", "~a long wait*", "~[.alone]"]
-# A wait, up to the bracket before its arguments, and what stands in for it: it takes the same arguments and does nothing.
+# A wait, up to the bracket before its arguments, and what stands in for it: it takes the same arguments and does
+# nothing.
 WAITS = [
     (re.compile(r"([\w.\->\[\]]+)(?:\.|->)wait_on\("), r"[](auto&&...) {}(\1, "),
     (re.compile(r"([\w.\->\[\]]+)(?:\.|->)wait\("), r"[](auto&&...) {}(\1"),

@@ -12,7 +12,8 @@ import subprocess
 import sys
 
 EXPORTED = re.compile(r"feedline_|_ZNK?8feedline|_ZT[ISV]N8feedline|PyInit__feedline$")
-# The C and C++ libraries have versioned symbols, and so have the decoders of pictures; Python's are those of the process.
+# The C and C++ libraries have versioned symbols, and so have the decoders of pictures; Python's are those of the
+# process.
 SYSTEM = re.compile(r".*@(GLIBC|GLIBCXX|CXXABI|GCC|LIBJPEG|LIBJPEGTURBO|PNG16)_|_ITM_|__gmon_start__$|__cxa_finalize|Py|_Py")
 # oneTBB's are in a namespace that has the version of their ABI.
 DEPENDENCY = re.compile(r"_ZN3tbb6detail2r1|io_uring_|isal_|crc32_gzip_refl$|_ZTIN3tbb6detail2r1|archive_")

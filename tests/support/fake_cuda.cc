@@ -197,8 +197,8 @@ void give(cudaStream_t stream, std::function<void()> work) {
   give_locked(real(stream), std::move(work));
 }
 
-// Says that somebody waits for the first `pieces` pieces of the stream's work, or for all that it was given. Call it with
-// `mutex` locked.
+// Says that somebody waits for the first `pieces` pieces of the stream's work, or for all that it was given. Call it
+// with `mutex` locked.
 void want(CUstream_st* stream, uint64_t pieces = UINT64_MAX) {
   const bool lives = streams.contains(stream) ||
                      std::ranges::any_of(default_streams, [&](const auto& one) { return one.second == stream; });

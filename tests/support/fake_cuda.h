@@ -6,10 +6,10 @@
 // given to a stream; the host gets a page fault. Only a real GPU can show what a GPU does (suite 'gpu'). The fake shows
 // what the host does with GPUs: order, lifetimes, failures.
 //
-// What no real GPU would survive ends the program with a message: a stream that has been destroyed, a kernel that touches
-// memory of a GPU that its own cannot reach, vectors that are not aligned. A launch on a stream of another device than
-// the current one, and a copy past the end of an allocation, are errors, as with CUDA. Memory ends at a page that cannot
-// be touched, or less than 256 bytes before one.
+// What no real GPU would survive ends the program with a message: a stream that has been destroyed, a kernel that
+// touches memory of a GPU that its own cannot reach, vectors that are not aligned. A launch on a stream of another
+// device than the current one, and a copy past the end of an allocation, are errors, as with CUDA. Memory ends at a
+// page that cannot be touched, or less than 256 bytes before one.
 #pragma once
 
 #include <cstddef>
@@ -38,8 +38,8 @@ enum class Pace {
 /// "delayed:SEED", says how a program begins; at once otherwise.
 void set_pace(Pace pace, unsigned seed = 0);
 
-/// Makes device memory reachable by the host, for a program's own code that runs on a stream (see run_on_stream()). Call it
-/// before any device memory is allocated; it may be called before main().
+/// Makes device memory reachable by the host, for a program's own code that runs on a stream (see run_on_stream()).
+/// Call it before any device memory is allocated; it may be called before main().
 void act_reachable_memory();
 
 /// Makes this GPU's memory unreachable by direct access from any other GPU.

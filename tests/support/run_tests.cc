@@ -1,5 +1,5 @@
-// The framework of all tests. Exit code 77 tells Meson that the program skipped all of its cases. A case skips itself by
-// feedline::test::skip(reason) (tests/support/skip.h).
+// The framework of all tests. Exit code 77 tells Meson that the program skipped all of its cases. A case skips itself
+// by feedline::test::skip(reason) (tests/support/skip.h).
 #define CATCH_CONFIG_RUNNER
 #include "catch.h"
 #include "skip.h"

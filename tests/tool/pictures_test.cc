@@ -98,8 +98,8 @@ struct Sheet {
     }
     return part;
   }
-  /// Returns picture `place` of a cell, if all pictures have one size. There are 4 pixels around each cell, and 1 between
-  /// the pictures of a cell.
+  /// Returns picture `place` of a cell, if all pictures have one size. There are 4 pixels around each cell, and 1
+  /// between the pictures of a cell.
   std::vector<uint8_t> picture(int64_t row, int64_t column, int64_t side, int64_t place = 0, int64_t places = 1) const {
     const int64_t cell = places * (side + 1) - 1;
     return window(4 + column * (cell + 4) + place * (side + 1), 4 + row * (side + 4), side, side);

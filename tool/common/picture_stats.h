@@ -30,8 +30,8 @@ struct PictureStats {
 /// number of the feature's values.
 std::string describe(const PictureStats& pictures, uint64_t values);
 
-/// Makes the output of a feature whose values are these pictures, at most `most` in a record: decoded, and resized to one
-/// size.
+/// Makes the output of a feature whose values are these pictures, at most `most` in a record: decoded, and resized to
+/// one size.
 void decode_pictures(TextFeature& feature, const PictureStats& pictures, uint64_t values, uint64_t most = 1);
 
 }  // namespace feedline::cli

@@ -26,8 +26,8 @@ struct TextFeature {
   uint64_t max_values = 0;  // the most values of a record; 0: not written
   // Some records lack the feature. If it is neither variable nor a sequence, it gets a default value for them.
   bool missing = false;
-  // How an output is made from the feature, for example "decode_raw { ... }"; several lines are written as lines, and may
-  // end with comments. Empty: its values are delivered unchanged.
+  // How an output is made from the feature, for example "decode_raw { ... }"; several lines are written as lines, and
+  // may end with comments. Empty: its values are delivered unchanged.
   std::vector<std::string> made = {};
   uint64_t made_bytes = 0;        // bytes of the output for each sample, if they may be more than those of the record
   uint64_t unreadable = 0;        // how many values are pictures from which the output cannot be made
@@ -60,9 +60,9 @@ class TextOutputs {
 /// most `records`, and at most the number of average records in 16 MiB, or of samples with `made_bytes`.
 std::string text_batch(uint64_t records, uint64_t payload_bytes, uint64_t made_bytes);
 
-/// Returns the line `errors { ... }` that tells feedline to skip bad records, with a comment that states how many there are
-/// of each kind: places where the file is damaged, records that are not of the pipeline's record type, and pictures that
-/// cannot be read. Returns an empty string if all three counts are 0.
+/// Returns the line `errors { ... }` that tells feedline to skip bad records, with a comment that states how many there
+/// are of each kind: places where the file is damaged, records that are not of the pipeline's record type, and pictures
+/// that cannot be read. Returns an empty string if all three counts are 0.
 std::string text_errors(uint64_t damaged_places, uint64_t of_another_type, uint64_t unreadable_pictures);
 
 /// Returns a pipeline that `feedline check` accepts. `comments` are lines without "# ". If an output is made from any

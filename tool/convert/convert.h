@@ -43,8 +43,8 @@ struct Converted {
 Converted convert_cifar10(const std::string& archive, const ConvertTarget& target);
 
 /// Converts a folder that holds one folder for each class. The classes are numbered in the order of their names.
-/// `image` is the JPEG or PNG file as it is, or with `decode_to` its pixels, resized: uint8 [height, width, 3]. `label` is
-/// the number of the class; folder/labels.txt holds the classes' names.
+/// `image` is the JPEG or PNG file as it is, or with `decode_to` its pixels, resized: uint8 [height, width, 3]. `label`
+/// is the number of the class; folder/labels.txt holds the classes' names.
 Converted convert_image_classes(const std::string& images, const std::optional<pictures::Size>& decode_to,
                                 const ConvertTarget& target);
 /// Converts one folder for each feature, given as (name, folder): each relative path that all folders have becomes one

@@ -7,8 +7,9 @@
 
 namespace feedline::cli {
 
-/// Calls on_file with the path in the archive and the content of each regular file for whose path `wanted` returns true.
-/// Calls progress with the number of bytes of the archive that were read since its last call; it may throw to stop.
+/// Calls on_file with the path in the archive and the content of each regular file for whose path `wanted` returns
+/// true. Calls progress with the number of bytes of the archive that were read since its last call; it may throw to
+/// stop.
 ///
 /// Throws Error io_error if the archive cannot be opened or read. Throws Error bad_pipeline if it is damaged, if a
 /// wanted file has more than `most_bytes` bytes, or if feedline was built without libarchive.

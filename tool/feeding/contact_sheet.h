@@ -15,9 +15,9 @@ class ContactSheet {
     int64_t height = 0, width = 0;
   };
 
-  /// Makes an empty sheet. `pictures` are the sizes of a cell's pictures, from left to right. `cells`, at least 1, is the
-  /// expected number of cells, from which the cells in a row follow: the rows are as few as 1024 pixels of width allow,
-  /// and equally full. A cell that is wider has a row of its own. More cells than that may be added.
+  /// Makes an empty sheet. `pictures` are the sizes of a cell's pictures, from left to right. `cells`, at least 1, is
+  /// the expected number of cells, from which the cells in a row follow: the rows are as few as 1024 pixels of width
+  /// allow, and equally full. A cell that is wider has a row of its own. More cells than that may be added.
   ContactSheet(const std::vector<Size>& pictures, int64_t cells);
 
   int64_t cells_in_a_row() const noexcept { return across_; }

@@ -19,8 +19,8 @@ class TraceFile {
 
   /// Writes the spans of rank 0, or of all `ranks`, a communicator that nothing else uses any more; then all ranks make
   /// this call. Their times are those of one clock: the machine's, if all run on one; otherwise the clocks are set by a
-  /// message that all get at about the same time. If a rank cannot be reached, the log says so, and rank 0 writes its own
-  /// spans. Throws Error io_error if the file cannot be written.
+  /// message that all get at about the same time. If a rank cannot be reached, the log says so, and rank 0 writes its
+  /// own spans. Throws Error io_error if the file cannot be written.
   void write(const std::shared_ptr<Communicator>& ranks);
 
  private:

@@ -27,8 +27,8 @@ using namespace std::chrono_literals;
 
 constexpr uint64_t unknown = UINT64_MAX;  // a number of samples that is not known
 
-// Where rows have many floats, only some of a part's values are counted by value: at least looked_at_in_row of each row,
-// and all of them if all rows together have at most looked_at_in_all.
+// Where rows have many floats, only some of a part's values are counted by value: at least looked_at_in_row of each
+// row, and all of them if all rows together have at most looked_at_in_all.
 constexpr uint64_t looked_at_in_row = 4, looked_at_in_all = 1 << 20;
 
 /// Returns whether the output is a class vector whose largest number is that of the class.
@@ -256,8 +256,8 @@ void merge_ranks(const Exchange& ranks, const std::vector<OutputStats>& empty, C
   }
 }
 
-/// Returns how many samples the data has, of which a random sample is to be taken. Throws Error as Feeder does, and Error
-/// bad_pipeline if a file is compressed.
+/// Returns how many samples the data has, of which a random sample is to be taken. Throws Error as Feeder does, and
+/// Error bad_pipeline if a file is compressed.
 uint64_t count_samples(const Pipeline& pipeline, const Options& options) {
   try {
     return static_cast<uint64_t>(Feeder(pipeline, options).samples_per_epoch());

@@ -27,10 +27,10 @@ struct CollectedStats {
   uint64_t missing_of = 0;
 };
 
-/// Feeds the pipeline once, to as many threads as this process has CPUs, and returns the statistics of what it delivers.
-/// With Options::communicator the ranks share the work, and each is given the statistics of all; all must call it. Shows
-/// how far it is. The result is the same whatever the number of threads and ranks. Throws Error if the feed does, and
-/// Error stalled after an interrupt.
+/// Feeds the pipeline once, to as many threads as this process has CPUs, and returns the statistics of what it
+/// delivers. With Options::communicator the ranks share the work, and each is given the statistics of all; all must
+/// call it. Shows how far it is. The result is the same whatever the number of threads and ranks. Throws Error if the
+/// feed does, and Error stalled after an interrupt.
 ///
 /// A sample is drawn at random, each sample of the data with the same probability and none twice; it is the same one at
 /// each call.

@@ -15,7 +15,8 @@ struct DriftBounds {
   double shift = 0.1;
   // How far values may lie outside of the earlier range, in parts of its width.
   double range = 0.1;
-  // By how much the share of missing values, that of values that are not finite, and that of bad records may have risen.
+  // By how much the share of missing values, that of values that are not finite, and that of bad records may have
+  // risen.
   double missing = 0.01;
   // Which share of the values may have a label that was not there before.
   double new_labels = 0;

@@ -62,7 +62,8 @@ using FloatDifferences = Differences<EightFloats, EightSmallCounts, turns>;
 template <size_t turns>
 using DoubleDifferences = Differences<Eight, EightCounts, turns>;
 
-/// Adds numbers, and their differences from the pivots, in doubles, eight at a time. `values` has rounds * turns * lanes.
+/// Adds numbers, and their differences from the pivots, in doubles, eight at a time. `values` has rounds * turns *
+/// lanes.
 template <typename Number, typename Vector, typename Counts, size_t turns>
 [[gnu::always_inline]] inline void add_rounds(const Number* values, size_t rounds,
                                               Differences<Vector, Counts, turns>& to) {

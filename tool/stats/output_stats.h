@@ -45,8 +45,8 @@ class OutputStats {
   /// Adds rows of a batch. With OutputShape::frames the rows are frames.
   void add(const Batch& batch, const CountedRows& counted);
   void merge(const OutputStats& other);
-  /// Removes those of the rows whose values are no whole steps, so that the given pipeline refuses their records. Returns
-  /// how many they are.
+  /// Removes those of the rows whose values are no whole steps, so that the given pipeline refuses their records.
+  /// Returns how many they are.
   size_t remove_partial_steps(const Batch& batch, std::vector<int64_t>& rows) const;
 
   const ElementSpec& element() const noexcept { return element_; }

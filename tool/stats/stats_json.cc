@@ -116,8 +116,8 @@ std::vector<std::string> part_names(const OutputStats& output, const CollectedSt
   return {};
 }
 
-/// Returns in how many samples a feature is missing; null if it is not known. Of a sample, the feature is counted in all
-/// records that were read for its steps, which may be a few more; so this is their share.
+/// Returns in how many samples a feature is missing; null if it is not known. Of a sample, the feature is counted in
+/// all records that were read for its steps, which may be a few more; so this is their share.
 Json missing_json(const std::string& feature, const CollectedStats& stats) {
   const auto missing = stats.missing.find(feature);
   if (missing == stats.missing.end()) return stats.missing_of > 0 ? Json(0) : Json();

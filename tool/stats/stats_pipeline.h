@@ -13,9 +13,9 @@ namespace feedline::cli {
 
 struct StatsPipeline {
   /// One pass over the data in file order, or in random order for a sample. A pipeline whose epoch has no natural end
-  /// (a mixture with CYCLE_FOREVER) keeps its steps and its batches. The last batch is padded, all ranks split the data,
-  /// and batches are small. What is delivered is not changed, but for outputs that would be padded to the longest row
-  /// of a batch: they are ragged here, because padding is no data. Pictures among them are not decoded.
+  /// (a mixture with CYCLE_FOREVER) keeps its steps and its batches. The last batch is padded, all ranks split the
+  /// data, and batches are small. What is delivered is not changed, but for outputs that would be padded to the longest
+  /// row of a batch: they are ragged here, because padding is no data. Pictures among them are not decoded.
   Pipeline pipeline;
   /// For each output that is made of features, by name: these features. A stack has one for each column.
   std::map<std::string, std::vector<std::string>> features;

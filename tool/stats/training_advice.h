@@ -17,9 +17,9 @@ namespace feedline::cli {
 /// none (bytes, formulas, class vectors, integers that are no pictures), or if a part is constant. `stats` is settled.
 std::optional<std::string> normalize_block(const OutputStats& stats, const Pipeline& pipeline);
 
-/// Returns the values of labels, each with its count, in ascending order, at least two: the classes of class vectors, or
-/// single integers or texts that are counted exactly, each of them n^(1/2) times of n on average. Returns none for all other
-/// outputs. `stats` is settled.
+/// Returns the values of labels, each with its count, in ascending order, at least two: the classes of class vectors,
+/// or single integers or texts that are counted exactly, each of them n^(1/2) times of n on average. Returns none for
+/// all other outputs. `stats` is settled.
 std::vector<std::pair<Json, uint64_t>> labels_of(const OutputStats& stats);
 
 /// Returns for each label of labels_of() the weight n / (classes * count), with which all classes weigh the same.

@@ -8,8 +8,8 @@ namespace {
 
 using Buckets = std::vector<std::pair<double, uint64_t>>;
 
-/// Returns the buckets of the calls that `now` has and `before` has not. The last bucket's bound is the longest call, so
-/// it may have moved: then its calls are found under another bound.
+/// Returns the buckets of the calls that `now` has and `before` has not. The last bucket's bound is the longest call,
+/// so it may have moved: then its calls are found under another bound.
 Buckets difference(const Buckets& now, const Buckets& before) {
   std::map<double, uint64_t> old(before.begin(), before.end());
   uint64_t moved = 0;

@@ -20,10 +20,10 @@ class History {
   /// feeder was set to another place meanwhile, its counters began again, and so does the interval.
   void add(const Report& report, std::chrono::system_clock::time_point now);
 
-  /// Returns {"next": N, "rows": [[...], ...]}: the intervals that are kept, from number `from` on, and the number of the
-  /// interval to come. A row is: the end of the interval, as seconds since 1970; its length in seconds; samples, steps
-  /// and bytes read in it; the share of its time that the trainer waited; the share of next() calls that found their
-  /// batch ready; p50 and p99 of next() in microseconds. These last three are null if next() was not called.
+  /// Returns {"next": N, "rows": [[...], ...]}: the intervals that are kept, from number `from` on, and the number of
+  /// the interval to come. A row is: the end of the interval, as seconds since 1970; its length in seconds; samples,
+  /// steps and bytes read in it; the share of its time that the trainer waited; the share of next() calls that found
+  /// their batch ready; p50 and p99 of next() in microseconds. These last three are null if next() was not called.
   Json json(uint64_t from) const;
 
  private:

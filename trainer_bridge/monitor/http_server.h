@@ -26,8 +26,8 @@ struct HttpResponse {
   int status = 200;
   std::string type = "text/plain; charset=utf-8";
   std::string body = {};
-  /// If it is set, it makes the answer once `wait` has gone by, and the rest is not used. It is destroyed without a call
-  /// if the client goes before. It sets no `later` itself.
+  /// If it is set, it makes the answer once `wait` has gone by, and the rest is not used. It is destroyed without a
+  /// call if the client goes before. It sets no `later` itself.
   std::function<HttpResponse()> later = {};
   std::chrono::milliseconds wait{0};
 };

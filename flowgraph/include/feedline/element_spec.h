@@ -17,7 +17,8 @@ struct FEEDLINE_PUBLIC ElementSpec {
     dense,   // NAME: [rows, shape...]
     padded,  // NAME: [rows, longest of the batch, shape...]; shorter rows end with `padding`
     ragged,  // NAME.values: [values of all rows, shape...], and NAME.row_splits: int64 [rows + 1]
-    nested,  // NAME.values: [values of all steps], NAME.step_splits: int64 [steps + 1], NAME.row_splits: int64 [rows + 1]
+    nested,  // NAME.values: [values of all steps], NAME.step_splits: int64 [steps + 1], and NAME.row_splits: int64
+             // [rows + 1]
   };
 
   std::string name;

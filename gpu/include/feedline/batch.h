@@ -19,8 +19,8 @@ class StreamOrder;
 }
 
 /// A tensor and its name. A dense output is one tensor, which has the output's name. An output NAME of varying length
-/// is several tensors: NAME.values (or, for bytes, NAME.bytes and NAME.offsets), NAME.step_splits if rows have steps, and
-/// NAME.row_splits. `feedline dump` uses the same names for its files.
+/// is several tensors: NAME.values (or, for bytes, NAME.bytes and NAME.offsets), NAME.step_splits if rows have steps,
+/// and NAME.row_splits. `feedline dump` uses the same names for its files.
 struct NamedTensor {
   std::string name;
   TensorView tensor;

@@ -34,11 +34,11 @@ struct Gpus {
 FEEDLINE_PUBLIC Gpus visible_gpus();
 
 /// Returns the devices that `text` names, one for each replica: "host" (one replica on the host), "host:4" (four of
-/// them; 1024 at most), "cuda" (all GPUs), "cuda:0,2" (these GPUs, by ordinal), "cuda:GPU-5a1b" (the GPU whose UUID begins
-/// so; nvidia-smi -L lists them), or "auto". "auto" means all GPUs; if there are none it means the host, and one line in
-/// the log says why. "All GPUs" leaves out those that are too old for the kernels of this build, like some that only
-/// serve a screen; one line in the log says so. Throws Error bad_pipeline for any other text, and device_error if the
-/// text asks for a GPU that does not exist.
+/// them; 1024 at most), "cuda" (all GPUs), "cuda:0,2" (these GPUs, by ordinal), "cuda:GPU-5a1b" (the GPU whose UUID
+/// begins so; nvidia-smi -L lists them), or "auto". "auto" means all GPUs; if there are none it means the host, and one
+/// line in the log says why. "All GPUs" leaves out those that are too old for the kernels of this build, like some that
+/// only serve a screen; one line in the log says so. Throws Error bad_pipeline for any other text, and device_error if
+/// the text asks for a GPU that does not exist.
 FEEDLINE_PUBLIC std::vector<DeviceId> parse_devices(std::string_view text);
 
 /// A reference to a stream, that is, to a queue of work on a device. It may be copied freely and owns nothing. A device
@@ -71,8 +71,8 @@ class Stream {
   constexpr DeviceId::Kind kind() const noexcept { return kind_; }
   /// Returns the stream as CUDA's functions take it. Precondition: kind() is cuda.
   CUstream_st* cuda_stream() const noexcept { return reinterpret_cast<CUstream_st*>(handle_); }
-  /// Returns true for a default stream that dlpack() made, which is that of the batch's GPU. Returns false for every other
-  /// stream: cuda_legacy and cuda_per_thread are those of the current device.
+  /// Returns true for a default stream that dlpack() made, which is that of the batch's GPU. Returns false for every
+  /// other stream: cuda_legacy and cuda_per_thread are those of the current device.
   constexpr bool of_the_batch() const noexcept { return of_the_batch_; }
   bool operator==(const Stream&) const = default;
 

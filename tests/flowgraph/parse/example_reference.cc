@@ -48,8 +48,8 @@ struct Found {
   std::map<std::string, testing::FeatureList> lists;
 };
 
-/// Reads the values of `entries` whose keys are those of `features`. Other values are not read. Returns false if protobuf
-/// refuses one.
+/// Reads the values of `entries` whose keys are those of `features`. Other values are not read. Returns false if
+/// protobuf refuses one.
 template <typename Value>
 bool read_entries(const testing::Entries& entries, const std::vector<FeatureSpec>& features, bool in_lists,
                   std::map<std::string, Value>& found) {

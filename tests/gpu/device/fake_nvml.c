@@ -1,6 +1,5 @@
-/* Stands in for NVIDIA's management library: a machine with two GPUs, of which the second tells neither how busy it is nor
-   how it is connected.
-   If `fake_nvml_failure` is set, counting them fails with that. */
+/* Stands in for NVIDIA's management library: a machine with two GPUs, of which the second tells neither how busy it is
+   nor how it is connected. If `fake_nvml_failure` is set, counting them fails with that. */
 #include <stdio.h>
 
 typedef struct {

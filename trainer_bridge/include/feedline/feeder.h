@@ -65,13 +65,13 @@ struct Options {
   uint64_t epoch = 0;  // the epoch with which the feeder begins
   IoOptions io = {};
   /// Whether the feeder is only to be looked at: it counts the data and makes its plan, but it reads nothing ahead,
-  /// allocates no batches, and opens no cache and no monitor. Its plan_text(), try_records(), warnings() and counts are those of a feeder
-  /// that feeds; next(), report() and set_...() throw Error bad_pipeline.
+  /// allocates no batches, and opens no cache and no monitor. Its plan_text(), try_records(), warnings() and counts are
+  /// those of a feeder that feeds; next(), report() and set_...() throw Error bad_pipeline.
   bool plan_only = false;
-  /// Where the feeder shows itself over HTTP: a page for a browser at /, the report at /report.json, metrics for Prometheus
-  /// at /metrics, and at /healthz whether it goes on. "127.0.0.1:9400", "[::1]:9400", or "unix:/run/feed.sock", a Unix
-  /// domain socket for this user alone. Port 0 takes a free one. Rank r listens at the port plus r, or at the path with
-  /// ".r". Empty: nowhere.
+  /// Where the feeder shows itself over HTTP: a page for a browser at /, the report at /report.json, metrics for
+  /// Prometheus at /metrics, and at /healthz whether it goes on. "127.0.0.1:9400", "[::1]:9400", or
+  /// "unix:/run/feed.sock", a Unix domain socket for this user alone. Port 0 takes a free one. Rank r listens at the
+  /// port plus r, or at the path with ".r". Empty: nowhere.
   std::string monitor = {};
   /// What a client must send to the monitor: its password, for the user "feedline" (HTTP's Basic authentication). An
   /// address that other machines can reach needs one. It travels unencrypted.
@@ -227,8 +227,8 @@ class FEEDLINE_PUBLIC Feeder {
   /// Error io_error.
   TriedRecords try_records(uint64_t of_each_file) const;
 
-  /// Returns where the monitor is, with the port that was taken: "http://127.0.0.1:9400/" or "unix:/run/feed.sock". Empty
-  /// if there is none.
+  /// Returns where the monitor is, with the port that was taken: "http://127.0.0.1:9400/" or "unix:/run/feed.sock".
+  /// Empty if there is none.
   std::string monitor_address() const;
   /// Returns what the feeder has done so far. See Report.
   Report report() const;

@@ -19,8 +19,8 @@
    * A function that can fail returns a feedline_status. Its results are set if it returns FEEDLINE_OK, and unchanged
      otherwise. feedline_last_error() then describes the failure of this thread's last call.
    * What a function named _new, _load, _parse, _with or _next gives out belongs to the caller, who ends it with the
-     function named _free of its type. NULL may be freed. A `const char*` belongs to the object that was asked, unless the
-     function says otherwise.
+     function named _free of its type. NULL may be freed. A `const char*` belongs to the object that was asked, unless
+     the function says otherwise.
    * Texts are UTF-8 and end with a 0 byte.
    * A struct begins with its size. Set it to sizeof(the struct), so that a library that knows a longer struct reads and
      writes no more than the caller has; members that are 0 have their defaults. A size that is less than that of
@@ -157,8 +157,8 @@ FEEDLINE_C_API feedline_status feedline_feeder_set_epoch(feedline_feeder* feeder
 /* Gives out the report as JSON (docs/questions.md), which the caller ends with feedline_text_free(). */
 FEEDLINE_C_API feedline_status feedline_feeder_report(const feedline_feeder* feeder, char** json);
 FEEDLINE_C_API void feedline_text_free(char* text);
-/* Returns where the monitor is, with the port that was taken: "http://127.0.0.1:9400/"; "" if there is none. Valid until
-   the feeder is freed. */
+/* Returns where the monitor is, with the port that was taken: "http://127.0.0.1:9400/"; "" if there is none. Valid
+   until the feeder is freed. */
 FEEDLINE_C_API const char* feedline_feeder_monitor_address(const feedline_feeder* feeder);
 
 /* Batches */

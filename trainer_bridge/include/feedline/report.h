@@ -59,7 +59,8 @@ struct Report {
   /// What the cache has done, if the pipeline has one.
   struct Cache {
     double share = 0;  // the planned part of the samples that is kept; 0: the cache is off
-    // Rows of outputs, or with RECORDS records, that were found in it or not. Those that were read ahead are counted, too.
+    // Rows of outputs, or with RECORDS records, that were found in it or not. Those that were read ahead are counted,
+    // too.
     uint64_t hits = 0, misses = 0;
     uint64_t entries = 0, bytes = 0;  // what the feeder has put in since it was made
   };
@@ -67,8 +68,8 @@ struct Report {
   double count_s = 0;        // seconds that the counting pass took
   double first_batch_s = 0;  // seconds from construction to the first batch
   double wall_s = 0;         // seconds since the first batch
-  /// Microseconds that next() took for each batch, without each replica's first one. Calls that returned Next::not_ready
-  /// after they had waited count as part of the call that got the batch.
+  /// Microseconds that next() took for each batch, without each replica's first one. Calls that returned
+  /// Next::not_ready after they had waited count as part of the call that got the batch.
   struct {
     double p50 = 0, p99 = 0, max = 0;
     /// The buckets that have calls, in ascending order: the bucket's upper bound, and the number of calls in it.
