@@ -34,16 +34,21 @@ bool pattern_arrives(DeviceId gpu, DeviceId other) {
     copy(other, there->get(), pattern.data());
   });
   bool same = false;
-  std::exception_ptr failed;
-  try {
+  std::exception_ptr failed;  // the first failure, which is the reason of all others
+  const auto attempt = [&](auto&& body) {
+    try {
+      body();
+    } catch (...) {
+      if (!failed) failed = std::current_exception();
+    }
+  };
+  attempt([&] {
     const CudaMemory here(gpu, bytes);
     copy(gpu, here.get(), there->get());
     copy(gpu, arrived.data(), here.get());
     same = arrived == pattern;
-  } catch (...) {
-    failed = std::current_exception();
-  }
-  on_gpu(other, [&] { there.reset(); });
+  });
+  attempt([&] { on_gpu(other, [&] { there.reset(); }); });
   if (failed) std::rethrow_exception(failed);
   return same;
 }

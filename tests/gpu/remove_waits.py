@@ -18,12 +18,14 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FEED, BETWEEN = "tests/feeder/fake_device_feed_test", "tests/feeder/fake_nccl_feed_test"
-RANKS, TRAINING = "tests/ranks/fake_nccl_test", "tests/trainer_bridge/fake_data_parallel_test"
+RING, FEED = "tests/gpu/fake_device_ring_test", "tests/feeder/fake_device_feed_test"
+BETWEEN, RANKS = "tests/feeder/fake_nccl_feed_test", "tests/ranks/fake_nccl_test"
+TRAINING = "tests/trainer_bridge/fake_data_parallel_test"
 FILES = {
-    "gpu/cuda/cuda_ring.cc": [FEED, BETWEEN],
-    "gpu/cuda/cuda_copy.cc": [FEED],
-    "gpu/cuda/cuda_peer.cc": [FEED],
+    "gpu/cuda/cuda_ring.cc": [RING, FEED, BETWEEN],
+    "gpu/cuda/cuda_copy.cc": [RING, FEED],
+    "gpu/cuda/cuda_peer.cc": [RING, FEED],
+    "gpu/cuda/cuda_handles.h": [RING, FEED],
     "gpu/cuda/cuda_queue.cc": [TRAINING, RANKS],
     "ranks/nccl/nccl_communicator.cc": [RANKS, BETWEEN, TRAINING],
 }

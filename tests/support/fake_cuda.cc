@@ -16,10 +16,12 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gpu/cuda/cuda_launch.h"
@@ -35,6 +37,7 @@ std::condition_variable& changed = *new std::condition_variable;
 int gpu_count = 8;
 int driver_error = cudaSuccess;
 bool failed = false;
+std::optional<size_t> work_before_failure;  // how many pieces streams still do before the GPUs fail
 std::set<int> unreachable, garbled;
 std::map<int, std::pair<int, int>> capabilities;  // of GPUs that are not of 9.0
 int peer_error = cudaSuccess;
@@ -134,13 +137,32 @@ struct CUevent_st {
   int device = 0;
 };
 
+// A stream that has been destroyed lives until it has done its work, as with CUDA.
 struct CUstream_st {
   std::deque<std::function<void()>> work;
   // How many pieces of work it was given in all, how many it has begun, and how many somebody waits for.
   uint64_t given = 0, begun = 0, wanted = 0;
   bool busy = false, ending = false, capturing = false;
-  int device = 0;
-  std::thread thread{[this] { run(); }};
+  const int device;
+
+  static std::set<CUstream_st*>& all;  // guarded by `mutex`
+
+  // Makes a stream of the current device. Call it with `mutex` locked.
+  CUstream_st() : device(touched_device()) {
+    all.insert(this);
+    std::thread([this] {
+      run();
+      delete this;
+    }).detach();
+  }
+
+  // Fails the GPUs: what streams have not begun is never done. Call it with `mutex` locked.
+  static void fail() {
+    work_before_failure.reset();
+    failed = true;
+    for (CUstream_st* const stream : all) stream->work.clear();
+    changed.notify_all();
+  }
 
   void run() {
     std::minstd_rand random(seed + static_cast<unsigned>(reinterpret_cast<uintptr_t>(this) >> 4));
@@ -148,10 +170,14 @@ struct CUstream_st {
     for (;;) {
       changed.wait(lock,
                    [&] { return ending || (!work.empty() && (pace != feedline::test::Pace::lazy || begun < wanted)); });
-      if (work.empty()) return;
+      if (work.empty()) break;
       const std::function<void()> next = std::move(work.front());
       work.pop_front();
       begun++;
+      if (work_before_failure && (*work_before_failure)-- == 0) {
+        fail();
+        continue;
+      }
       busy = true;
       const bool delayed = pace == feedline::test::Pace::delayed;
       lock.unlock();
@@ -162,8 +188,11 @@ struct CUstream_st {
       busy = false;
       changed.notify_all();
     }
+    all.erase(this);
+    changed.notify_all();
   }
 };
+std::set<CUstream_st*>& CUstream_st::all = *new std::set<CUstream_st*>;
 
 namespace {
 
@@ -175,10 +204,7 @@ std::map<int, cudaStream_t>& default_streams = *new std::map<int, cudaStream_t>;
 CUstream_st* real(cudaStream_t stream) {
   if (stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread) {
     cudaStream_t& found = default_streams[touched_device()];
-    if (!found) {
-      found = new CUstream_st;
-      found->device = touched_device();
-    }
+    if (!found) found = new CUstream_st;
     return found;
   }
   if (!streams.contains(stream)) die("A stream is used that has been destroyed.");
@@ -202,7 +228,7 @@ void give(cudaStream_t stream, std::function<void()> work) {
 void want(CUstream_st* stream, uint64_t pieces = UINT64_MAX) {
   const bool lives = streams.contains(stream) ||
                      std::ranges::any_of(default_streams, [&](const auto& one) { return one.second == stream; });
-  if (!lives) return;  // it has done all its work
+  if (!lives) return;  // it does all its work, or has done it
   stream->wanted = std::max(stream->wanted, std::min(pieces, stream->given));
   changed.notify_all();
 }
@@ -215,10 +241,11 @@ namespace {
 [[maybe_unused]] const bool pace_is_set = [] {
   const std::string said = std::getenv("FAKE_CUDA_PACE") ? std::getenv("FAKE_CUDA_PACE") : "";
   if (said == "lazy")
-    set_pace(Pace::lazy);
-  else if (said.starts_with("delayed:"))
-    set_pace(Pace::delayed, static_cast<unsigned>(std::stoul(said.substr(8))));
-  else if (!said.empty())
+    pace = Pace::lazy;
+  else if (said.starts_with("delayed:")) {
+    pace = Pace::delayed;
+    seed = static_cast<unsigned>(std::stoul(said.substr(8)));
+  } else if (!said.empty())
     die("FAKE_CUDA_PACE is neither lazy nor delayed:SEED.");
   return true;
 }();
@@ -230,6 +257,7 @@ void set_fake_gpus(int count) {
   gpu_count = count;
   driver_error = cudaSuccess;
   failed = false;
+  work_before_failure.reset();
   state.contexts.clear();
   state.reaching.clear();
   state.pageable_copies = 0;
@@ -239,10 +267,13 @@ void set_fake_gpus(int count) {
   peer_error = cudaSuccess;
 }
 
-void set_pace(Pace other, unsigned random_seed) {
+Lazily::Lazily() {
   const std::lock_guard lock(mutex);
-  pace = other;
-  seed = random_seed;
+  otherwise_ = std::exchange(pace, Pace::lazy);
+}
+Lazily::~Lazily() {
+  const std::lock_guard lock(mutex);
+  pace = otherwise_;
   changed.notify_all();
 }
 
@@ -281,12 +312,13 @@ void set_capturing(CUstream_st* stream, bool capturing) {
 
 void fail_gpus() {
   std::unique_lock lock(mutex);
-  failed = true;
-  changed.notify_all();
-  std::vector<cudaStream_t> all(streams.begin(), streams.end());
-  for (const auto& [device, stream] : default_streams) all.push_back(stream);
-  for (const cudaStream_t stream : all) stream->work.clear();
-  changed.wait(lock, [&] { return std::ranges::none_of(all, &CUstream_st::busy); });
+  CUstream_st::fail();
+  changed.wait(lock, [] { return std::ranges::none_of(CUstream_st::all, &CUstream_st::busy); });
+}
+
+void fail_gpus_after(size_t pieces) {
+  const std::lock_guard lock(mutex);
+  work_before_failure = pieces;
 }
 
 void run_on_stream(CUstream_st* stream, std::function<void()> work) { give(stream, std::move(work)); }
@@ -574,9 +606,8 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, i
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   if (const cudaError_t error = answer()) return error;
-  *stream = new CUstream_st;
   const std::lock_guard lock(mutex);
-  (*stream)->device = touched_device();
+  *stream = new CUstream_st;
   streams.insert(*stream);
   return cudaSuccess;
 }
@@ -590,14 +621,10 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   if (!stream) return cudaSuccess;
-  {
-    const std::lock_guard lock(mutex);
-    real(stream)->ending = true;
-    streams.erase(stream);
-    changed.notify_all();
-  }
-  stream->thread.join();
-  delete stream;
+  const std::lock_guard lock(mutex);
+  real(stream)->ending = true;
+  streams.erase(stream);
+  changed.notify_all();
   return cudaSuccess;
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t body, void* data) {

@@ -25,7 +25,8 @@ namespace feedline::test {
 /// access that fails, the compute capabilities, and the counts of contexts, peer access and pageable copies.
 void set_fake_gpus(int count);
 
-/// When streams do the work that they are given.
+/// When streams do the work that they are given. The environment variable FAKE_CUDA_PACE says it: "lazy", "delayed:SEED"
+/// (the seed of the random times), or nothing.
 enum class Pace {
   at_once,
   /// Only when somebody waits for it: a stream does what it was given until the point that is waited for. So work that
@@ -34,9 +35,17 @@ enum class Pace {
   /// Each piece after a random time of at most a millisecond.
   delayed
 };
-/// Sets the pace of all streams. `seed` is that of the random times. The environment variable FAKE_CUDA_PACE, "lazy" or
-/// "delayed:SEED", says how a program begins; at once otherwise.
-void set_pace(Pace pace, unsigned seed = 0);
+/// While an object of this class lives, streams are lazy.
+class Lazily {
+ public:
+  Lazily();
+  ~Lazily();
+  Lazily(const Lazily&) = delete;
+  Lazily& operator=(const Lazily&) = delete;
+
+ private:
+  Pace otherwise_;
+};
 
 /// Makes device memory reachable by the host, for a program's own code that runs on a stream (see run_on_stream()).
 /// Call it before any device memory is allocated; it may be called before main().
@@ -62,6 +71,9 @@ void set_capturing(CUstream_st* stream, bool capturing);
 /// Fails the GPUs, like a kernel that crashed: work that they have not begun is never done, and every call fails from
 /// now on. Waits until the work that they have begun has ended, so that afterwards they touch no memory.
 void fail_gpus();
+/// Fails the GPUs in this way when their streams have done so many more pieces of work (copies, launches, records of
+/// events and waits for them), instead of the next one.
+void fail_gpus_after(size_t pieces);
 
 /// Gives the stream a function of the test to run.
 void run_on_stream(CUstream_st* stream, std::function<void()> work);
