@@ -111,6 +111,20 @@ TEST_CASE("a step is refused while its stream captures") {
     CHECK(thrown == "");
 }
 
+TEST_CASE("what an optimizer gave its stream before it threw is done before the training's memory is gone") {
+  const Lazily lazily;
+  set_fake_gpus(1);
+  GpuModel model(0, DType::float32);
+  const auto throws = [apply = model.apply()](size_t variable, std::span<float> value, std::span<const float> by) {
+    apply(variable, value, by);
+    throw std::runtime_error("too steep");
+  };
+  auto training = replicated(between_gpus({0})(0)(), model.variables(), throws, model.options());
+  CHECK_THROWS_WITH(model.step(*training, gradients(0, 0, DType::float32), 1), "too steep");
+  training.reset();
+  CHECK(cudaStreamSynchronize(model.stream()) == cudaSuccess);  // memory that is gone would end the program
+}
+
 TEST_CASE("a profiler is told when buckets are reduced, and of steps") {
   set_fake_gpus(2);
   CHECK(on_gpus(Mode::replicated, 2, Owners::on_gpus, DType::float32, [](GpuModel& model, DataParallel& training) {
