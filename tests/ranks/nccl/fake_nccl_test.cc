@@ -3,9 +3,11 @@
 
 #include <future>
 #include <set>
+#include <thread>
 
 #include "base/syscall_hooks.h"
 #include "feedline/nccl_communicator.h"
+#include "gpu/cuda/cuda_call.h"
 #include "ranks/communicator_conformance.h"
 #include "support/catch.h"
 #include "support/device_buffer.h"
@@ -110,6 +112,41 @@ TEST_CASE("streams that wait for a rank go on when it fails") {
   });
   for (const std::string& what : thrown) CHECK(what == "");
   CHECK(nothing_is_left());
+}
+
+TEST_CASE("a communicator that was aborted keeps its memory until the streams have used it") {
+  set_fake_gpus(1);
+  const auto thrown = on_ranks(1, [](Communicator& c, cudaStream_t stream, std::span<std::byte> on_gpu) {
+    const TensorView data{on_gpu.data(), DType::float32, {4}};
+    c.all_reduce(data, Reduction::sum, Stream::host);  // allocates the memory
+    // Holds the stream for 100 ms, or until that memory is freed, which the next call would then use.
+    run_on_stream(stream, [allocations = fake_cuda_state().allocations] {
+      for (int ms = 0; ms < 100 && fake_cuda_state().allocations == allocations; ms++)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    });
+    c.all_reduce(data, Reduction::sum, Stream::cuda(stream));
+    c.abort(Error(Category::bad_image, "no such picture"));
+  });
+  CHECK(thrown == std::vector<std::string>{""});
+  CHECK(nothing_is_left());
+}
+
+TEST_CASE("a call on Stream::host that fails leaves no work behind") {
+  const Lazily lazily;
+  set_fake_gpus(1);
+  require(cudaSetDevice(0));
+  const DeviceBuffer buffer(8);
+  std::string bytes = "from  to";
+  require(cudaMemcpy(buffer.data(), bytes.data(), bytes.size(), cudaMemcpyHostToDevice));
+  {
+    const auto c = nccl_communicator(std::move(communicators_between_threads(1)[0]), cuda(0));
+    syscall_hook<gpu::EventQueryOp>.fail_nth_call(1);
+    CHECK_THROWS_WITH(c->all_gather({buffer.bytes(), 4}, {buffer.bytes() + 4, 4}, Stream::host),
+                      Catch::Contains("cudaEventQuery"));
+    require(cudaMemcpy(buffer.data(), "fromgone", bytes.size(), cudaMemcpyHostToDevice));
+  }
+  require(cudaMemcpy(bytes.data(), buffer.data(), bytes.size(), cudaMemcpyDeviceToHost));
+  CHECK(bytes == "fromgone");
 }
 
 TEST_CASE("whatever call of NCCL or CUDA fails on one rank, all end, and nothing leaks") {
