@@ -114,6 +114,22 @@ TEST_CASE("streams that wait for a rank go on when it fails") {
   CHECK(nothing_is_left());
 }
 
+TEST_CASE("a call's work comes after that of the call before it, on whatever streams") {
+  const Lazily lazily;
+  set_fake_gpus(1);
+  const auto thrown = on_ranks(1, [](Communicator& c, cudaStream_t first, std::span<std::byte> on_gpu) {
+    const DeviceStream second;
+    std::string bytes = "a   b   ";
+    require(cudaMemcpy(on_gpu.data(), bytes.data(), bytes.size(), cudaMemcpyHostToDevice));
+    c.all_gather(on_gpu.subspan(0, 2), on_gpu.subspan(2, 2), Stream::cuda(first));
+    c.all_gather(on_gpu.subspan(4, 2), on_gpu.subspan(6, 2), Stream::cuda(second.get()));
+    require(cudaStreamSynchronize(second.get()));
+    require(cudaMemcpy(bytes.data(), on_gpu.data(), bytes.size(), cudaMemcpyDeviceToHost));
+    expect(bytes == "a a b b ", bytes);
+  });
+  CHECK(thrown == std::vector<std::string>{""});
+}
+
 TEST_CASE("a communicator that was aborted keeps its memory until the streams have used it") {
   set_fake_gpus(1);
   const auto thrown = on_ranks(1, [](Communicator& c, cudaStream_t stream, std::span<std::byte> on_gpu) {
