@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "gpu/unpack/check_aligned.h"
 #include "gpu/unpack/divisor.h"
 #include "gpu/unpack/element.h"
 
@@ -105,6 +106,7 @@ template <typename T, int vector>
 struct alignas(sizeof(T) * vector) Vector {
   T element[vector];
   FEEDLINE_ELEMENT void store(std::byte* to) const {
+    check_aligned(to, sizeof(Vector));
     __builtin_memcpy(__builtin_assume_aligned(to, sizeof(Vector)), this, sizeof(Vector));
   }
 };
@@ -112,6 +114,7 @@ struct alignas(sizeof(T) * vector) Vector {
 /// Loads a T that lies at a multiple of its size.
 template <typename T>
 FEEDLINE_ELEMENT T load_aligned(const std::byte* at) {
+  check_aligned(at, sizeof(T));
   T value;
   __builtin_memcpy(&value, __builtin_assume_aligned(at, sizeof(T)), sizeof(T));
   return value;

@@ -460,6 +460,8 @@ TEST_CASE("fake CUDA refuses what CUDA refuses, and ends the program where a GPU
   CHECK(ends_well("a kernel on memory that it reaches"));
   CHECK_FALSE(ends_well("a kernel on memory that it does not reach"));
   CHECK_FALSE(ends_well("a kernel past the end of its memory"));
+  CHECK_FALSE(ends_well("words that are copied and not aligned"));
+  CHECK_FALSE(ends_well("elements that are loaded and not aligned"));
   CHECK_FALSE(ends_well("vectors that are not aligned"));
 }
 
@@ -480,10 +482,32 @@ TEST_CASE("a kernel past the end of its memory", "[.alone]") {
   const TwoGpus gpus;
   CHECK(gpus.run_kernel(gpus.memory[0], 256) == cudaSuccess);
 }
+TEST_CASE("words that are copied and not aligned", "[.alone]") {
+  const TwoGpus gpus;
+  auto* const bytes = static_cast<std::byte*>(gpus.memory[0]);
+  gpu::CopyArgs copies{};
+  copies.parts[copies.count++] = {.from = bytes + 1, .to = bytes + 64, .bytes = 16, .word = 4, .after = 1};
+  CHECK(gpu::launch_copy(copies, gpus.stream) == cudaSuccess);
+  cudaStreamSynchronize(gpus.stream);
+}
+TEST_CASE("elements that are loaded and not aligned", "[.alone]") {
+  const TwoGpus gpus;
+  gpu::UnpackSpec spec;
+  spec.stored = spec.out = DType::float32;
+  spec.shape = {1};
+  spec.stride_bits = {32};
+  const gpu::DeviceUnpacker unpacker(spec);
+  auto* const bytes = static_cast<std::byte*>(gpus.memory[0]);
+  gpu::UnpackLaunch launch = unpacker.launch({bytes, 4, bytes + 64, 4, 1}, bytes);
+  launch.args.in += 1;
+  CHECK(gpu::launch_unpack({&launch, 1}, gpus.stream) == cudaSuccess);
+  cudaStreamSynchronize(gpus.stream);
+}
 TEST_CASE("vectors that are not aligned", "[.alone]") {
   const TwoGpus gpus;
   gpu::UnpackLaunch launch{};
   launch.kernel = {.op = gpu::UnpackKernel::Op::copy, .out = DType::float32, .vectors = true};
+  launch.args.in = static_cast<std::byte*>(gpus.memory[0]) + 64;
   launch.args.out = static_cast<std::byte*>(gpus.memory[0]) + 4;
   launch.args.out_stride = 16;
   launch.args.vectors = gpu::Divisor(1);
