@@ -88,8 +88,13 @@ bool reach(DeviceId gpu, DeviceId other) {
     why = error.message();
   }
   if (why.empty()) return true;
-  log_warning(fmt::format("GPU {} does not read the memory of GPU {}, so rows for both are uploaded to each: {}",
-                          gpu.ordinal, other.ordinal, why));
+  const std::string line =
+      fmt::format("GPU {} does not read the memory of GPU {}, so rows for both are uploaded to each: {}", gpu.ordinal,
+                  other.ordinal, why);
+  static Mutex mutex;
+  static std::set<std::string> said;
+  const Lock lock(mutex);
+  if (said.insert(line).second) log_warning(line);
   return false;
 }
 

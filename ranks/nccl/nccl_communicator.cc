@@ -17,6 +17,7 @@
 #include "gpu/cuda/cuda_handles.h"
 #include "gpu/cuda/cuda_launch.h"
 #include "gpu/device/device_ring.h"
+#include "gpu/device/gpu_model.h"
 #include "ranks/collective_call.h"
 #include "ranks/group_failure.h"
 #include "ranks/slices.h"
@@ -143,6 +144,7 @@ class NcclCommunicator final : public Communicator {
         comm_(gpu, common_id(), rank(), size()),
         own_(announcement_bytes(size())),
         all_(own_.size() * static_cast<size_t>(size())) {
+    gpu::check_kernels(gpu_);
     gpu::call<gpu::LoadOp>(gpu_, [] { return gpu::load_reduce(); });
     poll([&] {
       if (failure()) throw_failure();
