@@ -123,8 +123,14 @@ class Buffer final : public StreamOrder {
     for (size_t i = 0; i < streams.size(); i++) {
       // An event that is recorded during a capture would make our next copy part of the trainer's graph.
       check_no_capture(gpu_, streams[i], "the release of a batch");
-      if (i == released_.size()) released_.emplace_back(gpu_, untimed);
-      released_[i].record(streams[i]);
+      try {
+        if (i == released_.size()) released_.emplace_back(gpu_, untimed);
+        released_[i].record(streams[i]);
+      } catch (const Error&) {
+        // No event tells when the streams have finished with the memory: one may be a stream of another GPU.
+        for (const cudaStream_t stream : streams) cudaStreamSynchronize(stream);
+        throw;
+      }
     }
   }
 

@@ -28,15 +28,22 @@ FILES = {
     "gpu/cuda/cuda_handles.h": [RING, FEED],
     "gpu/cuda/cuda_queue.cc": [TRAINING, RANKS],
     "ranks/nccl/nccl_communicator.cc": [RANKS, BETWEEN, TRAINING],
+    "trainer_bridge/data_parallel/asynchronous.cc": [TRAINING],
+    "trainer_bridge/data_parallel/buckets.cc": [TRAINING],
+    "trainer_bridge/data_parallel/data_parallel.cc": [TRAINING],
+    "trainer_bridge/data_parallel/places.cc": [TRAINING],
+    "flowgraph/feed/upload.cc": [FEED],
+    "flowgraph/table/table.cc": [FEED],
 }
 PACES = ["lazy", "delayed:1", "", "delayed:2"]
 # Most of the time goes into tests that make call after call fail. They run only if the others have noticed nothing.
 OTHERS = ["~any failing CUDA call*", "~whatever call*", "~a table on GPUs*", "~a thousand feeders*", "~a long wait*", "~[.alone]"]
-# A wait, up to the bracket before its arguments, and what stands in for it: it takes the same arguments and does
-# nothing.
+# A wait, and what stands in for it: it takes the same arguments and does nothing.
+WAIT = r"\b(?!reading)([\w.\->\[\]()]+)(?:\.|->)(?:wait_on|wait|follow|follow_mark|lead|drain)"
 WAITS = [
-    (re.compile(r"([\w.\->\[\]]+)(?:\.|->)wait_on\("), r"[](auto&&...) {}(\1, "),
-    (re.compile(r"([\w.\->\[\]]+)(?:\.|->)wait\("), r"[](auto&&...) {}(\1"),
+    (re.compile(WAIT + r"\((?!\)|lock)"), r"[](auto&&...) {}(\1, "),
+    (re.compile(WAIT + r"\(\)"), r"[](auto&&...) {}(\1)"),
+    (re.compile(r"(?<!void )wait_for_streams\(\);"), "{}"),
     (re.compile(r"cuda(?:Stream|Event)Synchronize\("), r"[](auto) { return cudaGetLastError(); }("),
 ]
 

@@ -34,17 +34,19 @@ using Clock = std::chrono::steady_clock;
 // Never destroyed, because streams may still run when the program ends.
 std::mutex& mutex = *new std::mutex;  // guards all state of this file
 std::condition_variable& changed = *new std::condition_variable;
+unsigned streams_made = 0;
 int gpu_count = 8;
 int driver_error = cudaSuccess;
 bool failed = false;
 std::optional<size_t> work_before_failure;  // how many pieces streams still do before the GPUs fail
-std::set<int> unreachable, garbled;
-std::map<int, std::pair<int, int>> capabilities;  // of GPUs that are not of 9.0
+std::set<int>&unreachable = *new std::set<int>, &garbled = *new std::set<int>;
+// Of GPUs that are not of 9.0.
+std::map<int, std::pair<int, int>>& capabilities = *new std::map<int, std::pair<int, int>>;
 int peer_error = cudaSuccess;
 bool reachable_memory = false;
 feedline::test::Pace pace = feedline::test::Pace::at_once;
 unsigned seed = 0;
-feedline::test::FakeCudaState state;
+feedline::test::FakeCudaState& state = *new feedline::test::FakeCudaState;
 thread_local int current_device = 0;
 thread_local std::vector<int> pushed;  // contexts pushed through the driver API; the last one takes precedence over the
                                        // current device
@@ -71,8 +73,8 @@ struct Allocation {
   std::byte *mapped, *mapped_pages;  // where the two mappings begin
   size_t mapped_bytes;               // of each, with the page at its end
 };
-std::map<std::byte*, Allocation> allocations;
-std::map<const std::byte*, size_t> pinned;
+std::map<std::byte*, Allocation>& allocations = *new std::map<std::byte*, Allocation>;
+std::map<const std::byte*, size_t>& pinned = *new std::map<const std::byte*, size_t>;
 
 // Returns the allocation that an address lies in; null for memory of the host. Call it with `mutex` locked.
 const std::pair<std::byte* const, Allocation>* allocation_of(const void* address) {
@@ -144,11 +146,12 @@ struct CUstream_st {
   uint64_t given = 0, begun = 0, wanted = 0;
   bool busy = false, ending = false, capturing = false;
   const int device;
+  const unsigned number;
 
   static std::set<CUstream_st*>& all;  // guarded by `mutex`
 
   // Makes a stream of the current device. Call it with `mutex` locked.
-  CUstream_st() : device(touched_device()) {
+  CUstream_st() : device(touched_device()), number(streams_made++) {
     all.insert(this);
     std::thread([this] {
       run();
@@ -165,7 +168,7 @@ struct CUstream_st {
   }
 
   void run() {
-    std::minstd_rand random(seed + static_cast<unsigned>(reinterpret_cast<uintptr_t>(this) >> 4));
+    std::minstd_rand random(seed + number);
     std::unique_lock lock(mutex);
     for (;;) {
       changed.wait(lock,
@@ -253,7 +256,8 @@ namespace {
 }  // namespace
 
 void set_fake_gpus(int count) {
-  const std::lock_guard lock(mutex);
+  std::unique_lock lock(mutex);
+  if (failed) changed.wait(lock, [] { return std::ranges::none_of(CUstream_st::all, &CUstream_st::busy); });
   gpu_count = count;
   driver_error = cudaSuccess;
   failed = false;

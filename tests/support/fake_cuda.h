@@ -7,9 +7,10 @@
 // what the host does with GPUs: order, lifetimes, failures.
 //
 // What no real GPU would survive ends the program with a message: a stream that has been destroyed, a kernel that
-// touches memory of a GPU that its own cannot reach, vectors that are not aligned. A launch on a stream of another
-// device than the current one, and a copy past the end of an allocation, are errors, as with CUDA. Memory ends at a
-// page that cannot be touched, or less than 256 bytes before one.
+// touches memory of a GPU that its own cannot reach, words and vectors that are not aligned. A launch on a stream of
+// another device than the current one, and a copy past the end of an allocation, are errors, as with CUDA. Memory ends
+// at a page that cannot be touched, or less than 256 bytes before one. cudaFree() does not wait for the GPUs' work, as
+// CUDA's does: so work on memory that is freed too early ends the program.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +26,8 @@ namespace feedline::test {
 /// access that fails, the compute capabilities, and the counts of contexts, peer access and pageable copies.
 void set_fake_gpus(int count);
 
-/// When streams do the work that they are given. The environment variable FAKE_CUDA_PACE says it: "lazy", "delayed:SEED"
-/// (the seed of the random times), or nothing.
+/// When streams do the work that they are given. The environment variable FAKE_CUDA_PACE says it, if no Lazily lives:
+/// "lazy", "delayed:SEED" (the seed of the random times), or nothing.
 enum class Pace {
   at_once,
   /// Only when somebody waits for it: a stream does what it was given until the point that is waited for. So work that
@@ -71,8 +72,8 @@ void set_capturing(CUstream_st* stream, bool capturing);
 /// Fails the GPUs, like a kernel that crashed: work that they have not begun is never done, and every call fails from
 /// now on. Waits until the work that they have begun has ended, so that afterwards they touch no memory.
 void fail_gpus();
-/// Fails the GPUs in this way when their streams have done so many more pieces of work (copies, launches, records of
-/// events and waits for them), instead of the next one.
+/// Fails the GPUs when their streams have done so many more pieces of work (copies, launches, records of events and
+/// waits for them), instead of the next one.
 void fail_gpus_after(size_t pieces);
 
 /// Gives the stream a function of the test to run.

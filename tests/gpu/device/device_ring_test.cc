@@ -1,8 +1,7 @@
-// The order of what rings give to GPUs, and what a GPU that fails leads to, on fake GPUs: what feeds cannot show, or show
-// by chance alone.
+// The order of what rings give to GPUs, and what a GPU that fails leads to, on fake GPUs: what feeds cannot show, or
+// show by chance alone.
 #include "gpu/device/device_ring.h"
 
-#include <cstring>
 #include <string>
 
 #include "feedline/error.h"
@@ -27,7 +26,6 @@ class Ring {
  public:
   std::byte* at(size_t offset) const { return ring_->memory() + offset; }
   StreamOrder& order() const { return ring_->order(0); }
-  DeviceRing& operator*() const { return *ring_; }
   DeviceRing* operator->() const { return ring_.get(); }
 
   /// Copies a part of `from` to the offset, and unpacks the first part if asked to.
@@ -92,6 +90,28 @@ TEST_CASE("a ring that is drained reads its sources no more") {
   CHECK(ring.second() == std::string(part, '1'));
 }
 
+TEST_CASE("a buffer that a stream of another GPU uses lives until that has ended, and is not filled again") {
+  const Lazily lazily;
+  require(cudaSetDevice(1));
+  const DeviceStream stream;
+  const DeviceBuffer copied(part);
+  require(cudaSetDevice(0));
+  const std::string source(part, '1');
+  {
+    const Ring ring;
+    ring.fill(source, part, false);
+    ring->finish_copy();
+    ring.order().ready_on(Stream::cuda(stream.get()));
+    require(cudaMemcpyAsync(copied.data(), ring.at(part), part, cudaMemcpyDefault, stream.get()));
+    ring.order().let_go();  // an event of GPU 0 cannot be recorded on a stream of GPU 1
+    CHECK_THROWS_WITH(ring.fill(source, part, false), Catch::StartsWith("GPU 0: cudaEventRecord"));
+  }
+  require(cudaStreamSynchronize(stream.get()));
+  std::string bytes(part, '\0');
+  require(cudaMemcpy(bytes.data(), copied.data(), part, cudaMemcpyDeviceToHost));
+  CHECK(bytes == source);
+}
+
 TEST_CASE("a copy of a batch says so if the GPU fails meanwhile") {
   const Lazily lazily;
   const Ring ring;
@@ -108,14 +128,24 @@ TEST_CASE("a copy of a batch says so if the GPU fails meanwhile") {
 
 TEST_CASE("a GPU that fails while a pattern goes to another one and back does not reach it") {
   const Lazily lazily;
-  for (size_t copies = 0; copies < 3; copies++) {
+  for (int copies = 0; copies < 3; copies++) {
+    const DeviceId other = cuda(2 + copies);
     set_fake_gpus(8);
-    fail_gpus_after(copies);
+    fail_gpus_after(static_cast<size_t>(copies));
     const LogLines log;
-    CHECK_FALSE(reaches(cuda(1), cuda(2)));
+    CHECK_FALSE(reaches(cuda(1), other));
     REQUIRE(log.lines().size() == 1);
     CHECK_THAT(log.lines()[0], Catch::Contains("cudaStreamSynchronize: unspecified launch failure"));
+    set_fake_gpus(8);
+    CHECK(reaches(cuda(1), other));
   }
+}
+
+TEST_CASE("the log says once why a GPU does not reach another one") {
   set_fake_gpus(8);
-  CHECK(reaches(cuda(1), cuda(2)));
+  act_unreachable(5);
+  const LogLines log;
+  for (int times = 0; times < 2; times++) CHECK_FALSE(reaches(cuda(1), cuda(5)));
+  CHECK(log.lines().size() == 1);
+  set_fake_gpus(8);
 }
