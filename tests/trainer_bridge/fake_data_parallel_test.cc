@@ -1,4 +1,9 @@
 // What only fake GPUs can show of variables on GPUs: what each failure leads to, and that everything is given back.
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <future>
+
 #include "base/syscall_hooks.h"
 #include "feedline/error.h"
 #include "gpu_replicas.h"
@@ -11,6 +16,38 @@ using namespace feedline;
 using namespace feedline::test;
 
 namespace {
+
+/// Returns the values as they are, whatever the streams have still to do.
+Values values_now(const GpuModel& model) {
+  Values now = first_values(0);
+  for (size_t v = 0; v < sizes.size(); v++)
+    require(cudaMemcpy(now[v].data(), model.variables()[v].value.data(), now[v].size() * sizeof(float),
+                       cudaMemcpyDeviceToHost));
+  return now;
+}
+
+/// Returns gradients that are all 10 `times`; descend() multiplies them by 0.1.
+Gradients tens(int times) {
+  Gradients all = gradients(0, 0, DType::float32);
+  const float each = 10 * static_cast<float>(times);
+  for (auto& gradient : all)
+    for (size_t i = 0; i < gradient.size(); i += sizeof each) std::memcpy(gradient.data() + i, &each, sizeof each);
+  return all;
+}
+
+/// Runs a parameter server on GPU 1, and `work` of a worker on GPU 0. Returns what each threw, the server's last.
+std::vector<std::string> with_server(
+    Served& served, Values& at_server, const std::function<void(GpuModel&, DataParallel&)>& work,
+    const std::function<void(GpuModel&)>& prepare_server = [](GpuModel&) {}) {
+  const Invite pair = between_gpus({1, 0});
+  return side_by_side(2, [&](int rank) {
+    GpuModel model(rank, DType::float32);
+    if (rank == 0) return work(model, *asynchronous({Invite(pair)(1)()}, model.variables(), model.options()));
+    prepare_server(model);
+    served = serve_parameters({Invite(pair)(0)()}, 0, 1, model.variables(), model.apply(), model.options());
+    at_server = model.values();
+  });
+}
 
 bool nothing_is_left() {
   const FakeCudaState state = fake_cuda_state();
@@ -123,6 +160,106 @@ TEST_CASE("what an optimizer gave its stream before it threw is done before the 
   CHECK_THROWS_WITH(model.step(*training, gradients(0, 0, DType::float32), 1), "too steep");
   training.reset();
   CHECK(cudaStreamSynchronize(model.stream()) == cudaSuccess);  // memory that is gone would end the program
+}
+
+TEST_CASE("a training begins with the values that the stream has still to write") {
+  const Lazily lazily;
+  set_fake_gpus(2);
+  const auto write_zeros = [](const GpuModel& model) {
+    for (const Variable& variable : model.variables())
+      require(cudaMemsetAsync(variable.value.data(), 0, variable.value.size_bytes(), model.stream()));
+  };
+  const auto expect_zeros = [](const GpuModel& model) {
+    for (const auto& of_variable : values_now(model))
+      expect(std::ranges::count(of_variable, 0.f) == std::ssize(of_variable), "other values");
+  };
+  for (const Mode mode : modes) {
+    Communicators communicators(mode, 2, [](const std::vector<int>& members, bool) { return between_gpus(members); });
+    CHECK(side_by_side(2, [&](int rank) {
+            const Communicators::Part part = communicators.part(rank);
+            GpuModel model(rank, DType::float32);
+            if (rank == 0) write_zeros(model);
+            const auto training = part.training(model.variables(), model.apply(), model.options());
+            training->wait();
+            expect_zeros(model);
+          }) == std::vector<std::string>(2));
+  }
+  Served served;
+  Values at_server;
+  CHECK(with_server(
+            served, at_server,
+            [&](GpuModel& model, DataParallel& training) {
+              training.wait();
+              expect_zeros(model);
+            },
+            write_zeros) == std::vector<std::string>(2));
+}
+
+TEST_CASE("wait() returns when the values are written, whoever waits for the streams") {
+  const Lazily lazily;
+  set_fake_gpus(2);
+  const auto train = [](GpuModel& model, DataParallel& training) {
+    for (int step = 1; step < 4; step++) {
+      expect(model.step(training, tens(step), 1), "not finite");
+      training.wait();
+      const Values now = values_now(model);
+      expect(now == model.values(), "values that were not written yet");
+    }
+  };
+  for (const Owners owners : {Owners::on_gpus, Owners::on_host})
+    for (const Mode mode : modes)
+      for (const std::string& thrown : on_gpus(mode, 2, owners, DType::float32, train)) CHECK(thrown == "");
+  Served served;
+  Values at_server;
+  CHECK(with_server(served, at_server, train) == std::vector<std::string>(2));
+  CHECK(served.updates == 3);
+}
+
+TEST_CASE("asynchronous: a worker is sent the values after its own update, not after that of another worker") {
+  const Lazily lazily;
+  set_fake_gpus(3);
+  std::promise<void> first_has_stepped, second_has_values;
+  const Invite pairs[] = {between_gpus({2, 0}), between_gpus({2, 1})};
+  const auto end_of = [&](int worker, int place) { return Invite(pairs[worker])(place)(); };
+  CHECK(side_by_side(3, [&](int rank) {
+          GpuModel model(rank, DType::float32);
+          if (rank == 2) {
+            serve_parameters({end_of(0, 0), end_of(1, 0)}, 0, 1, model.variables(), model.apply(), model.options());
+            return;
+          }
+          const auto training = asynchronous({end_of(rank, 1)}, model.variables(), model.options());
+          if (rank == 1) first_has_stepped.get_future().wait();
+          expect(model.step(*training, tens(1), 1), "not finite");
+          if (rank == 0) {
+            first_has_stepped.set_value();
+            second_has_values.get_future().wait();
+          }
+          const float less = first_values(2)[1][0] - model.values()[1][0];
+          if (rank == 1) second_has_values.set_value();
+          expect(less == static_cast<float>(rank + 1), "other values");
+        }) == std::vector<std::string>(3));
+}
+
+TEST_CASE("asynchronous: a server applies whole gradients or none, whatever call of NCCL fails") {
+  set_fake_gpus(2);
+  const std::vector<SyscallHook*> hooks = SyscallHook::all();
+  SyscallHook& nccl =
+      **std::ranges::find_if(hooks, [](const SyscallHook* hook) { return hook->name() == std::string("nccl"); });
+  for (int64_t n = 1; n <= 60; n++) {
+    INFO("call " << n);
+    Served served;
+    Values at_server;
+    nccl.fail_nth_call(n);
+    with_server(served, at_server, [](GpuModel& model, DataParallel& training) {
+      for (int step = 1; step < 4; step++) expect(model.step(training, tens(step), 1), "not finite");
+    });
+    nccl.fail_nth_call(0);
+    float less = 0;
+    for (uint64_t update = 1; update <= served.updates; update++) less += static_cast<float>(update);
+    const Values first = first_values(1);
+    for (size_t v = 0; v < at_server.size(); v++)  // none if the server has not begun
+      for (size_t i = 0; i < at_server[v].size(); i++) CHECK(at_server[v][i] == first[v][i] - less);
+  }
 }
 
 TEST_CASE("a profiler is told when buckets are reduced, and of steps") {
