@@ -3,6 +3,7 @@
 #include <cstring>
 #include <functional>
 #include <future>
+#include <thread>
 
 #include "base/syscall_hooks.h"
 #include "feedline/error.h"
@@ -49,6 +50,11 @@ std::vector<std::string> with_server(
   });
 }
 
+SyscallHook& hook_named(const std::string& name) {
+  const std::vector<SyscallHook*> hooks = SyscallHook::all();
+  return **std::ranges::find(hooks, name, &SyscallHook::name);
+}
+
 bool nothing_is_left() {
   const FakeCudaState state = fake_cuda_state();
   return state.streams == 0 && state.events == 0 && state.allocations == 0 && fake_comms() == 0;
@@ -93,6 +99,36 @@ TEST_CASE("whatever call of NCCL or CUDA fails on one rank, all end their traini
       REQUIRE(nothing_is_left());
     }
   }
+}
+
+TEST_CASE("leaders apply nothing if NCCL fails while gradients of their machine are on their way") {
+  set_fake_gpus(4);
+  Communicators communicators(Mode::two_machines, 4,
+                              [](const std::vector<int>& members, bool) { return between_gpus(members); });
+  CHECK(side_by_side(4, [&](int rank) {
+          Communicators::Part part = communicators.part(rank);
+          GpuModel model(rank, DType::float32);
+          const Ends machine = part.inside();
+          part.inside = [machine] { return machine; };
+          const auto training = part.training(model.variables(), model.apply(), model.options());
+          training->wait();
+          // The gradients of rank 1 come late, and then not at all. Leaders that did not wait for them have agreed by
+          // then.
+          if (rank == 1)
+            run_on_stream(model.stream(), [machine] {
+              std::this_thread::sleep_for(std::chrono::milliseconds(100));
+              machine->abort(Error(Category::device_error, "a broken link"));
+            });
+          try {
+            model.step(*training, gradients(rank, 0, DType::float32), 1);
+            training->wait();
+            expect(false, "a step with half of the gradients");
+          } catch (const Error&) {
+          }
+          const Values now = model.values(), before = first_values(0);
+          for (size_t v = 0; v < now.size(); v++)
+            if (2 * training->owner(v) == rank) expect(now[v] == before[v], "half of the gradients were applied");
+        }) == std::vector<std::string>(4));
 }
 
 TEST_CASE("variables, stream and communicator go together, or it is said") {
@@ -170,7 +206,7 @@ TEST_CASE("a training begins with the values that the stream has still to write"
       require(cudaMemsetAsync(variable.value.data(), 0, variable.value.size_bytes(), model.stream()));
   };
   const auto expect_zeros = [](const GpuModel& model) {
-    for (const auto& of_variable : values_now(model))
+    for (const auto& of_variable : model.values())
       expect(std::ranges::count(of_variable, 0.f) == std::ssize(of_variable), "other values");
   };
   for (const Mode mode : modes) {
@@ -180,19 +216,14 @@ TEST_CASE("a training begins with the values that the stream has still to write"
             GpuModel model(rank, DType::float32);
             if (rank == 0) write_zeros(model);
             const auto training = part.training(model.variables(), model.apply(), model.options());
-            training->wait();
             expect_zeros(model);
           }) == std::vector<std::string>(2));
   }
   Served served;
   Values at_server;
   CHECK(with_server(
-            served, at_server,
-            [&](GpuModel& model, DataParallel& training) {
-              training.wait();
-              expect_zeros(model);
-            },
-            write_zeros) == std::vector<std::string>(2));
+            served, at_server, [&](GpuModel& model, DataParallel&) { expect_zeros(model); }, write_zeros) ==
+        std::vector<std::string>(2));
 }
 
 TEST_CASE("wait() returns when the values are written, whoever waits for the streams") {
@@ -240,11 +271,39 @@ TEST_CASE("asynchronous: a worker is sent the values after its own update, not a
         }) == std::vector<std::string>(3));
 }
 
+TEST_CASE("a step changes the values after the work of the trainer's stream that reads them") {
+  const Lazily lazily;
+  set_fake_gpus(2);
+  for (const Mode mode : modes)
+    CHECK(on_gpus(mode, 2, Owners::on_gpus, DType::float32, [](GpuModel& model, DataParallel& training) {
+            const auto variables = model.variables();
+            const Values before = model.values();
+            const Gradients now = tens(1);
+            for (size_t v = 0; v < sizes.size(); v++) {
+              require(cudaMemcpyAsync(variables[v].gradient.data, now[v].data(), now[v].size(), cudaMemcpyHostToDevice,
+                                      model.stream()));
+              training.ready(v);
+            }
+            std::deque<DeviceBuffer> read;
+            for (const Variable& variable : variables) {
+              const size_t bytes = variable.value.size_bytes();
+              require(cudaMemcpyAsync(read.emplace_back(bytes).data(), variable.value.data(), bytes,
+                                      cudaMemcpyDeviceToDevice, model.stream()));
+            }
+            expect(training.step(), "not finite");
+            training.wait();
+            expect(model.values() != before, "the same values");
+            for (size_t v = 0; v < sizes.size(); v++) {
+              std::vector<float> had(sizes[v]);
+              require(cudaMemcpy(had.data(), read[v].data(), read[v].size(), cudaMemcpyDeviceToHost));
+              expect(had == before[v], "new values");
+            }
+          }) == std::vector<std::string>(2));
+}
+
 TEST_CASE("asynchronous: a server applies whole gradients or none, whatever call of NCCL fails") {
   set_fake_gpus(2);
-  const std::vector<SyscallHook*> hooks = SyscallHook::all();
-  SyscallHook& nccl =
-      **std::ranges::find_if(hooks, [](const SyscallHook* hook) { return hook->name() == std::string("nccl"); });
+  SyscallHook& nccl = hook_named("nccl");
   for (int64_t n = 1; n <= 60; n++) {
     INFO("call " << n);
     Served served;
