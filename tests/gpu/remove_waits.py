@@ -3,10 +3,11 @@
 
   tests/gpu/remove_waits.py BUILD [WORD]     only the waits of files with WORD in their names
 
-BUILD is a build directory with CUDA, whose sources it changes and restores; so commit first. Streams of fake GPUs work at
-once, or only when somebody waits for them, or after random delays (FAKE_CUDA_PACE). All programs must pass with all
-waits; how long they take says when one that lacks a wait does not end. Exits with 1 if no test fails without some wait.
-It takes about a minute for each wait, and half an hour for one that no test notices.
+BUILD is a build directory with CUDA, whose sources it changes and restores; so commit first. Streams of fake GPUs work
+at once, or only when somebody waits for them, or after random delays (FAKE_CUDA_PACE). All programs must pass with all
+waits; how long they take says when one that lacks a wait does not end; so nothing else should run meanwhile. Exits with
+1 if no test fails without some wait. It takes ten minutes with all waits, then up to a minute for each, and half an hour
+for one that no test notices.
 """
 
 import itertools
