@@ -27,15 +27,6 @@ Values values_now(const GpuModel& model) {
   return now;
 }
 
-/// Returns gradients that are all 10 `times`; descend() multiplies them by 0.1.
-Gradients tens(int times) {
-  Gradients all = gradients(0, 0, DType::float32);
-  const float each = 10 * static_cast<float>(times);
-  for (auto& gradient : all)
-    for (size_t i = 0; i < gradient.size(); i += sizeof each) std::memcpy(gradient.data() + i, &each, sizeof each);
-  return all;
-}
-
 /// Runs a parameter server on GPU 1, and `work` of a worker on GPU 0. Returns what each threw, the server's last.
 std::vector<std::string> with_server(
     Served& served, Values& at_server, const std::function<void(GpuModel&, DataParallel&)>& work,

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <deque>
 #include <memory>
 #include <stdexcept>
@@ -27,6 +28,15 @@ using Gradients = std::vector<std::vector<std::byte>>;
 inline Gradients gradients(int rank, int step, DType dtype) {
   Gradients all;
   for (size_t v = 0; v < sizes.size(); v++) all.push_back(gradient(rank, step, v, dtype));
+  return all;
+}
+
+/// Returns gradients that are all 10 `times`; descend() multiplies them by 0.1.
+inline Gradients tens(int times) {
+  Gradients all = gradients(0, 0, DType::float32);
+  const float each = 10 * static_cast<float>(times);
+  for (auto& gradient : all)
+    for (size_t i = 0; i < gradient.size(); i += sizeof each) std::memcpy(gradient.data() + i, &each, sizeof each);
   return all;
 }
 
