@@ -8,9 +8,10 @@
 
 #include "feedline/records.h"
 #include "tool/commands/commands.h"
+#include "tool/commands/file_flags.h"
+#include "tool/commands/flags.h"
 #include "tool/common/example_view.h"
 #include "tool/common/files.h"
-#include "tool/common/flags.h"
 #include "tool/common/json.h"
 #include "tool/common/terminal.h"
 
@@ -20,7 +21,7 @@ namespace {
 // Without --full: the most bytes that are shown of a value, and the most values of a list.
 constexpr size_t shown_bytes = 48, shown_values = 16;
 
-struct Args {
+struct CatArgs {
   std::string file;
   Compression compression = Compression::automatic;
   std::optional<uint64_t> record, limit;
@@ -109,7 +110,7 @@ Json to_json(const Record& record, ExampleView& message, bool full) {
   return json;
 }
 
-int cat(const Args& args) {
+int cat(const CatArgs& args) {
   RecordReader reader(args.file, {.compression = args.compression});
   const uint64_t first = args.record.value_or(0);
   const uint64_t end = args.record ? first + 1 : args.limit.value_or(UINT64_MAX);
@@ -137,7 +138,7 @@ int cat(const Args& args) {
 }  // namespace
 
 void add_cat(CLI::App& app, Run& run) {
-  auto args = std::make_shared<Args>();
+  auto args = std::make_shared<CatArgs>();
   CLI::App* command = app.add_subcommand("cat", "print records as JSON, one on each line; long values are shortened");
   command->add_option("FILE", args->file, "a TFRecord file")->required()->option_text(" ");
   CLI::Option* record = command->add_option("--record", args->record, "print only record N; the first is 0")

@@ -8,7 +8,8 @@
 #include <utility>
 
 #include "tool/commands/commands.h"
-#include "tool/common/flags.h"
+#include "tool/commands/flags.h"
+#include "tool/commands/pipeline_flags.h"
 #include "tool/common/interrupt.h"
 #include "tool/common/json.h"
 #include "tool/common/terminal.h"
@@ -22,7 +23,7 @@
 namespace feedline::cli {
 namespace {
 
-struct Args {
+struct CheckArgs {
   PipelineArgs pipeline;
   uint64_t records = 16;
   std::string against;  // a file with statistics; empty: the pipeline is checked
@@ -62,7 +63,7 @@ Json read_statistics(const std::string& file) {
 }
 
 /// Computes the statistics of the data as it is now, of as large a sample as the earlier ones, and compares.
-int check_drift(const Args& args) {
+int check_drift(const CheckArgs& args) {
   const Json before = read_statistics(args.against);
   const Pipeline pipeline = load(args.pipeline);
   std::vector<Drift> drifts;
@@ -91,7 +92,7 @@ int check_drift(const Args& args) {
   return drifts.empty() && !differs ? 0 : 1;
 }
 
-int check(const Args& args) {
+int check(const CheckArgs& args) {
   if (!args.against.empty()) return check_drift(args);
   const Interrupt interrupt;
   Options options = feeder_options(args.pipeline);
@@ -106,7 +107,7 @@ int check(const Args& args) {
 }  // namespace
 
 void add_check(CLI::App& app, Run& run) {
-  auto args = std::make_shared<Args>();
+  auto args = std::make_shared<CheckArgs>();
   CLI::App* command = app.add_subcommand(
       "check", "check that a pipeline fits its data; print the order, the outputs and the memory plan");
   add_pipeline_args(*command, args->pipeline);

@@ -9,7 +9,7 @@
 
 #include "base/byte_size.h"
 #include "tool/commands/commands.h"
-#include "tool/common/flags.h"
+#include "tool/commands/flags.h"
 #include "tool/common/interrupt.h"
 #include "tool/common/json.h"
 #include "tool/common/terminal.h"
@@ -20,7 +20,7 @@ namespace {
 constexpr size_t told_left_out = 20;  // the most left out files that are named without --json
 constexpr int64_t most_decoded_pixels = (int64_t{255} << 20) / 3;  // a record has at most 256 MiB
 
-struct Args {
+struct ConvertArgs {
   std::vector<std::string> inputs, features, types;
   std::vector<int64_t> decode_to;  // height and width; empty: files are stored as they are
   ConvertTarget target;
@@ -37,7 +37,7 @@ std::pair<std::string, std::string> parted(const std::string& flag, const std::s
 
 /// Returns a feature, as its name and path, for each input (which gives its name) and for each --feature NAME=VALUE.
 /// Throws UsageError if two features have the same name.
-std::vector<std::pair<std::string, std::string>> features_of(const Args& args) {
+std::vector<std::pair<std::string, std::string>> features_of(const ConvertArgs& args) {
   std::vector<std::pair<std::string, std::string>> features;
   for (const std::string& file : args.inputs) features.emplace_back(std::filesystem::path(file).stem().string(), file);
   for (const std::string& text : args.features) features.push_back(parted("--feature", text));
@@ -49,7 +49,7 @@ std::vector<std::pair<std::string, std::string>> features_of(const Args& args) {
 }
 
 /// Returns the size of --decode. Throws UsageError if a record cannot hold its pixels.
-std::optional<pictures::Size> decode_to(const Args& args) {
+std::optional<pictures::Size> decode_to(const ConvertArgs& args) {
   if (args.decode_to.empty()) return std::nullopt;
   const int64_t height = args.decode_to[0], width = args.decode_to[1];
   if (height * width > most_decoded_pixels)
@@ -58,7 +58,7 @@ std::optional<pictures::Size> decode_to(const Args& args) {
   return pictures::Size{height, width};
 }
 
-void print_for_people(const Args& args, const Converted& result) {
+void print_for_people(const ConvertArgs& args, const Converted& result) {
   for (size_t i = 0; i < result.left_out.size(); i++) {
     if (i == told_left_out) {
       fmt::print(stderr, "feedline: left out: {} more; --json lists all\n",
@@ -74,7 +74,7 @@ void print_for_people(const Args& args, const Converted& result) {
              args.target.folder, result.pipeline);
 }
 
-Json to_json(const Args& args, const Converted& result) {
+Json to_json(const ConvertArgs& args, const Converted& result) {
   Json sets = Json::array();
   for (const Converted::Set& set : result.sets)
     sets.push_back(
@@ -85,10 +85,10 @@ Json to_json(const Args& args, const Converted& result) {
           {"pipeline", result.pipeline}};
 }
 
-using Convert = Converted (*)(const Args& args);
+using Convert = Converted (*)(const ConvertArgs& args);
 
 /// Runs a converter and prints the result.
-int run_converter(const Args& args, Convert convert) {
+int run_converter(const ConvertArgs& args, Convert convert) {
   const Interrupt interrupt;
   const Converted result = convert(args);
   if (args.json)
@@ -99,7 +99,7 @@ int run_converter(const Args& args, Convert convert) {
 }
 
 /// Adds the subcommand of a converter, with the flags that all converters have.
-CLI::App* add_converter(CLI::App& app, Run& run, const std::shared_ptr<Args>& args, const std::string& name,
+CLI::App* add_converter(CLI::App& app, Run& run, const std::shared_ptr<ConvertArgs>& args, const std::string& name,
                         const std::string& help, Convert convert) {
   CLI::App* command = app.add_subcommand(name, help);
   command
@@ -130,24 +130,25 @@ void add_convert(CLI::App& app, Run& run) {
   convert->require_subcommand(1);
   convert->footer(
       "The shards and pipeline.textproto are written to --out. `feedline split` makes more, fewer or shuffled shards.");
-  const auto args = std::make_shared<Args>();
+  const auto args = std::make_shared<ConvertArgs>();
 
   CLI::App* cifar10 = add_converter(
       *convert, run, args, "cifar10",
       "CIFAR-10's archive, \"python version\" or \"binary version\", as the sets train, validation and eval",
-      [](const Args& a) { return convert_cifar10(a.inputs.front(), a.target); });
+      [](const ConvertArgs& a) { return convert_cifar10(a.inputs.front(), a.target); });
   cifar10->add_option("TAR", args->inputs, "cifar-10-python.tar.gz or cifar-10-binary.tar.gz")
       ->required()
       ->expected(1)
       ->option_text(" ");
 
-  CLI::App* images = add_converter(
-      *convert, run, args, "images", "JPEG and PNG files from a folder for each class or feature", [](const Args& a) {
-        if (a.inputs.empty() == a.features.empty())
-          throw UsageError("name one DIR, or folders by --feature NAME=DIR, but not both");
-        return a.features.empty() ? convert_image_classes(a.inputs.front(), decode_to(a), a.target)
-                                  : convert_image_sets(features_of(a), decode_to(a), a.target);
-      });
+  CLI::App* images =
+      add_converter(*convert, run, args, "images", "JPEG and PNG files from a folder for each class or feature",
+                    [](const ConvertArgs& a) {
+                      if (a.inputs.empty() == a.features.empty())
+                        throw UsageError("name one DIR, or folders by --feature NAME=DIR, but not both");
+                      return a.features.empty() ? convert_image_classes(a.inputs.front(), decode_to(a), a.target)
+                                                : convert_image_sets(features_of(a), decode_to(a), a.target);
+                    });
   images
       ->add_option("DIR", args->inputs,
                    "a folder that holds one folder for each class; records have `image` and `label`; labels.txt names "
@@ -170,7 +171,7 @@ void add_convert(CLI::App& app, Run& run) {
       ->option_text("HEIGHT WIDTH");
 
   CLI::App* npy =
-      add_converter(*convert, run, args, "npy", "NumPy arrays; each row becomes a record", [](const Args& a) {
+      add_converter(*convert, run, args, "npy", "NumPy arrays; each row becomes a record", [](const ConvertArgs& a) {
         const auto features = features_of(a);
         if (features.empty()) throw UsageError("there is no input; name a FILE, or use --feature NAME=FILE");
         return convert_npy(features, a.target);
@@ -186,7 +187,7 @@ void add_convert(CLI::App& app, Run& run) {
       "float16 are stored as their bytes, and the pipeline says how to read them.");
 
   CLI::App* csv =
-      add_converter(*convert, run, args, "csv", "a table whose first row names the features", [](const Args& a) {
+      add_converter(*convert, run, args, "csv", "a table whose first row names the features", [](const ConvertArgs& a) {
         std::map<std::string, Kind> types;
         for (const std::string& text : a.types) {
           const auto [name, word] = parted("--type", text);
@@ -212,7 +213,7 @@ void add_convert(CLI::App& app, Run& run) {
 
   CLI::App* webdataset = add_converter(*convert, run, args, "webdataset",
                                        "shards of WebDataset; each extension of a sample's files becomes a feature",
-                                       [](const Args& a) { return convert_webdataset(a.inputs, a.target); });
+                                       [](const ConvertArgs& a) { return convert_webdataset(a.inputs, a.target); });
   webdataset->add_option("TAR", args->inputs, "tar archives, compressed by gzip or not")
       ->required()
       ->option_text("...");

@@ -7,7 +7,7 @@
 
 #include "feedline/records.h"
 #include "tool/commands/commands.h"
-#include "tool/common/flags.h"
+#include "tool/commands/flags.h"
 #include "tool/common/interrupt.h"
 #include "tool/common/shard_names.h"
 #include "tool/common/terminal.h"
@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Args {
+struct DemoArgs {
   std::string folder = "feedline-demo";
   std::string golden = FEEDLINE_GOLDEN_DIR;
   int replicas = 2;
@@ -128,7 +128,7 @@ std::vector<std::vector<std::byte>> read_records(const Set& set, const fs::path&
 }
 
 /// Writes shards with a total of about `bytes` bytes, and the pipeline beside them. Returns the pipeline's path.
-std::string make_set(const Set& set, const Args& args, uint64_t bytes) {
+std::string make_set(const Set& set, const DemoArgs& args, uint64_t bytes) {
   Progress progress(fmt::format("writing {}", set.name), bytes);
   const auto records = read_records(set, args.golden);
   const fs::path folder = args.folder;
@@ -154,7 +154,7 @@ std::string program() {
   return near.size() < absolute.string().size() && !unknown ? near : absolute.string();
 }
 
-int demo(const Args& args) {
+int demo(const DemoArgs& args) {
   make_folder(args.folder);
   fmt::print("Making about {} MB of sample data in {}/ by repeating real records.\n", args.megabytes, args.folder);
   std::array<std::string, set_count> pipelines;
@@ -197,7 +197,7 @@ int demo(const Args& args) {
 }  // namespace
 
 void add_demo(CLI::App& app, Run& run) {
-  auto args = std::make_shared<Args>();
+  auto args = std::make_shared<DemoArgs>();
   CLI::App* command = app.add_subcommand("demo", "make sample data from real records, and feed it to virtual replicas");
   command->add_option("--dir", args->folder, "folder for the sample data (default: feedline-demo)")->option_text("DIR");
   command->add_option("--replicas", args->replicas, "number of replicas on the host (default: 2)")

@@ -10,7 +10,8 @@
 #include "feedline_pipeline.pb.h"
 #include "io/output_file.h"
 #include "tool/commands/commands.h"
-#include "tool/common/flags.h"
+#include "tool/commands/flags.h"
+#include "tool/commands/pipeline_flags.h"
 #include "tool/common/interrupt.h"
 #include "tool/common/json.h"
 #include "tool/common/lock.h"
@@ -27,7 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Args {
+struct DumpArgs {
   PipelineArgs pipeline;
   std::string out;
   uint64_t epoch = 0;
@@ -127,7 +128,7 @@ void take_epoch(Feeder& feeder, uint64_t steps, std::vector<std::unique_ptr<Outp
   }
 }
 
-void dump_epoch(const Args& args, Result& result) {
+void dump_epoch(const DumpArgs& args, Result& result) {
   const Pipeline pipeline = load(args.pipeline);
   const config::Epoch& epoch = pipeline.message().epoch();
   if (epoch.repeat() < 0 && epoch.steps() == 0 && args.steps == 0)
@@ -166,7 +167,7 @@ void write_report(const fs::path& folder, const Result& result) {
   file.publish();
 }
 
-int dump(const Args& args) {
+int dump(const DumpArgs& args) {
   const Interrupt interrupt;
   const LockedFolder lock(args.out);
   Result result;
@@ -187,7 +188,7 @@ int dump(const Args& args) {
 }  // namespace
 
 void add_dump(CLI::App& app, Run& run) {
-  auto args = std::make_shared<Args>();
+  auto args = std::make_shared<DumpArgs>();
   CLI::App* command =
       app.add_subcommand("dump", "write the outputs of an epoch as .npy files, with a report.json beside them");
   add_pipeline_args(*command, args->pipeline);

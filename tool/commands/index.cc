@@ -11,14 +11,15 @@
 #include "io/index/index_import.h"
 #include "io/index/index_store.h"
 #include "tool/commands/commands.h"
+#include "tool/commands/file_flags.h"
+#include "tool/commands/flags.h"
 #include "tool/common/files.h"
-#include "tool/common/flags.h"
 #include "tool/common/terminal.h"
 
 namespace feedline::cli {
 namespace {
 
-struct Args {
+struct IndexArgs {
   FileArgs input;
   std::string dir, import;
   uint64_t stride = io::default_stride, record_limit = io::default_record_limit;
@@ -47,7 +48,7 @@ std::string differs(const io::FileIndex& index, const io::FileIndex& counted) {
                     format_count(index.records, "record"), index.audit, format_count(counted.records), counted.audit);
 }
 
-void index_file(const Args& args, const std::string& path, Result& result, Progress& progress) {
+void index_file(const IndexArgs& args, const std::string& path, Result& result, Progress& progress) {
   const io::CountOptions options{
       .compression = args.input.compression, .record_limit = args.record_limit, .stride = args.stride};
   const io::FileId data = io::stat_file(path);
@@ -93,7 +94,7 @@ Json to_json(const Result& result) {
   return json;
 }
 
-int index(const Args& args) {
+int index(const IndexArgs& args) {
   if (!args.import.empty() && args.input.files.size() != 1)
     throw UsageError(fmt::format("--import compares one FILE with one FILE.idx, but {} are named",
                                  format_count(args.input.files.size(), "FILE")));
@@ -137,7 +138,7 @@ int index(const Args& args) {
 }  // namespace
 
 void add_index(CLI::App& app, Run& run) {
-  auto args = std::make_shared<Args>();
+  auto args = std::make_shared<IndexArgs>();
   CLI::App* command =
       app.add_subcommand("index", "make the indexes of TFRecord files beforehand; feeding makes them as well");
   add_file_args(*command, args->input);

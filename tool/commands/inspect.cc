@@ -6,6 +6,7 @@
 
 #include "base/byte_size.h"
 #include "tool/commands/commands.h"
+#include "tool/commands/file_flags.h"
 #include "tool/common/files.h"
 #include "tool/common/terminal.h"
 #include "tool/inspect/feature_stats.h"
@@ -14,7 +15,7 @@
 namespace feedline::cli {
 namespace {
 
-struct Args {
+struct InspectArgs {
   FileArgs input;
   bool json = false, pipeline = false;
 };
@@ -95,7 +96,7 @@ void print_for_people(const DataStats& data, const std::vector<FileSummary>& fil
   }
 }
 
-int inspect(const Args& args) {
+int inspect(const InspectArgs& args) {
   std::vector<DataStats> by_file(args.input.files.size());
   const auto files =
       scan_files(args.input, [&](size_t file, const Record& record) { by_file[file].add(record.payload); });
@@ -127,7 +128,7 @@ int inspect(const Args& args) {
 }  // namespace
 
 void add_inspect(CLI::App& app, Run& run) {
-  auto args = std::make_shared<Args>();
+  auto args = std::make_shared<InspectArgs>();
   CLI::App* command = app.add_subcommand("inspect", "show what TFRecord files hold, or write a pipeline for them");
   add_file_args(*command, args->input);
   CLI::Option* json = command->add_flag("--json", args->json, "print the result as JSON");

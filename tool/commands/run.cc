@@ -8,7 +8,8 @@
 
 #include "base/byte_size.h"
 #include "tool/commands/commands.h"
-#include "tool/common/flags.h"
+#include "tool/commands/flags.h"
+#include "tool/commands/pipeline_flags.h"
 #include "tool/common/interrupt.h"
 #include "tool/common/json.h"
 #include "tool/common/terminal.h"
@@ -24,7 +25,7 @@
 namespace feedline::cli {
 namespace {
 
-struct Args {
+struct RunArgs {
   PipelineArgs pipeline;
   FeedOptions how;
   IoOptions io;
@@ -41,7 +42,7 @@ double cpu_ns_per_record(const FeedResult& result) { return result.cpu_s * 1e9 /
 
 /// Returns the feeder's report as JSON, with what only the tool knows: rates, the process's CPU time and memory, and
 /// the error or signal that ended the run.
-Json to_json(const Args& args, const FeedResult& result) {
+Json to_json(const RunArgs& args, const FeedResult& result) {
   const Report& report = result.report;
   Json json = report_json(report);
   json["records"] = result.records;
@@ -70,7 +71,7 @@ void print_errors(const Report& report) {
 }
 
 /// Prints the verdict, for which stages the trainer has waited, and how long calls of next() took.
-void print_waits(const Args& args, const FeedResult& result) {
+void print_waits(const RunArgs& args, const FeedResult& result) {
   const Report& report = result.report;
   const bool real_trainer = args.how.step_ms > 0 && !args.how.replay;
   if (!args.how.replay) fmt::print("verdict  {}\n", report.verdict);
@@ -102,7 +103,7 @@ void print_stages(const Report& report) {
       "later stages or the trainer had not yet used its results. messages: the pieces of work that it was given.\n");
 }
 
-void print_for_people(const Args& args, const FeedResult& result) {
+void print_for_people(const RunArgs& args, const FeedResult& result) {
   const Report& report = result.report;
   const auto records_per_s = result.per_second(result.records), bytes_per_s = result.per_second(report.bytes_read);
   fmt::print("{} in {}, {}{}: {}\n", format_count(result.records, "record"), format_count(result.steps, "step"),
@@ -143,7 +144,7 @@ void print_for_people(const Args& args, const FeedResult& result) {
   print_stages(report);
 }
 
-int run_pipeline(const Args& args) {
+int run_pipeline(const RunArgs& args) {
   if (!args.monitor.empty()) try {
       parse_http_address("--monitor", args.monitor);
     } catch (const Error& error) {
@@ -184,7 +185,7 @@ int run_pipeline(const Args& args) {
 }  // namespace
 
 void add_run(CLI::App& app, Run& run) {
-  auto args = std::make_shared<Args>();
+  auto args = std::make_shared<RunArgs>();
   CLI::App* command =
       app.add_subcommand("run", "feed a pipeline's batches to a simulated trainer, and report rates and waits");
   add_pipeline_args(*command, args->pipeline);

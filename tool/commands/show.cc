@@ -11,7 +11,8 @@
 #include "feedline/feeder.h"
 #include "io/output_file.h"
 #include "tool/commands/commands.h"
-#include "tool/common/flags.h"
+#include "tool/commands/flags.h"
+#include "tool/commands/pipeline_flags.h"
 #include "tool/common/interrupt.h"
 #include "tool/common/terminal.h"
 #include "tool/feeding/contact_sheet.h"
@@ -22,7 +23,7 @@
 namespace feedline::cli {
 namespace {
 
-struct Args {
+struct ShowArgs {
   PipelineArgs pipeline;
   std::string out;
   uint64_t epoch = 0;
@@ -113,7 +114,7 @@ class Sheet {
   std::string lines_;
 };
 
-int show(const Args& args) {
+int show(const ShowArgs& args) {
   const Interrupt interrupt;
   const Pipeline pipeline = load(args.pipeline);
   Options options = feeder_options(args.pipeline);
@@ -144,7 +145,7 @@ int show(const Args& args) {
 }  // namespace
 
 void add_show(CLI::App& app, Run& run) {
-  auto args = std::make_shared<Args>();
+  auto args = std::make_shared<ShowArgs>();
   CLI::App* command = app.add_subcommand("show", "draw the pictures of an epoch's first samples on one sheet, a PNG");
   add_pipeline_args(*command, args->pipeline);
   command->add_option("--out", args->out, "the PNG to write; a file of this name is replaced")

@@ -7,8 +7,9 @@
 
 #include "base/byte_size.h"
 #include "tool/commands/commands.h"
+#include "tool/commands/file_flags.h"
+#include "tool/commands/flags.h"
 #include "tool/common/files.h"
-#include "tool/common/flags.h"
 #include "tool/common/interrupt.h"
 #include "tool/common/terminal.h"
 #include "tool/reshard/shard_advice.h"
@@ -17,7 +18,7 @@
 namespace feedline::cli {
 namespace {
 
-struct Args {
+struct SplitArgs {
   std::vector<std::string> inputs;
   std::string out;
   SplitOptions options;
@@ -45,7 +46,7 @@ Json to_json(const ShardAdvice& advice) {
           {"text", advice.text}};
 }
 
-int advise(const Args& args) {
+int advise(const SplitArgs& args) {
   uint64_t bytes = 0;
   for (const std::string& input : args.inputs) bytes += identify(input).size;
   const ShardAdvice advice = advise_shards(bytes, args.readers);
@@ -57,7 +58,7 @@ int advise(const Args& args) {
   return 0;
 }
 
-int split(Args args) {
+int split(SplitArgs args) {
   if (args.advise) return advise(args);
   SplitOptions& options = args.options;
   if (args.out.empty()) throw UsageError("--out is missing: name the folder for the shards (only --advise needs none)");
@@ -94,7 +95,7 @@ int split(Args args) {
 }  // namespace
 
 void add_split(CLI::App& app, Run& run) {
-  auto args = std::make_shared<Args>();
+  auto args = std::make_shared<SplitArgs>();
   CLI::App* command =
       app.add_subcommand("split", "write TFRecord files anew as another number of shards, in order or shuffled");
   command->footer(

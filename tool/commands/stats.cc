@@ -6,6 +6,7 @@
 
 #include "io/output_file.h"
 #include "tool/commands/commands.h"
+#include "tool/commands/pipeline_flags.h"
 #include "tool/common/json.h"
 #include "tool/feeding/epoch_audit.h"
 #include "tool/feeding/pipeline_args.h"
@@ -17,14 +18,14 @@
 namespace feedline::cli {
 namespace {
 
-struct Args {
+struct StatsArgs {
   PipelineArgs pipeline;
   std::string records;  // empty: all
   std::string html;     // empty: no page is written
   bool json = false;
 };
 
-int print_stats(const Args& args) {
+int print_stats(const StatsArgs& args) {
   std::optional<SampleSize> sample;
   if (!args.records.empty()) sample = parse_sample_size(args.records, "--records");
   const Pipeline pipeline = load(args.pipeline);
@@ -51,7 +52,7 @@ int print_stats(const Args& args) {
 }  // namespace
 
 void add_stats(CLI::App& app, Run& run) {
-  auto args = std::make_shared<Args>();
+  auto args = std::make_shared<StatsArgs>();
   CLI::App* command = app.add_subcommand(
       "stats", "print statistics of a pipeline's outputs, with normalize blocks and class weights made of them");
   add_text_args(*command, args->pipeline);

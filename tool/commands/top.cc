@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "tool/commands/commands.h"
-#include "tool/common/flags.h"
+#include "tool/commands/flags.h"
 #include "tool/common/interrupt.h"
 #include "tool/feeding/feed_view.h"
 #include "trainer_bridge/monitor/http_client.h"
@@ -28,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 constexpr auto patience = 2s;  // for an answer
 constexpr size_t usual_width = 100;
 
-struct Args {
+struct TopArgs {
   std::vector<std::string> addresses;
   bool once = false;
 };
@@ -144,7 +144,7 @@ std::vector<std::string> lines_of(const std::vector<Watched>& feeds, size_t widt
   return all;
 }
 
-int watch(const Args& args) {
+int watch(const TopArgs& args) {
   const char* const given = std::getenv("FEEDLINE_MONITOR_TOKEN");
   const std::string token = given ? given : "";
   std::vector<Watched> feeds;
@@ -173,7 +173,7 @@ int watch(const Args& args) {
 }  // namespace
 
 void add_top(CLI::App& app, Run& run) {
-  auto args = std::make_shared<Args>();
+  auto args = std::make_shared<TopArgs>();
   CLI::App* command = app.add_subcommand("top", "watch feeds in a terminal, through their monitors (run --monitor)");
   command
       ->add_option("ADDRESS", args->addresses,

@@ -7,7 +7,8 @@
 
 #include "base/machine.h"
 #include "tool/commands/commands.h"
-#include "tool/common/flags.h"
+#include "tool/commands/flags.h"
+#include "tool/commands/pipeline_flags.h"
 #include "tool/common/interrupt.h"
 #include "tool/common/json.h"
 #include "tool/common/terminal.h"
@@ -18,7 +19,7 @@
 namespace feedline::cli {
 namespace {
 
-struct Args {
+struct TuneArgs {
   PipelineArgs pipeline;
   double step_ms = 0;
   uint64_t seconds = 60;
@@ -35,7 +36,7 @@ struct Fed {
 /// Feeds the pipeline with changes, always the same steps.
 class Runs {
  public:
-  explicit Runs(const Args& args) : args_(args), pipeline_(load(args.pipeline)) {}
+  explicit Runs(const TuneArgs& args) : args_(args), pipeline_(load(args.pipeline)) {}
 
   /// Returns the text of the plan without how long counting took, and with the changes that no plan shows.
   std::string plan(const Choices& choices) const {
@@ -117,13 +118,13 @@ class Runs {
     }
   }
 
-  const Args& args_;
+  const TuneArgs& args_;
   const Pipeline pipeline_;
   uint64_t steps_ = fewest_steps;
 };
 
 /// Returns what there is to try. `plan` is the plan of the pipeline as it is, `backend` what reads its files.
-std::vector<Setting> settings(const Args& args, const std::string& plan, const std::string& backend) {
+std::vector<Setting> settings(const TuneArgs& args, const std::string& plan, const std::string& backend) {
   std::vector<Setting> all;
   const unsigned cpus = usable_cpus();
   Setting threads{"parallelism.threads", {}};
@@ -173,7 +174,7 @@ std::string points_text(const Spread& share) {
   return fmt::format("{:+.1f} +- {:.1f} %", 100 * share.median, 100 * share.noise);
 }
 
-void print_for_people(const Args& args, const Tuned& tuned, uint64_t steps) {
+void print_for_people(const TuneArgs& args, const Tuned& tuned, uint64_t steps) {
   const bool trainer = args.step_ms > 0;
   const Measured& now = tuned.as_it_is;
   if (now.records_per_s > 0)
@@ -221,7 +222,7 @@ Json to_json(const Choice& choice) {
   return {{"setting", choice.setting}, {"value", choice.value}, {"arguments", choice.arguments()}};
 }
 
-Json to_json(const Args& args, const Tuned& tuned, uint64_t steps) {
+Json to_json(const TuneArgs& args, const Tuned& tuned, uint64_t steps) {
   Json tried = Json::array(), best = Json::array();
   for (const Trial& trial : tuned.trials) {
     Json json = to_json(trial.choice);
@@ -242,7 +243,7 @@ Json to_json(const Args& args, const Tuned& tuned, uint64_t steps) {
           {"interrupted", tuned.stopped}};
 }
 
-int tune_pipeline(const Args& args) {
+int tune_pipeline(const TuneArgs& args) {
   const Interrupt interrupt;
   Runs runs(args);
   Tuned tuned;
@@ -280,7 +281,7 @@ int tune_pipeline(const Args& args) {
 }  // namespace
 
 void add_tune(CLI::App& app, Run& run) {
-  auto args = std::make_shared<Args>();
+  auto args = std::make_shared<TuneArgs>();
   CLI::App* command = app.add_subcommand(
       "tune", "try settings of a pipeline by short runs in turn; print those with which it is fed best");
   add_pipeline_args(*command, args->pipeline);

@@ -5,18 +5,19 @@
 
 #include "base/byte_size.h"
 #include "tool/commands/commands.h"
+#include "tool/commands/file_flags.h"
 #include "tool/common/files.h"
 #include "tool/common/terminal.h"
 
 namespace feedline::cli {
 namespace {
 
-struct Args {
+struct VerifyArgs {
   FileArgs input;
   bool json = false;
 };
 
-int verify(const Args& args) {
+int verify(const VerifyArgs& args) {
   const auto summaries = verify_files(args.input);
   const size_t damaged = print_damage(summaries);
   if (args.json) {
@@ -39,7 +40,7 @@ int verify(const Args& args) {
 }  // namespace
 
 void add_verify(CLI::App& app, Run& run) {
-  auto args = std::make_shared<Args>();
+  auto args = std::make_shared<VerifyArgs>();
   CLI::App* command =
       app.add_subcommand("verify", "verify every byte of TFRecord files; the exit code is 1 if one is damaged");
   add_file_args(*command, args->input);

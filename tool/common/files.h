@@ -1,7 +1,6 @@
 // The TFRecord files that are named on the command line: reads them completely, several at a time, and reports on each.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -13,20 +12,11 @@
 
 namespace feedline::cli {
 
-/// The arguments that every command for TFRecord files takes.
+/// The files, and how they are compressed.
 struct FileArgs {
   std::vector<std::string> files;
   Compression compression = Compression::automatic;
 };
-
-/// Adds an option or positional argument that takes names of TFRecord files. A pattern such as `data/*` also matches
-/// index files, which are left out (unless nothing else is named).
-CLI::Option* add_files(CLI::App& command, const std::string& name, std::vector<std::string>& files,
-                       const std::string& help);
-/// Adds FILE... and --compression.
-void add_file_args(CLI::App& command, FileArgs& args);
-/// Adds --compression.
-void add_compression(CLI::App& command, Compression& compression);
 
 /// What a command found in one file.
 struct FileSummary {

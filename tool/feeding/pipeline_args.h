@@ -1,7 +1,6 @@
 // The command line arguments that name a pipeline and say how it is divided among ranks and replicas.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
@@ -18,15 +17,6 @@ struct PipelineArgs {
   int rank = 0, world_size = 1;
   std::string meet = {};  // ADDRESS:PORT of rank 0; empty: the ranks do not communicate
 };
-
-/// Adds PIPELINE... and --set.
-void add_text_args(CLI::App& command, PipelineArgs& args);
-/// Adds PIPELINE..., --set and --replicas.
-void add_pipeline_args(CLI::App& command, PipelineArgs& args);
-/// Adds --devices, for commands that do not look into batches.
-void add_device_args(CLI::App& command, PipelineArgs& args);
-/// Adds --rank, --world-size and --meet.
-void add_rank_args(CLI::App& command, PipelineArgs& args);
 
 /// Returns the pipeline. Throws UsageError for a --set, --rank or --meet that makes no sense, and Error for a pipeline
 /// text that makes no sense.

@@ -1,0 +1,38 @@
+#include "tool/commands/file_flags.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "io/index/index_store.h"
+#include "tool/commands/flags.h"
+
+namespace feedline::cli {
+
+void add_compression(CLI::App& command, Compression& compression) {
+  add_choice<Compression>(command, "--compression", compression,
+                          {{"auto", Compression::automatic},
+                           {"none", Compression::none},
+                           {"gzip", Compression::gzip},
+                           {"zlib", Compression::zlib}},
+                          "auto, none, gzip or zlib; auto looks at the content (default: auto)")
+      ->option_text("C");
+}
+
+CLI::Option* add_files(CLI::App& command, const std::string& name, std::vector<std::string>& files,
+                       const std::string& help) {
+  const auto choose = [&files](const std::vector<std::string>& given) {
+    std::copy_if(given.begin(), given.end(), std::back_inserter(files),
+                 [](const std::string& file) { return !io::is_index_name(file); });
+    if (files.empty()) files = given;
+  };
+  return command
+      .add_option_function<std::vector<std::string>>(name, choose, help + "; indexes among them are left out")
+      ->option_text("...");
+}
+
+void add_file_args(CLI::App& command, FileArgs& args) {
+  add_files(command, "FILE", args.files, "TFRecord files")->required();
+  add_compression(command, args.compression);
+}
+
+}  // namespace feedline::cli

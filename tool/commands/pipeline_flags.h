@@ -1,0 +1,19 @@
+// The arguments that name a pipeline on the command line, and say how it is divided among ranks and replicas.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "tool/feeding/pipeline_args.h"
+
+namespace feedline::cli {
+
+/// Adds PIPELINE... and --set.
+void add_text_args(CLI::App& command, PipelineArgs& args);
+/// Adds PIPELINE..., --set and --replicas.
+void add_pipeline_args(CLI::App& command, PipelineArgs& args);
+/// Adds --devices, for commands that do not look into batches.
+void add_device_args(CLI::App& command, PipelineArgs& args);
+/// Adds --rank, --world-size and --meet.
+void add_rank_args(CLI::App& command, PipelineArgs& args);
+
+}  // namespace feedline::cli
