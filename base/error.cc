@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <iterator>
+
+#include "base/append.h"
 
 namespace feedline {
 namespace {
@@ -16,12 +17,11 @@ constexpr std::array names = {
 
 std::string describe(Category category, const std::string& message, const Place& place) {
   std::string text;
-  auto out = std::back_inserter(text);
-  if (!place.file.empty()) fmt::format_to(out, "{}: ", place.file);
-  if (place.offset >= 0) fmt::format_to(out, "offset {}: ", place.offset);
-  if (place.record >= 0) fmt::format_to(out, "record {}: ", place.record);
-  if (!place.feature.empty()) fmt::format_to(out, "feature '{}': ", place.feature);
-  fmt::format_to(out, "{} [{}]", message, name(category));
+  if (!place.file.empty()) append(text, "{}: ", place.file);
+  if (place.offset >= 0) append(text, "offset {}: ", place.offset);
+  if (place.record >= 0) append(text, "record {}: ", place.record);
+  if (!place.feature.empty()) append(text, "feature '{}': ", place.feature);
+  append(text, "{} [{}]", message, name(category));
   return text;
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <system_error>
 
+#include "base/append.h"
 #include "base/byte_size.h"
 #include "base/log.h"
 #include "base/thread.h"
@@ -449,18 +450,16 @@ std::string Upload::text(const PipelineSpec& spec, const FeedFacts& facts, const
                          size_t parts) {
   const PackedBatches batches(spec, facts);
   std::string text;
-  auto out = std::back_inserter(text);
-  for (const auto& [name, made] : outputs(spec, facts)) fmt::format_to(out, "where    {:<24} {}\n", name, made);
+  for (const auto& [name, made] : outputs(spec, facts)) append(text, "where    {:<24} {}\n", name, made);
   const uint64_t buffer_bytes = buffer_bytes_of(batches, parts);
-  fmt::format_to(out, "memory   {:<26} {:>5} x {:>10} = {:>10}, on each GPU for each of its replicas\n",
-                 "batches on a GPU", buffers_of(spec), format_byte_size(buffer_bytes),
-                 format_byte_size(buffers_of(spec) * buffer_bytes));
+  append(text, "memory   {:<26} {:>5} x {:>10} = {:>10}, on each GPU for each of its replicas\n", "batches on a GPU",
+         buffers_of(spec), format_byte_size(buffer_bytes), format_byte_size(buffers_of(spec) * buffer_bytes));
   if (const uint64_t table_bytes = table_bytes_of(spec))
-    fmt::format_to(out, "memory   {:<26} {:>5} x {:>10} = {:>10}, on each GPU\n", "tables on a GPU", 1,
-                   format_byte_size(table_bytes), format_byte_size(table_bytes));
+    append(text, "memory   {:<26} {:>5} x {:>10} = {:>10}, on each GPU\n", "tables on a GPU", 1,
+           format_byte_size(table_bytes), format_byte_size(table_bytes));
   std::string ordinals;
   for (const DeviceId device : devices) ordinals += fmt::format("{}{}", ordinals.empty() ? "" : ", ", device.ordinal);
-  fmt::format_to(out, "replicas on GPUs {}\n", ordinals);
+  append(text, "replicas on GPUs {}\n", ordinals);
   return text;
 }
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 
+#include "base/append.h"
 #include "base/audit.h"
 #include "base/byte_size.h"
 #include "base/format_count.h"
@@ -193,45 +193,41 @@ uint64_t CachePlan::scratch_bytes() const noexcept {
 
 std::string CachePlan::text(const PipelineSpec& spec) const {
   std::string text;
-  auto out = std::back_inserter(text);
   if (!why_off_.empty()) {
-    fmt::format_to(out, "cache    off: {}\n", why_off_);
+    append(text, "cache    off: {}\n", why_off_);
   } else if (pieces_) {
     return text_of_pieces();
   } else {
-    fmt::format_to(out, "cache    {} pictures of {} of {} ({:.1f} %), about {} each, {}\n", name(spec_.what),
-                   format_count(kept_), format_count(samples_, "sample"), 100 * share(),
-                   format_byte_size(static_cast<uint64_t>(sample_bytes_)),
-                   spec_.where == CacheWhere::memory ? "in memory" : "in " + path_);
-    fmt::format_to(out, "         these are {} once, and found again in every later epoch{}\n",
-                   spec_.what == CacheWhat::decoded ? "decoded" : "decoded and resized",
-                   spec_.where == CacheWhere::memory ? "" : " and run");
+    append(text, "cache    {} pictures of {} of {} ({:.1f} %), about {} each, {}\n", name(spec_.what),
+           format_count(kept_), format_count(samples_, "sample"), 100 * share(),
+           format_byte_size(static_cast<uint64_t>(sample_bytes_)),
+           spec_.where == CacheWhere::memory ? "in memory" : "in " + path_);
+    append(text, "         these are {} once, and found again in every later epoch{}\n",
+           spec_.what == CacheWhat::decoded ? "decoded" : "decoded and resized",
+           spec_.where == CacheWhere::memory ? "" : " and run");
   }
   for (size_t o = 0; o < spec.outputs.size(); o++) {
     const OutputSpec& output = spec.outputs[o];
     const KeptStep* step = output.kept_step();
     if (step && !step->why_not.empty())
-      fmt::format_to(out, "         output '{}' is not kept: {}\n", output.name, step->why_not);
+      append(text, "         output '{}' is not kept: {}\n", output.name, step->why_not);
   }
   return text;
 }
 
 std::string CachePlan::text_of_pieces() const {
   std::string text;
-  auto out = std::back_inserter(text);
-  fmt::format_to(out, "cache    RECORDS: {} of {} ({:.1f} %), {} in {} of files, {}\n", format_count(kept_),
-                 format_count(samples_, "sample"), 100 * share(), format_byte_size(layout_.data_bytes),
-                 format_count(layout_.entries, "piece"),
-                 spec_.where == CacheWhere::memory ? "in memory" : "in " + path_);
+  append(text, "cache    RECORDS: {} of {} ({:.1f} %), {} in {} of files, {}\n", format_count(kept_),
+         format_count(samples_, "sample"), 100 * share(), format_byte_size(layout_.data_bytes),
+         format_count(layout_.entries, "piece"), spec_.where == CacheWhere::memory ? "in memory" : "in " + path_);
   if (pieces_->compressed() > 0)
-    fmt::format_to(out,
-                   "         {} of {} compressed files are kept inflated{}; a compressed file is kept whole or not\n",
-                   format_count(pieces_->kept_compressed()), format_count(pieces_->compressed()),
-                   spec_.where == CacheWhere::memory ? "" : " for all runs");
+    append(text, "         {} of {} compressed files are kept inflated{}; a compressed file is kept whole or not\n",
+           format_count(pieces_->kept_compressed()), format_count(pieces_->compressed()),
+           spec_.where == CacheWhere::memory ? "" : " for all runs");
   if (pieces_->plain() > 0)
-    fmt::format_to(out,
-                   "         plain files: this pays for reads past the page cache (O_DIRECT) and from slow file "
-                   "systems; otherwise it only\n         copies what the page cache holds\n");
+    append(text,
+           "         plain files: this pays for reads past the page cache (O_DIRECT) and from slow file "
+           "systems; otherwise it only\n         copies what the page cache holds\n");
   return text;
 }
 

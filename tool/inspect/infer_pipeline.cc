@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
 #include <utility>
 
+#include "base/append.h"
 #include "base/byte_size.h"
 #include "feedline/error.h"
 #include "tool/common/json.h"
@@ -159,10 +159,8 @@ std::string infer_pipeline(const DataStats& stats, const std::vector<FileSummary
     regions += file.damage.size();
   }
   std::string text;
-  auto out = std::back_inserter(text);
-  fmt::format_to(out, "# Inferred by `feedline inspect --pipeline` from {}, {}, in {}.\n",
-                 format_count(stats.records(), "record"), format_byte_size(payload_bytes),
-                 format_count(files.size(), "file"));
+  append(text, "# Inferred by `feedline inspect --pipeline` from {}, {}, in {}.\n",
+         format_count(stats.records(), "record"), format_byte_size(payload_bytes), format_count(files.size(), "file"));
 
   std::string lines;
   TextOutputs outputs;
@@ -186,19 +184,19 @@ std::string infer_pipeline(const DataStats& stats, const std::vector<FileSummary
     }
     for (const auto& [key, of_key] : lists) add(describe_list(key, of_key, stats.records()));
   }
-  fmt::format_to(out, "source {{\n");
+  append(text, "source {{\n");
   std::vector<std::string> opened;
   for (const FileSummary& file : files)
     if (file.opened()) opened.push_back(file.file);
-  for (const std::string& pattern : shard_patterns(opened)) fmt::format_to(out, "  files: {}\n", text_literal(pattern));
+  for (const std::string& pattern : shard_patterns(opened)) append(text, "  files: {}\n", text_literal(pattern));
   if (raw) {
-    fmt::format_to(
-        out, "  record_type: RAW  # {}: each record is delivered as its bytes, `record`\n",
+    append(
+        text, "  record_type: RAW  # {}: each record is delivered as its bytes, `record`\n",
         stats.type() != MessageType::other ? "no feature has values" : fmt::format("message: {}", name(stats.type())));
   } else if (sequences) {
-    fmt::format_to(out, "  record_type: SEQUENCE_EXAMPLE\n");
+    append(text, "  record_type: SEQUENCE_EXAMPLE\n");
   }
-  fmt::format_to(out, "}}\n{}{}", lines, text_batch(stats.records(), payload_bytes, outputs.made_bytes()));
+  append(text, "}}\n{}{}", lines, text_batch(stats.records(), payload_bytes, outputs.made_bytes()));
   text += text_errors(regions, raw ? 0 : stats.unparsed(), outputs.unreadable());
   if (outputs.made())
     text += outputs.text();

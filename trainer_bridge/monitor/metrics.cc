@@ -4,10 +4,11 @@
 
 #include <array>
 #include <cstdint>
-#include <iterator>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "base/append.h"
 
 namespace feedline {
 namespace {
@@ -76,7 +77,7 @@ class Metrics {
  private:
   template <typename... Args>
   void add(fmt::format_string<Args...> format, Args&&... args) {
-    fmt::format_to(std::back_inserter(text_), format, std::forward<Args>(args)...);
+    append(text_, format, std::forward<Args>(args)...);
   }
   void family(std::string_view name, std::string_view type, std::string_view unit, std::string_view help) {
     add("# HELP {} {}\n# TYPE {} {}\n", name, help, name, type);

@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <iterator>
 #include <string_view>
 
+#include "base/append.h"
 #include "base/json.h"
 
 namespace feedline {
@@ -17,10 +17,9 @@ constexpr std::string_view prefix = "feedline ";  // of ranges in NVTX, where ot
 // Written as text, because a trace may have a million events.
 std::string trace_events(const std::vector<ThreadSpans>& threads, int rank, int64_t origin_ns) {
   std::string text;
-  auto out = std::back_inserter(text);
   const auto name = [&](const char* what, int64_t thread, const std::string& of) {
-    fmt::format_to(out, R"({{"ph":"M","name":"{}","pid":{},"tid":{},"args":{{"name":{}}}}})", what, rank, thread,
-                   Json(of).dump(-1, ' ', false, Json::error_handler_t::replace));
+    append(text, R"({{"ph":"M","name":"{}","pid":{},"tid":{},"args":{{"name":{}}}}})", what, rank, thread,
+           Json(of).dump(-1, ' ', false, Json::error_handler_t::replace));
   };
   name("process_name", 0, fmt::format("rank {}", rank));
   for (const ThreadSpans& thread : threads) {
@@ -30,12 +29,12 @@ std::string trace_events(const std::vector<ThreadSpans>& threads, int rank, int6
     for (const Span& span : thread.spans) {
       std::string_view shown = span.name;
       if (shown.starts_with(prefix)) shown.remove_prefix(prefix.size());
-      fmt::format_to(out,
-                     ",\n"
-                     R"({{"ph":"X","cat":"feedline","name":"{}","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f})",
-                     shown, rank, thread.id, static_cast<double>(span.begin_ns - origin_ns) / 1e3,
-                     static_cast<double>(span.end_ns - span.begin_ns) / 1e3);
-      if (span.number >= 0) fmt::format_to(out, R"(,"args":{{"number":{}}})", span.number);
+      append(text,
+             ",\n"
+             R"({{"ph":"X","cat":"feedline","name":"{}","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f})",
+             shown, rank, thread.id, static_cast<double>(span.begin_ns - origin_ns) / 1e3,
+             static_cast<double>(span.end_ns - span.begin_ns) / 1e3);
+      if (span.number >= 0) append(text, R"(,"args":{{"number":{}}})", span.number);
       text += '}';
     }
   }
