@@ -36,7 +36,7 @@ Reads reads(std::string_view text) {
 }
 
 /// What look() finds out about a column.
-struct Column {
+struct CsvColumn {
   std::string key;
   std::optional<Kind> told;  // what --type says
   Reads widest = Reads::as_int;
@@ -104,7 +104,7 @@ class Csv {
 
   /// Sets feature `i` of the record to the cell's text, as a value of the column's type. `line` is for error messages.
   void set(ExampleWriter& example, size_t i, std::string_view text, uint64_t line) {
-    const Column& column = columns_[i];
+    const CsvColumn& column = columns_[i];
     const auto refuse = [&](const char* wanted) {
       refuse_input(file_,
                    fmt::format("line {}: column {} has {}, which is no {}; correct it, or give the column another "
@@ -127,7 +127,7 @@ class Csv {
     }
   }
 
-  const std::vector<Column>& columns() const { return columns_; }
+  const std::vector<CsvColumn>& columns() const { return columns_; }
 
  private:
   void take_header(const std::vector<CsvReader::Cell>& cells) {
@@ -146,10 +146,10 @@ class Csv {
 
   const std::string file_;
   const std::map<std::string, Kind>& types_;
-  std::vector<Column> columns_;
+  std::vector<CsvColumn> columns_;
 };
 
-TextFeature text_of(const Column& column, uint64_t rows) {
+TextFeature text_of(const CsvColumn& column, uint64_t rows) {
   TextFeature text{.key = column.key, .kind = column.kind()};
   text.missing = column.cells < rows;
   const auto remark = [&](const std::string& more) { text.remark += (text.remark.empty() ? "" : "; ") + more; };
@@ -171,7 +171,7 @@ Converted convert_csv(const std::string& file, const std::map<std::string, Kind>
   const uint64_t rows = csv.look();
   std::vector<std::string> keys;
   uint64_t names = 0;
-  for (const Column& column : csv.columns()) {
+  for (const CsvColumn& column : csv.columns()) {
     keys.push_back(column.key);
     names += column.key.size() + 16;
   }
@@ -191,7 +191,7 @@ Converted convert_csv(const std::string& file, const std::map<std::string, Kind>
 
   std::vector<TextFeature> features;
   std::vector<std::string> comments = {"Columns of " + text_literal(file)};
-  for (const Column& column : csv.columns()) {
+  for (const CsvColumn& column : csv.columns()) {
     if (column.cells > 0)
       features.push_back(text_of(column, rows));
     else

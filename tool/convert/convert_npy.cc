@@ -34,9 +34,9 @@ T load(const std::byte* at, bool big_endian) {
 }
 
 /// One array that becomes a feature.
-class Column {
+class NpyColumn {
  public:
-  Column(std::string key, const std::string& path) : key_(std::move(key)), array_(path) {
+  NpyColumn(std::string key, const std::string& path) : key_(std::move(key)), array_(path) {
     const auto found =
         std::find_if(std::begin(stored), std::end(stored), [&](const Stored& s) { return array_.type() == s.npy; });
     if (found == std::end(stored))
@@ -94,7 +94,7 @@ class Column {
 }  // namespace
 
 Converted convert_npy(const std::vector<std::pair<std::string, std::string>>& arrays, const ConvertTarget& target) {
-  std::vector<Column> columns;
+  std::vector<NpyColumn> columns;
   std::vector<std::string> keys;
   for (const auto& [key, path] : arrays) {
     columns.emplace_back(key, path);
@@ -102,7 +102,7 @@ Converted convert_npy(const std::vector<std::pair<std::string, std::string>>& ar
   }
   const NpyReader& first = columns.front().array();
   uint64_t record_bytes = 0;
-  for (const Column& column : columns) {
+  for (const NpyColumn& column : columns) {
     if (column.array().rows() != first.rows())
       refuse_input(column.array().path(),
                    fmt::format("has {} rows, but {} has {}; all arrays need the same number of rows",
@@ -126,7 +126,7 @@ Converted convert_npy(const std::vector<std::pair<std::string, std::string>>& ar
 
   std::vector<TextFeature> features;
   std::vector<std::string> comments;
-  for (const Column& column : columns) {
+  for (const NpyColumn& column : columns) {
     features.push_back(column.text());
     comments.push_back(
         fmt::format("{}: rows of {}", text_literal(features.back().key), text_literal(column.array().path())));

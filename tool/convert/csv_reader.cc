@@ -10,7 +10,7 @@ namespace feedline::cli {
 namespace {
 
 constexpr size_t block_bytes = 1 << 20;
-constexpr size_t most_row_bytes = size_t{255} << 20;
+constexpr size_t most_csv_row_bytes = size_t{255} << 20;
 
 }  // namespace
 
@@ -23,7 +23,7 @@ CsvReader::CsvReader(const std::string& path) : file_(path) {
 bool CsvReader::more() {
   buffer_.erase(0, next_);
   next_ = 0;
-  if (buffer_.size() > most_row_bytes)
+  if (buffer_.size() > most_csv_row_bytes)
     refuse(row_line_, "the row has more than 255 MiB, the most that a record may have; is a quote not closed?");
   const size_t have = buffer_.size(),
                size = std::min<uint64_t>(std::max(block_bytes, have), file_.size() - file_position_);

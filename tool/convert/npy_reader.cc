@@ -7,12 +7,12 @@ namespace feedline::cli {
 namespace {
 
 constexpr size_t buffer_bytes = 1 << 20;
-constexpr uint64_t most_row_bytes = uint64_t{255} << 20;  // a record has at most 256 MiB
+constexpr uint64_t most_npy_row_bytes = uint64_t{255} << 20;  // a record has at most 256 MiB
 
 }  // namespace
 
 NpyReader::NpyReader(std::string path)
-    : file_(std::move(path)), header_(io::read_npy_header(file_, most_row_bytes)), position_(header_.elements_at) {}
+    : file_(std::move(path)), header_(io::read_npy_header(file_, most_npy_row_bytes)), position_(header_.elements_at) {}
 
 std::span<const std::byte> NpyReader::next() {
   if (taken_ == buffer_.size()) {

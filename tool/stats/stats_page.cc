@@ -13,7 +13,7 @@
 namespace feedline::cli {
 namespace {
 
-constexpr size_t shown_labels = 64;
+constexpr size_t shown_bars = 64;
 constexpr double shown_integers = 64;
 constexpr double chart_width = 480, chart_height = 120, letter_width = 7;
 
@@ -115,11 +115,10 @@ std::string labels_svg(const Json& labels) {
   }
   if (bars.empty()) return "";
   std::string remark;
-  if (bars.size() > shown_labels) {
-    remark =
-        fmt::format("<p class=\"faint\">the {} most frequent of {}</p>\n", shown_labels, format_count(bars.size()));
+  if (bars.size() > shown_bars) {
+    remark = fmt::format("<p class=\"faint\">the {} most frequent of {}</p>\n", shown_bars, format_count(bars.size()));
     std::ranges::stable_sort(bars, std::ranges::greater(), &Bar::count);
-    bars.resize(shown_labels);
+    bars.resize(shown_bars);
   }
   return bars_svg(bars, bars.front().what, bars.back().what, true) + remark;
 }
