@@ -3,7 +3,6 @@
 import ctypes
 import importlib.machinery
 import importlib.util
-import os
 import sys
 import threading
 

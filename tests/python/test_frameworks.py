@@ -8,7 +8,6 @@ import json
 import os
 
 import pytest
-
 from conftest import QUIET, free_port, need, python, run_ranks, why_not
 
 FRAMEWORKS = ["tensorflow", "torch", "jax", "nvidia.dali"]

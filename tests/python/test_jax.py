@@ -3,9 +3,9 @@
 import json
 
 import pytest
+from conftest import QUIET, free_port, python, run_ranks
 
 import feedline
-from conftest import QUIET, free_port, python, run_ranks
 
 EIGHT = {**QUIET, "XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
 START = """

@@ -1,8 +1,6 @@
 """feedline.keras: training, validation and resuming with each backend of Keras."""
 
 import pytest
-
-import feedline
 from conftest import QUIET, python
 
 BACKENDS = ["tensorflow", "jax", "torch"]

@@ -1,6 +1,5 @@
 """What a loader does to the process that it lives in: signals, forks, pickles, logs, ends."""
 
-import json
 import logging
 import multiprocessing
 import os
@@ -13,9 +12,9 @@ import time
 
 import numpy as np
 import pytest
+from conftest import python
 
 import feedline
-from conftest import python
 
 
 def test_errors_have_their_place(tmp_path):

@@ -10,11 +10,10 @@ import threading
 
 import numpy as np
 import pytest
+from conftest import free_port, run_ranks
 
 import feedline
-from conftest import free_port, run_ranks
 from feedline import _ranks
-
 
 FEED = """
 import json, sys, numpy as np, feedline

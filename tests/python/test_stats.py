@@ -6,9 +6,9 @@ import subprocess
 
 import numpy as np
 import pytest
+from conftest import free_port
 
 import feedline
-from conftest import free_port
 
 QUANTILES = ("0.01", "0.05", "0.25", "0.5", "0.75", "0.95", "0.99")
 

@@ -1,9 +1,9 @@
 """feedline.tf: steps of TensorFlow tensors, in loops and as a tf.data.Dataset."""
 
 import pytest
+from conftest import QUIET, python
 
 import feedline
-from conftest import QUIET, python
 
 START = """
 import sys, warnings

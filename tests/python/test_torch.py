@@ -1,42 +1,8 @@
-"""feedline.torch: batches of torch tensors, process groups, meshes, and the trainers that are built on torch."""
-
-import json
+"""feedline.torch: batches of torch tensors, process groups and meshes."""
 
 import pytest
-from conftest import QUIET, free_port, need, python, run_ranks
-
-START = """
-import json, os, pickle, sys, warnings
-warnings.simplefilter("ignore")
-import torch, torch.distributed as dist
-import feedline
-from feedline.torch import Batch, Loader
-pipeline = feedline.Pipeline(sys.argv[1])
-wanted = [list(range(10 * i, 10 * i + 10)) for i in range(5)]
-"""
-
-
-def run(code, *arguments, **environment):
-    """Runs the code in a process, and returns the JSON that it has printed last."""
-    need("torch")
-    done = python(START + code, *arguments, **QUIET, **environment)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-def run_group(count, code, *arguments):
-    """Runs the code in processes that are the ranks of a process group, and returns what each has printed last."""
-    need("torch")
-    code = START + 'dist.init_process_group("gloo")\n' + code + "\ndist.barrier()\ndist.destroy_process_group()"
-    port, done = str(free_port()), [None] * count
-
-    def rank(number):
-        place = {"RANK": str(number), "WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-        done[number] = python(code, *arguments, OMP_NUM_THREADS="1", **QUIET, **place)
-
-    run_ranks(count, rank)
-    assert [rank.returncode for rank in done] == [0] * count, [rank.stderr[-2000:] for rank in done]
-    return [json.loads(rank.stdout.splitlines()[-1]) for rank in done]
+from conftest import free_port, need, run_ranks
+from torch_processes import run, run_group
 
 
 def test_a_step_is_a_dict_of_torch_tensors(numbers):
@@ -359,82 +325,3 @@ full = lambda p: p.full_tensor()
     for rank in ranks:
         for mine, wanted in zip(rank, alone):
             assert mine == pytest.approx(wanted, rel=1e-4)
-
-
-LIGHTNING = """
-import logging
-logging.getLogger("lightning").setLevel(logging.ERROR)
-import lightning
-class Module(lightning.LightningModule):
-    def __init__(self):
-        super().__init__()
-        self.layer, self.seen = torch.nn.Linear(1, 1), []
-    def training_step(self, batch, index):
-        self.seen.append([batch.epoch, batch["n"].tolist()])
-        return self.layer(batch["n"].float().unsqueeze(1)).sum()
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), 1e-9)
-def trainer(**options):
-    return lightning.Trainer(accelerator="cpu", logger=False, enable_progress_bar=False, enable_model_summary=False,
-                             default_root_dir=sys.argv[2], **options)
-"""
-
-
-def test_lightning_takes_every_step(numbers, tmp_path):
-    need("lightning")
-    seen = run(
-        LIGHTNING
-        + """
-module = Module()
-trainer(max_epochs=3, enable_checkpointing=False).fit(module, Loader(pipeline))
-print(json.dumps(module.seen))
-""",
-        numbers,
-        tmp_path,
-    )
-    wanted = [list(range(10 * i, 10 * i + 10)) for i in range(5)]
-    assert seen == [[epoch, step] for epoch in range(3) for step in wanted]
-
-
-def test_lightning_goes_on_in_the_middle_of_an_epoch(numbers, tmp_path):
-    need("lightning")
-    first = """
-from lightning.pytorch.callbacks import ModelCheckpoint
-module = Module()
-save = ModelCheckpoint(sys.argv[2], every_n_train_steps=7, filename="at-{step}", save_top_k=-1)
-shuffled = dict(shuffle={"buffer_size": 50}, seed=3)
-trainer(max_steps=STEPS, max_epochs=3, callbacks=[save]).fit(module, Loader(pipeline, **shuffled), ckpt_path=FROM)
-print(json.dumps(module.seen))
-"""
-    whole = run(LIGHTNING + first.replace("STEPS", "15").replace("FROM", "None"), numbers, tmp_path / "whole")
-    begun = run(LIGHTNING + first.replace("STEPS", "7").replace("FROM", "None"), numbers, tmp_path / "cut")
-    checkpoint = repr(str(tmp_path / "cut" / "at-step=7.ckpt"))
-    rest = run(LIGHTNING + first.replace("STEPS", "15").replace("FROM", checkpoint), numbers, tmp_path / "cut")
-    assert len(whole) == 15 and len(begun) == 7
-    assert begun + rest == whole
-
-
-def test_accelerate_leaves_the_loader_alone(numbers):
-    need("accelerate")
-    shares = run_group(
-        2,
-        """
-from accelerate import Accelerator
-accelerator = Accelerator(cpu=True)
-model = torch.nn.Linear(1, 1)
-optimizer = torch.optim.SGD(model.parameters(), 1e-9)
-mine = Loader(pipeline)
-model, optimizer, loader = accelerator.prepare(model, optimizer, mine)
-assert loader is mine
-seen = []
-for batch in loader:
-    seen.append(batch["n"].tolist())
-    loss = model(batch["n"].float().unsqueeze(1)).sum()
-    accelerator.backward(loss)
-    optimizer.step()
-print(json.dumps(seen))
-""",
-        numbers,
-    )
-    assert [len(steps) for steps in shares] == [5, 5]
-    assert sorted(n for steps in shares for step in steps for n in step) == list(range(50))
