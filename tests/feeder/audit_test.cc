@@ -138,7 +138,7 @@ TEST_CASE("ranges, shards and windows are held against what the indexes say of t
     for (const std::string& order : orders) {
       INFO(c.field << " " << c.value << " " << c.more << order);
       const TempDir kept;
-      Pipeline pipeline = data.pipeline(order + c.more + batch_of(96, "PARTIAL"))
+      Pipeline pipeline = data.pipeline(order + c.more + few_ahead + batch_of(96, "PARTIAL"))
                               .with("source.index.dir", kept.path())
                               .with("source.index.stride", "128");
       if (!c.field.empty()) pipeline = pipeline.with(c.field, c.value);
