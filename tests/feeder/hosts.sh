@@ -52,10 +52,10 @@ check() {
   ok=$(grep -c 'on host[1-4] ok$' "$work/out" || true)
   on=$(grep -o 'on host[1-4] ok$' "$work/out" | sort -u | wc -l)
   echo "$1: $ok of 4 ranks, on $on hosts"
-  [ "$ok" = 4 ] && [ "$on" = "$2" ] || {
+  if [ "$ok" != 4 ] || [ "$on" != "$2" ]; then
     cat "$work/out"
     exit 1
-  }
+  fi
 }
 
 over_tcp() {

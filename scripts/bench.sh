@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# ./dev bench: the benchmarks; `bench peers`, `bench trainers` and `bench dlio` are scripts of their own.
+set -euo pipefail
+source scripts/common.sh
+
+case "${1:-}" in
+  peers | trainers | dlio) exec "scripts/bench_$1.sh" "${@:2}" ;;
+esac
+need package tool tests
+configure build -Dcuda=auto "-Dgpu_archs=$(all_gpu_architectures)" -Dbench=true
+compile build
+meson test -C build --no-rebuild --benchmark --verbose "$@"

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# ./dev bench peers: feedline beside other loaders.
+set -euo pipefail
+source scripts/common.sh
+
+need package tool tests peers
+configure build -Dcuda=auto "-Dgpu_archs=$(all_gpu_architectures)" -Dbench=true
+compile build feedline bench/feed_bench
+python=build/peers/venv/bin/python
+[[ -x $python ]] || python3 -m venv build/peers/venv
+"$python" -m pip install --quiet --requirement bench/peers/requirements.txt
+"$python" bench/peers/make_data.py --data build/peers/data
+# Exits with 1 where a figure is short of what is wanted.
+build/bench/feed_bench --threads "$(nproc)" --rounds 5 --json build/peers/ceilings.json || true
+"$python" bench/peers/compare.py --tool build/feedline --data build/peers/data --out build/peers \
+  --ceilings build/peers/ceilings.json "$@"

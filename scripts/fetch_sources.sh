@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# fetch_sources.sh NAME...: puts the sources of subprojects (protobuf, catch2, cli11, nlohmann_json) into subprojects/, from
+# the distribution's source packages. It leaves alone what is there. Where there is no apt, or no such package, Meson
+# downloads what the wrap file names.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../subprojects"
+
+command -v apt-get > /dev/null || exit 0
+declare -A package_of=([protobuf]=protobuf [catch2]=catch2 [cli11]=cli11 [nlohmann_json]=nlohmann-json3)
+work=''
+trap 'rm -rf "$work"' EXIT
+for name in "$@"; do
+  folder=$(sed -n 's/^directory = //p' "$name.wrap")
+  [[ -d $folder ]] && continue
+  if [[ -z $work ]]; then
+    # Lists of source packages, which need not be among the system's sources, in a folder of our own: no root is needed.
+    work=$(mktemp -d -p .)
+    work=$PWD/${work#./}
+    mkdir -p "$work/sources" "$work/lists" "$work/cache"
+    sed 's/^Types:.*/Types: deb-src/' /etc/apt/sources.list.d/*.sources > "$work/sources/all.sources" 2> /dev/null || true
+    sed 's/^deb /deb-src /' /etc/apt/sources.list /etc/apt/sources.list.d/*.list > "$work/sources/all.list" 2> /dev/null || true
+    options=(-q -o Dir::Etc::sourcelist=/dev/null -o "Dir::Etc::sourceparts=$work/sources" -o "Dir::State::Lists=$work/lists"
+      -o "Dir::Cache=$work/cache" -o APT::Sandbox::User=root)
+    apt-get "${options[@]}" update > "$work/log" 2>&1 || true
+  fi
+  mkdir -p "$work/$name/unpacked"
+  if ! (cd "$work/$name" && apt-get "${options[@]}" source --download-only "${package_of[$name]}") >> "$work/log" 2>&1; then
+    tail -n 3 "$work/log" >&2
+    echo "fetch_sources.sh: no source package of $name; Meson will download it" >&2
+  elif tar xf "$work/$name"/*.orig.tar.* -C "$work/$name/unpacked" --strip-components 1; then
+    cp "packagefiles/$name/meson.build" "$work/$name/unpacked"
+    mv "$work/$name/unpacked" "$folder"
+  fi
+done

@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# ./dev format: formats the sources; --check only says whether any needs it.
+set -euo pipefail
+source scripts/common.sh
+
+need format
+options=(-i)
+[[ ${1:-} == --check ]] && options=(--dry-run --Werror)
+# Every folder, so that none is forgotten, except what is built or fetched.
+find . \( -path './build*' -o -path ./subprojects -o -path './.?*' \) -prune -o \
+  \( -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -print0 \
+  | xargs -0 clang-format "${options[@]}"

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# ./dev fuzz [--seconds N]: fuzzes each target under sanitizers, and feeds random pipelines for as long.
+set -euo pipefail
+source scripts/common.sh
+
+seconds=60
+while [[ $# -gt 0 ]]; do
+  case "$1" in
+    --seconds) seconds=${2:?--seconds takes a number} && shift 2 ;;
+    --seconds=*) seconds=${1#*=} && shift ;;
+    *) die "fuzz takes --seconds N, not '$1'" ;;
+  esac
+done
+[[ $seconds =~ ^[1-9][0-9]*$ ]] || die "--seconds takes a number of seconds, not '$seconds'"
+need package tool tests fuzz
+CXX=clang++ configure build-fuzz -Dpython=disabled -Dcuda=disabled -Dbench=false -Dfuzzing_engine=libfuzzer \
+  -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
+compile build-fuzz fuzz
+failed=0
+configure build -Dtests=true
+compile build tests/property/property_test
+echo "random pipelines for $seconds s"
+build/tests/property/property_test --seconds "$seconds" --seed "$(date +%s)" || failed=1
+echo "each target for $seconds s, $(nproc) at a time; logs: build-fuzz/NAME.log"
+for source in tests/fuzz/*_fuzz.cc; do
+  while [[ $(jobs -rp | wc -l) -ge $(nproc) ]]; do wait -n || true; done
+  name=$(basename "$source" _fuzz.cc)
+  mkdir -p "build-fuzz/found/$name"
+  # New inputs go to the first folder; what breaks the target lies beside the log.
+  UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 "build-fuzz/tests/fuzz/${name}_fuzz" -max_total_time="$seconds" \
+    -timeout=10 -print_final_stats=1 -artifact_prefix="build-fuzz/$name-" "build-fuzz/found/$name" \
+    "tests/fuzz/corpus/$name" > "build-fuzz/$name.log" 2>&1 \
+    && echo ok > "build-fuzz/$name.result" || echo failed > "build-fuzz/$name.result" &
+done
+wait
+printf '%-12s %12s %10s  %s\n' target executions coverage result
+for source in tests/fuzz/*_fuzz.cc; do
+  name=$(basename "$source" _fuzz.cc)
+  printf '%-12s %12s %10s  %s\n' "$name" \
+    "$(sed -n 's/^stat::number_of_executed_units: *//p' "build-fuzz/$name.log")" \
+    "$(grep -o ' cov: [0-9]*' "build-fuzz/$name.log" | tail -n 1 | cut -d ' ' -f 3)" \
+    "$(cat "build-fuzz/$name.result")"
+  [[ $(cat "build-fuzz/$name.result") == ok ]] || failed=1
+done
+[[ $failed == 0 ]] || die "a fuzz target or a random pipeline failed; the log of a target names the input that made it fail"

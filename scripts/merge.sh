@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# ./dev merge: the tests that a change must pass besides those of a commit, before it is merged: the build as a whole,
+# the frameworks, the feeder in its other ways, files on a disk, and what clang says of locks.
+set -euo pipefail
+source scripts/common.sh
+
+need package tool tests python fuzz
+python_environment requirements
+tested_build -Dbench=true
+mkdir -p build/logs
+python_environment torch-alone frameworks frameworks-alone frameworks-last > build/logs/frameworks.log 2>&1 &
+compile build
+wait $! || { cat build/logs/frameworks.log; die "the frameworks could not be installed"; }
+scripts/check_locks.py build
+run_tests build --suite merge "$@"

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# ./dev nightly [PART...] [--seconds N]: what neither a commit nor a merge waits for. Each part has a log in
+# build/nightly, and what fails does not keep the others from running. Exits with 1 where one failed.
+set -euo pipefail
+source scripts/common.sh
+
+parts=(stress sanitizers fuzzing architectures wheel fallbacks tidy)
+chosen=()
+seconds=60
+while [[ $# -gt 0 ]]; do
+  case "$1" in
+    --seconds) seconds=${2:?--seconds takes a number} && shift ;;
+    *) [[ " ${parts[*]} " == *" $1 "* ]] || die "nightly has no part '$1'; its parts are: ${parts[*]}"; chosen+=("$1") ;;
+  esac
+  shift
+done
+[[ ${#chosen[@]} -gt 0 ]] || chosen=("${parts[@]}")
+
+run_part() {
+  case "$1" in
+    stress) # killing tests, thousands of times
+      python_environment requirements
+      tested_build -Dbench=false
+      # shellcheck disable=SC2046 # a list of words
+      compile build $(scripts/targets_of.py build nightly)
+      in_memory run_tests build --suite nightly
+      ;;
+    sanitizers) scripts/sanitize.sh ;;
+    fuzzing) scripts/fuzz.sh --seconds "$seconds" ;;
+    architectures) scripts/gpu.sh ;; # kernels for every generation of GPUs
+    wheel) scripts/wheel.sh ;;
+    fallbacks) # the copies of libraries in subprojects/ instead of the system's
+      need package tool tests
+      scripts/fetch_sources.sh protobuf catch2 cli11 nlohmann_json
+      configure build-fallbacks -Dcuda=disabled -Dpython=disabled -Dbench=false \
+        -Dforce_fallback_for=CLI11,nlohmann_json,catch2
+      compile build-fallbacks
+      in_memory run_tests build-fallbacks --suite unit --suite golden --suite headers
+      ;;
+    tidy) scripts/tidy.sh ;;
+  esac
+}
+
+mkdir -p build/nightly
+: > build/nightly/summary
+failed=0
+for part in "${chosen[@]}"; do
+  start=$SECONDS
+  log=build/nightly/$part.log
+  echo "$part: $log"
+  # In the background, so that `set -e` holds in it.
+  run_part "$part" > "$log" 2>&1 &
+  if wait $!; then
+    result=passed
+  else
+    result=FAILED
+    failed=1
+    tail -n 40 "$log"
+  fi
+  counts=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$log" | tr '\n' ';' || true)
+  printf '%-14s %-7s %4d min  %s\n' "$part" "$result" $(((SECONDS - start + 59) / 60)) "${counts%;}" >> build/nightly/summary
+done
+cat build/nightly/summary
+exit "$failed"

@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# ./dev style: what .pre-commit-config.yaml checks before a commit, on every file, and the files for CI by their schemas.
+set -euo pipefail
+source scripts/common.sh
+
+need python
+python=build/style-env/bin/python
+[[ -x $python ]] || { mkdir -p build && python3 -m venv build/style-env; }
+"$python" -m pip install --quiet --disable-pip-version-check pre-commit==4.7.0 check-jsonschema==0.39.0
+PATH=$PWD/build/style-env/bin:$PATH pre-commit run --all-files "$@"
+build/style-env/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+build/style-env/bin/check-jsonschema --builtin-schema vendor.gitlab-ci --data-transform gitlab-ci .gitlab-ci.yml

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# ./dev test: the tests of a commit. With arguments, which go to `meson test`, any others.
+set -euo pipefail
+source scripts/common.sh
+
+need package tool tests python
+python_environment requirements
+tested_build -Dbench=false
+mkdir -p build/logs
+python_environment torch-alone > build/logs/torch.log 2>&1 &
+if [[ $# == 0 ]]; then
+  targets=$(scripts/targets_of.py build commit)
+  # shellcheck disable=SC2086 # a list of words
+  compile build $targets
+  set -- --suite commit
+else
+  compile build
+fi
+wait $! || echo "PyTorch could not be installed (build/logs/torch.log), so its tests are skipped"
+in_memory run_tests build "$@"
