@@ -7,7 +7,7 @@ Prints Markdown. bench/README.md has the model, its assumptions, and how well it
 import json
 import statistics
 import sys
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 
 class Work(NamedTuple):
@@ -16,7 +16,7 @@ class Work(NamedTuple):
     stored: int          # bytes of a record on disk
     delivered: int       # bytes of a record that go to a GPU
     written: int         # bytes of a record that are written to main memory past the caches
-    path: Optional[str]  # the path of feed_bench, if it has one
+    path: str | None  # the path of feed_bench, if it has one
     appetites: list      # the demands of GPUs, in records/s
 
 

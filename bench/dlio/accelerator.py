@@ -19,7 +19,6 @@ import hydra
 from dlio_benchmark.main import DLIOBenchmark
 from dlio_benchmark.utils.config import ConfigArguments
 from dlio_benchmark.utils.utility import DLIOMPI
-
 from worker import cpu_seconds
 
 

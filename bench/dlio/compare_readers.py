@@ -21,7 +21,6 @@ sys.path.append(os.path.join(HERE, "..", "peers"))
 
 import dlio_benchmark
 import yaml
-
 from compare import machine
 
 WANTED = 0.9  # the utilisation that an accelerator has to keep

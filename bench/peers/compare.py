@@ -17,7 +17,6 @@ import sys
 import tempfile
 
 import numpy as np
-
 import report
 from sets import PICTURES, record_bytes
 

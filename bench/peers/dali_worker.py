@@ -12,8 +12,24 @@ import nvidia.dali.math as dm
 import nvidia.dali.tfrecord as tfrec
 import nvidia.dali.types as types
 from nvidia.dali import pipeline_def
-
-from sets import A, B, BATCH, BYTES_KEY, CHECKED, INT_KEY, K, MEAN, PICTURES, RECORDS, SIDE, SIGN, STD, TARGET, WINDOW, check
+from sets import (
+    BATCH,
+    BYTES_KEY,
+    CHECKED,
+    INT_KEY,
+    MEAN,
+    PICTURES,
+    RECORDS,
+    SIDE,
+    SIGN,
+    STD,
+    TARGET,
+    WINDOW,
+    A,
+    B,
+    K,
+    check,
+)
 from worker import arguments, serve
 
 args = arguments(["shards", "one", "shuffle"])

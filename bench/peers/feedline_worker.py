@@ -8,7 +8,6 @@ import sys
 import tempfile
 
 import numpy as np
-
 from sets import BATCH, CHECKED, RECORDS, STEP_S, check, one
 from worker import arguments
 

@@ -3,9 +3,8 @@
 Variants: t0 (one file, the main thread), threads (16 shards, prefetch threads), mp2 (two worker processes)."""
 import grain
 from grain import experimental as gx
-from tfrecord import example_pb2
-
 from sets import BATCH, full, stack
+from tfrecord import example_pb2
 from worker import arguments, serve
 
 args = arguments(["t0", "threads", "mp2"])

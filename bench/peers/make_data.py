@@ -5,7 +5,6 @@ import os
 import shutil
 
 import numpy as np
-
 from sets import CHECKED, LENGTH, PICTURES, RECORDS, SHARDS, check, one, shards
 
 

@@ -10,8 +10,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 import numpy as np
 import tensorflow as tf
-
-from sets import A, B, BATCH, BYTES_KEY, INT_KEY, K, LENGTH, MEAN, PICTURES, SIDE, SIGN, STD, TARGET, WINDOW
+from sets import BATCH, BYTES_KEY, INT_KEY, LENGTH, MEAN, PICTURES, SIDE, SIGN, STD, TARGET, WINDOW, A, B, K
 from worker import arguments, serve
 
 AUTO = tf.data.AUTOTUNE

@@ -1,8 +1,7 @@
 """The tfrecord package: its loader reads one file, and numpy makes the batches. Variant: loader. It checks no CRC."""
 import numpy as np
-from tfrecord import reader
-
 from sets import BATCH, BYTES_KEY, INT_KEY, full
+from tfrecord import reader
 from worker import arguments, in_batches, serve
 
 args = arguments(["loader"])

@@ -7,16 +7,14 @@ import io
 import os
 from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
 import torch
 import torchvision.transforms.v2.functional as F
 from PIL import Image
+from sets import BATCH, MEAN, STD, TARGET, WINDOW
 from tfrecord import reader
 from torch.utils.data import DataLoader, Dataset, default_collate
 from torchvision.io import decode_image
 from torchvision.transforms.v2 import RandomResizedCrop
-
-from sets import BATCH, MEAN, STD, TARGET, WINDOW
 from worker import arguments, in_batches, serve
 
 args = arguments(["tensor", "pil", "threads"])

@@ -19,7 +19,6 @@ import sys
 import time
 
 import numpy as np
-
 from sets import BATCH, CHECKED, RECORDS, STEP_S, check, one, shards
 
 

@@ -15,11 +15,11 @@ import sys
 import numpy
 import torch
 import torch.distributed as dist
+from measure import WARM, Measure
+from own_loaders import Pictures, Positions, data_loader, positions_of_tf_data
 
 import feedline.numpy
 import feedline.torch
-from measure import WARM, Measure
-from own_loaders import Pictures, Positions, data_loader, positions_of_tf_data
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 sys.path.insert(0, os.path.join(ROOT, "examples", "trainers"))
@@ -142,8 +142,9 @@ def of_all_ranks(results):
 def jax(flags):
     os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     import chess_jax
-    import feedline.jax
     import jax
+
+    import feedline.jax
 
     shapes = zip(chess_jax.WIDTHS, chess_jax.WIDTHS[1:])
     keys = jax.random.split(jax.random.key(1), len(chess_jax.WIDTHS) - 1)
@@ -167,6 +168,7 @@ def keras(flags):
     os.environ["KERAS_BACKEND"] = "tensorflow"
     import keras
     import tensorflow
+
     from feedline.keras import steps
 
     tensorflow.config.threading.set_intra_op_parallelism_threads(1)

@@ -8,9 +8,9 @@ import json
 import os
 
 import torch
+from chess_torch import Network
 from mpi4py import MPI
 
-from chess_torch import Network
 from feedline.torch import Loader
 
 HERE = os.path.dirname(os.path.abspath(__file__))

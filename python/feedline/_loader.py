@@ -6,8 +6,8 @@ import os
 import sys
 import warnings
 import weakref
-from collections.abc import Iterable
-from typing import Any, Callable, Iterator, NoReturn, Self
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NoReturn, Self
 
 from . import _feedline, _log
 from ._arguments import flag, integer, number, one_of

@@ -4,8 +4,8 @@ import math
 import numbers
 import os
 from array import array
-from collections.abc import Mapping, Set
-from typing import Any, Iterable, Iterator, Self
+from collections.abc import Iterable, Iterator, Mapping, Set
+from typing import Any, Self
 
 from . import _feedline
 from ._arguments import integer, one_of

@@ -15,7 +15,6 @@ import sys
 import tempfile
 import time
 
-import monitored
 from browser import Browser
 from monitored import Feed, chess
 
