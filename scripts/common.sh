@@ -36,7 +36,7 @@ compile() {
 # tested_build OPTIONS...: the build that is tested, with kernels for one generation of GPUs where there is no GPU.
 tested_build() {
   need package tool tests python
-  local architectures=75
+  local architectures=90  # that of the fake GPUs of the tests
   [[ -e /dev/nvidiactl ]] && architectures=$(all_gpu_architectures)
   configure build -Dcuda=auto "-Dgpu_archs=$architectures" -Dtests=true -Dpython=enabled \
     "-Dpython_interpreter=$PWD/build/python-env/bin/python" "$@"

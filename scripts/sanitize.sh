@@ -6,14 +6,14 @@ source scripts/common.sh
 need package tool tests
 status=0
 echo "== AddressSanitizer and UndefinedBehaviorSanitizer: all tests except the suite install, which builds programs without them"
-configure build-asan -Dpython=disabled -Dbench=false -Dgpu_archs=75 -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
+configure build-asan -Dpython=disabled -Dbench=false -Dgpu_archs=90 -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
 compile build-asan
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 in_memory run_tests build-asan --timeout-multiplier 5 --no-suite install --no-suite nightly "$@" || status=1
 
 echo "== ThreadSanitizer: the tests that do not use oneTBB. The library of oneTBB is not instrumented, so ThreadSanitizer"
 echo "   cannot see how it synchronises threads, and would report races that do not exist"
-configure build-tsan -Dpython=disabled -Dbench=false -Dgpu_archs=75 -Dbuildtype=debugoptimized -Db_sanitize=thread -Db_lundef=false
+configure build-tsan -Dpython=disabled -Dbench=false -Dgpu_archs=90 -Dbuildtype=debugoptimized -Db_sanitize=thread -Db_lundef=false
 tests=()
 while IFS=$'\t' read -r name program; do
   ninja -C build-tsan -j "$(nproc)" "$program" > build-tsan/ninja.log || { cat build-tsan/ninja.log; exit 1; }

@@ -82,6 +82,14 @@ std::optional<Error> feed(const Mode& mode) {
 
 }  // namespace
 
+TEST_CASE("no two kinds of call have the same name") {
+  std::set<std::string> names;
+  for (SyscallHook* hook : SyscallHook::all()) {
+    INFO(hook->name());
+    CHECK(names.insert(hook->name()).second);
+  }
+}
+
 TEST_CASE("any failing call: the feed is right, or ends with the reason") {
   const LogLines unseen;
   const Data plain({1500, 2500});

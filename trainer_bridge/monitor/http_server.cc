@@ -38,7 +38,7 @@ struct ListenUnixOp {  // socket, bind and listen of a Unix domain socket
   static constexpr int error = ENOSPC;
 };
 struct EventOp {
-  static constexpr const char* name = "eventfd";
+  static constexpr const char* name = "eventfd of a server";
   static constexpr int error = EMFILE;
 };
 

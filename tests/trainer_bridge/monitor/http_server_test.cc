@@ -319,7 +319,7 @@ TEST_CASE("a server survives system calls that fail") {
     CHECK(response == "/echo||");
     hook->fail_nth_call(0);
   }
-  for (const char* name : {"socket", "listen", "eventfd"})
+  for (const char* name : {"socket", "listen", "eventfd of a server"})
     for (SyscallHook* hook : SyscallHook::all())
       if (hook->name() == std::string_view(name)) {
         INFO(name);
