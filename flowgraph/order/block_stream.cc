@@ -3,14 +3,9 @@
 #include <algorithm>
 
 #include "base/draws.h"
+#include "flowgraph/order/purpose.h"
 
 namespace feedline::flow {
-namespace {
-
-enum Purpose : uint64_t { of_block = 16, of_round };
-
-}  // namespace
-
 BlockStream::BlockStream(const Order& order, uint32_t lane, uint64_t first_pass, uint64_t sample)
     : order_(&order), number_(lane), first_pass_(first_pass) {
   const uint64_t epoch_pass = order.epoch_pass_at(lane, sample);

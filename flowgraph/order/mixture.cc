@@ -9,13 +9,12 @@
 #include "base/mul_div.h"
 #include "feedline/error.h"
 #include "flowgraph/order/lanes.h"
+#include "flowgraph/order/purpose.h"
 
 namespace feedline::flow {
 namespace {
 
 constexpr uint64_t most_samples = uint64_t{1} << 40;  // the most samples of a source in an epoch: Stratified's limit
-
-enum Purpose : uint64_t { of_epochs = 32, of_lane };
 
 uint64_t sum(const std::vector<uint64_t>& numbers) {
   return std::accumulate(numbers.begin(), numbers.end(), uint64_t{0});

@@ -11,6 +11,7 @@
 #include "base/draws.h"
 #include "base/mul_div.h"
 #include "flowgraph/data/bad_bytes.h"
+#include "flowgraph/order/purpose.h"
 
 namespace feedline::flow {
 namespace {
@@ -19,8 +20,6 @@ namespace {
 // it cost, and a dozen such blocks fit into the last-level cache. Measured: bench/README.md.
 constexpr BlockLimits file_order_limits = {.bytes = 512 << 10, .rows = 1 << 14};
 constexpr uint32_t most_lanes = 64;
-
-enum Purpose : uint64_t { of_pass, of_segments, of_files };
 
 // A ticket of picked samples holds about this many bytes at most, so that it is not much larger than a ticket of the
 // other modes.
@@ -221,8 +220,9 @@ Order::Order(const DataSet& data, FileRange files, const ShuffleSpec& shuffle, c
   }
   if (shuffle.mode == ShuffleMode::buffer) plan_buffer();
   if (shuffle.mode != ShuffleMode::block || blocks_.empty()) return;
-  const uint64_t of_lane = (samples_that_mix() + lanes_.count - 1) / lanes_.count;
-  mixed_blocks_ = static_cast<uint32_t>(std::max<uint64_t>(1, (of_lane * blocks_.size() + samples() - 1) / samples()));
+  const uint64_t samples_of_lane = (samples_that_mix() + lanes_.count - 1) / lanes_.count;
+  mixed_blocks_ =
+      static_cast<uint32_t>(std::max<uint64_t>(1, (samples_of_lane * blocks_.size() + samples() - 1) / samples()));
   // Allows the open blocks that four random orders need and an eighth more, so that most orders fit. pass() draws again
   // if an order does not fit.
   for (uint64_t attempt = 0; attempt < 4; attempt++) {

@@ -1,0 +1,19 @@
+// What random numbers of an order are drawn for. It is a part of each key, so that no two kinds of draw share numbers.
+#pragma once
+
+#include <cstdint>
+
+namespace feedline::flow {
+
+/// The values are a part of the order that a seed gives: they never change.
+enum Purpose : uint64_t {
+  of_pass = 0,
+  of_segments = 1,
+  of_files = 2,
+  of_block = 16,
+  of_round = 17,
+  of_epochs = 32,
+  of_lane = 33
+};
+
+}  // namespace feedline::flow
