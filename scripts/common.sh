@@ -69,7 +69,7 @@ run_tests() {
   mkdir -p "$FEEDLINE_CPU_TIMES"
   meson test -C "$folder" --no-rebuild --print-errorlogs --wrapper "$PWD/scripts/count_cpu.sh" "$@" || status=$?
   scripts/times.py tested "$folder" --seconds $((SECONDS - start))
-  scripts/count_tests.py "$folder/meson-logs/testlog.json" || status=1
+  scripts/count_tests.py "$folder/meson-logs/testlog-count_cpu.sh.json" || status=1
   return "$status"
 }
 

@@ -41,8 +41,10 @@ def steps(folder: str, skip: int = 0) -> dict[str, float]:
 
 def cpu_of_tests(folder: str) -> dict[str, float]:
     """The CPU seconds of each test, from what scripts/count_cpu.sh wrote."""
+    ran = durations(folder)  # two tests may have one command, and differ in their environment
     with open(os.path.join(folder, "meson-info/intro-tests.json"), encoding="utf-8") as file:
-        names = {tuple(os.path.basename(word) for word in test["cmd"]): test["name"] for test in reversed(json.load(file))}
+        tests = [test for test in json.load(file) if test["name"] in ran]
+    names = {tuple(os.path.basename(word) for word in test["cmd"]): test["name"] for test in reversed(tests)}
     found: dict[str, float] = {}
     for path in pathlib.Path(folder, "cpu-times").iterdir():
         command, *lines = path.read_text(encoding="utf-8").splitlines()
@@ -55,7 +57,8 @@ def cpu_of_tests(folder: str) -> dict[str, float]:
 
 
 def durations(folder: str) -> dict[str, float]:
-    with open(os.path.join(folder, "meson-logs/testlog.json"), encoding="utf-8") as log:
+    """The seconds of each test of the last run. Meson names the log after the wrapper of the tests."""
+    with open(os.path.join(folder, "meson-logs/testlog-count_cpu.sh.json"), encoding="utf-8") as log:
         return {test["name"]: test["duration"] for test in map(json.loads, log)}
 
 

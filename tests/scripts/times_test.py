@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """times_test.py SOURCE: what scripts/times.py says of a build and a run of tests that are made up here."""
 
+import importlib.util
 import json
 import pathlib
 import subprocess
@@ -23,10 +24,11 @@ def build(folder: pathlib.Path, seconds: dict[str, float]) -> None:
     for number, (name, value) in enumerate(seconds.items()):
         lines.append(f"0\t{int(value * 1000)}\t0\t{name}\t{number:x}\n")
     (folder / ".ninja_log").write_text("".join(lines), encoding="utf-8")
-    tests = [{"name": "a test", "cmd": ["/somewhere/a_test", "[part]"]}]
+    command = ["/somewhere/a_test", "[part]"]
+    tests = [{"name": "a test, on a disk", "cmd": command}, {"name": "a test", "cmd": command}]
     (folder / "meson-info" / "intro-tests.json").write_text(json.dumps(tests), encoding="utf-8")
     log = {"name": "a test", "duration": 2.5, "result": "OK"}
-    (folder / "meson-logs" / "testlog.json").write_text(json.dumps(log) + "\n", encoding="utf-8")
+    (folder / "meson-logs" / "testlog-count_cpu.sh.json").write_text(json.dumps(log) + "\n", encoding="utf-8")
 
 
 def count_cpu(folder: pathlib.Path) -> None:
@@ -38,6 +40,13 @@ def count_cpu(folder: pathlib.Path) -> None:
     counted = [SOURCE / "scripts" / "count_cpu.sh", program, "[part]"]
     done = subprocess.run(counted, env={"FEEDLINE_CPU_TIMES": str(folder / "cpu-times"), "PATH": "/usr/bin:/bin"}, check=False)
     assert done.returncode == 7, done
+
+
+def cpu_of_tests(copy: pathlib.Path, folder: str) -> dict[str, float]:
+    spec = importlib.util.spec_from_file_location("times_copy", copy)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.cpu_of_tests(folder)
 
 
 def main() -> None:
@@ -70,6 +79,7 @@ def main() -> None:
 
         text = said(copy, "tested", work, "--seconds", "3")
         assert "running the tests took 3 s; longest: a test 2.5 s" in text and "testing: 0 s of CPU" in text, text
+        assert list(cpu_of_tests(copy, work)) == ["a test"]
 
 
 if __name__ == "__main__":
