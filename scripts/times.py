@@ -57,9 +57,9 @@ def cpu_of_tests(folder: str) -> dict[str, float]:
 
 
 def durations(folder: str) -> dict[str, float]:
-    """The seconds of each test of the last run. Meson names the log after the wrapper of the tests."""
+    """The seconds of each test of the last run. Meson names the log after the wrapper, and a test after its suites."""
     with open(os.path.join(folder, "meson-logs/testlog-count_cpu.sh.json"), encoding="utf-8") as log:
-        return {test["name"]: test["duration"] for test in map(json.loads, log)}
+        return {test["name"].split(" / ", 1)[-1]: test["duration"] for test in map(json.loads, log)}
 
 
 def minutes(seconds: float) -> str:

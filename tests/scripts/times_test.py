@@ -27,7 +27,7 @@ def build(folder: pathlib.Path, seconds: dict[str, float]) -> None:
     command = ["/somewhere/a_test", "[part]"]
     tests = [{"name": "a test, on a disk", "cmd": command}, {"name": "a test", "cmd": command}]
     (folder / "meson-info" / "intro-tests.json").write_text(json.dumps(tests), encoding="utf-8")
-    log = {"name": "a test", "duration": 2.5, "result": "OK"}
+    log = {"name": "feedline:unit+commit / a test", "duration": 2.5, "result": "OK"}
     (folder / "meson-logs" / "testlog-count_cpu.sh.json").write_text(json.dumps(log) + "\n", encoding="utf-8")
 
 
