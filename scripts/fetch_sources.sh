@@ -1,34 +1,45 @@
 #!/usr/bin/env bash
 # fetch_sources.sh NAME...: puts the sources of subprojects (protobuf, catch2, cli11, nlohmann_json) into subprojects/, from
-# the distribution's source packages. It leaves alone what is there. Where there is no apt, or no such package, Meson
-# downloads what the wrap file names.
+# the distribution's source packages, if these have the version that the wrap file names. It leaves alone what is there.
+# Where it brings nothing, Meson downloads what the wrap file names.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../subprojects"
 
 command -v apt-get > /dev/null || exit 0
 declare -A package_of=([protobuf]=protobuf [catch2]=catch2 [cli11]=cli11 [nlohmann_json]=nlohmann-json3)
 work=''
-trap 'rm -rf "$work"' EXIT
+trap '[[ -z $work ]] || rm -rf "$work"' EXIT
+
+# Lists of source packages, which need not be among the system's sources, in a folder of our own: so no root is needed.
+make_lists() {
+  mkdir -p "$work/sources" "$work/lists" "$work/cache"
+  sed 's/^Types:.*/Types: deb-src/' /etc/apt/sources.list.d/*.sources > "$work/sources/all.sources" 2> /dev/null || true
+  sed 's/^deb /deb-src /' /etc/apt/sources.list /etc/apt/sources.list.d/*.list > "$work/sources/all.list" 2> /dev/null || true
+  options=(-q -o Dir::Etc::sourcelist=/dev/null -o "Dir::Etc::sourceparts=$work/sources" -o "Dir::State::Lists=$work/lists"
+    -o "Dir::Cache=$work/cache" -o APT::Sandbox::User=root)
+  apt-get "${options[@]}" update > "$work/log" 2>&1 || true
+}
+
 for name in "$@"; do
   folder=$(sed -n 's/^directory = //p' "$name.wrap")
   [[ -d $folder ]] && continue
   if [[ -z $work ]]; then
-    # Lists of source packages, which need not be among the system's sources, in a folder of our own: no root is needed.
-    work=$(mktemp -d -p .)
-    work=$PWD/${work#./}
-    mkdir -p "$work/sources" "$work/lists" "$work/cache"
-    sed 's/^Types:.*/Types: deb-src/' /etc/apt/sources.list.d/*.sources > "$work/sources/all.sources" 2> /dev/null || true
-    sed 's/^deb /deb-src /' /etc/apt/sources.list /etc/apt/sources.list.d/*.list > "$work/sources/all.list" 2> /dev/null || true
-    options=(-q -o Dir::Etc::sourcelist=/dev/null -o "Dir::Etc::sourceparts=$work/sources" -o "Dir::State::Lists=$work/lists"
-      -o "Dir::Cache=$work/cache" -o APT::Sandbox::User=root)
-    apt-get "${options[@]}" update > "$work/log" 2>&1 || true
+    work=$(mktemp -d -p "$PWD" .fetch-XXXXXX) || exit 0 # nothing can be written here
+    make_lists
   fi
-  mkdir -p "$work/$name/unpacked"
+  unpacked=$work/$name/unpacked
+  mkdir -p "$unpacked"
   if ! (cd "$work/$name" && apt-get "${options[@]}" source --download-only "${package_of[$name]}") >> "$work/log" 2>&1; then
     tail -n 3 "$work/log" >&2
-    echo "fetch_sources.sh: no source package of $name; Meson will download it" >&2
-  elif tar xf "$work/$name"/*.orig.tar.* -C "$work/$name/unpacked" --strip-components 1; then
-    cp "packagefiles/$name/meson.build" "$work/$name/unpacked"
-    mv "$work/$name/unpacked" "$folder"
+    echo "fetch_sources.sh: there is no source package of $name; Meson will download it" >&2
+    continue
   fi
+  archive=("$work/$name"/*_"${folder##*-}"[.+]*orig.tar.[!a]*[!c])
+  if [[ ! -e ${archive[0]} ]]; then
+    echo "fetch_sources.sh: the source package of $name has another version than $folder; Meson will download it" >&2
+    continue
+  fi
+  tar xf "${archive[0]}" -C "$unpacked" --strip-components 1
+  cp "packagefiles/$name/meson.build" "$unpacked"
+  mv -T "$unpacked" "$folder" 2> /dev/null || [[ -d $folder ]] # another configuration may have been faster
 done

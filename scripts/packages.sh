@@ -28,10 +28,15 @@ missing() {
   for name in "$@"; do
     rows | awk -F '|' -v name="$name" '$2 == name { printf "  %-14s %s\n", name, $6 }'
   done
-  echo "To install them:"
-  echo "  on Debian and Ubuntu  apt-get install$(packages_named 3 "$@")"
-  echo "  on Fedora (not tried) dnf install$(packages_named 4 "$@")"
-  echo "  on Arch (not tried)   pacman -S --needed$(packages_named 5 "$@")"
+  local line column packages
+  while IFS='|' read -r column line; do
+    packages=$(packages_named "$column" "$@")
+    [[ -z $packages ]] || echo "$line$packages"
+  done << 'END'
+3|  on Debian and Ubuntu:  apt-get install
+4|  on Fedora (not tried): dnf install
+5|  on Arch (not tried):   pacman -S --needed
+END
 }
 
 install() {
@@ -39,7 +44,7 @@ install() {
   command -v apt-get dpkg-query > /dev/null || return 0
   local set debian reason absent=() lines=''
   while IFS='|' read -r set _ debian _ _ reason; do
-    [[ " $* " == *" $set "* ]] || continue
+    [[ " $* " == *" $set "* && $debian != - ]] || continue
     [[ $(dpkg-query -W -f='${db:Status-Status}' "$debian" 2> /dev/null) == installed ]] && continue
     absent+=("$debian")
     lines+=$(printf '  %-20s %s' "$debian" "$reason")$'\n'
