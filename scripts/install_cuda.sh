@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# install_cuda.sh [FOLDER]: puts CUDA's compiler and runtime, NCCL and cuBLAS from PyPI into FOLDER (/usr/local/cuda), for
+# machines whose distribution has none, such as those of CI. They need no GPU: the tests have GPUs of their own.
+set -euo pipefail
+
+folder=${1:-/usr/local/cuda}
+if [[ -e $folder ]]; then
+  echo "install_cuda.sh: $folder is there already"
+  exit
+fi
+python3 -m venv "$folder-packages"
+"$folder-packages/bin/python" -m pip install --quiet --disable-pip-version-check \
+  'nvidia-cuda-nvcc==13.0.*' 'nvidia-cuda-runtime==13.0.*' 'nvidia-cuda-cccl==13.0.*' 'nvidia-cuda-crt==13.0.*' \
+  'nvidia-nvvm==13.0.*' 'nvidia-nvtx==13.0.*' 'nvidia-nvml-dev==13.0.*' 'nvidia-nccl-cu13==2.30.7' 'nvidia-cublas==13.*'
+packages=$("$folder-packages/bin/python" -c 'import nvidia; print(list(nvidia.__path__)[0])')
+ln -s "$packages/nccl/include/"* "$packages/cu13/include"
+ln -s "$packages/nccl/lib/"* "$packages/cu13/lib"
+# What linkers look for has no version in its name.
+for library in "$packages/cu13/lib/"*.so.*; do
+  ln -sf "$(basename "$library")" "${library%%.so.*}.so"
+done
+ln -s lib "$packages/cu13/lib64"
+ln -s "$packages/cu13" "$folder"
+"$folder/bin/nvcc" --version | tail -n 1
