@@ -3,7 +3,7 @@
 set -euo pipefail
 source scripts/common.sh
 
-need package tool tests peers
+need package tool mpi tests peers
 configure build -Dcuda=auto "-Dgpu_archs=$(all_gpu_architectures)" -Dbench=true
 compile build feedline bench/feed_bench
 python=build/peers/venv/bin/python

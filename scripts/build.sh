@@ -3,6 +3,8 @@
 set -euo pipefail
 source scripts/common.sh
 
-need package tool
-configure build -Dcuda=auto "-Dgpu_archs=$(all_gpu_architectures)"
+need package tool mpi
+options=()
+[[ -f build/build.ninja ]] || options=(-Dtests=false -Dbench=false -Dpython=disabled)
+configure build -Dcuda=auto "-Dgpu_archs=$(all_gpu_architectures)" "${options[@]}"
 compile build feedline library

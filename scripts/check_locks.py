@@ -14,7 +14,7 @@ import subprocess
 import sys
 
 # What clang does not know, or what would be made.
-LEFT_OUT = re.compile(r"-(MD|c|Wno-psabi|Wno-restrict|fpch-preprocess|Winvalid-pch)$")
+LEFT_OUT = re.compile(r"-(MD|c|Werror|Wno-psabi|Wno-restrict|fpch-preprocess|Winvalid-pch)$")
 LEFT_OUT_WITH_VALUE = {"-MQ", "-MF", "-o", "-include"}
 
 

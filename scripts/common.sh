@@ -30,12 +30,12 @@ compile() {
   shift
   [[ -f $folder/.ninja_log ]] && lines=$(wc -l < "$folder/.ninja_log")
   ninja -C "$folder" -j "$(nproc)" "$@"
-  scripts/times.py compiled "$folder" --skip "$lines" --seconds $((SECONDS - start))
+  scripts/times.py compiled "$folder" --skip "$lines" --seconds $((SECONDS - start)) || true
 }
 
 # tested_build OPTIONS...: the build that is tested, with kernels for one generation of GPUs where there is no GPU.
 tested_build() {
-  need package tool tests python
+  need package tool mpi tests python
   local architectures=90  # that of the fake GPUs of the tests
   [[ -e /dev/nvidiactl ]] && architectures=$(all_gpu_architectures)
   configure build -Dcuda=auto "-Dgpu_archs=$architectures" -Dtests=true -Dpython=enabled \
@@ -62,36 +62,54 @@ python_environment() {
 
 # run_tests FOLDER ARGUMENTS...: `meson test`, then the last word on the run. Fails where a test failed.
 run_tests() {
-  local folder=$1 status=0 start=$SECONDS
+  local folder=$1 status=0 start=$SECONDS log=$1/meson-logs/testlog-count_cpu.sh.json
   shift
+  case " $* " in
+    *" --gdb "* | *" --list "* | *" --wrapper"*)
+      meson test -C "$folder" --no-rebuild "$@"
+      return
+      ;;
+  esac
   export FEEDLINE_CPU_TIMES=$PWD/$folder/cpu-times
-  rm -rf "$FEEDLINE_CPU_TIMES"
+  rm -rf "$FEEDLINE_CPU_TIMES" "$log"
   mkdir -p "$FEEDLINE_CPU_TIMES"
-  meson test -C "$folder" --no-rebuild --print-errorlogs --wrapper "$PWD/scripts/count_cpu.sh" "$@" || status=$?
-  scripts/times.py tested "$folder" --seconds $((SECONDS - start))
-  scripts/count_tests.py "$folder/meson-logs/testlog-count_cpu.sh.json" || status=1
+  meson test -C "$folder" --no-rebuild --print-errorlogs --wrapper "$(printf %q "$PWD/scripts/count_cpu.sh")" "$@" || status=$?
+  [[ -s $log ]] || die "no such test is in the tier commit; to run one of another: ./dev test --suite merge NAME"
+  scripts/times.py tested "$folder" --seconds $((SECONDS - start)) || true
+  scripts/count_tests.py "$log" || status=1
   return "$status"
 }
 
-# in_memory COMMAND...: runs it with temporary files in memory, where there is room: a test of logic need not wait for a
-# disk. TMPDIR, if it is set, decides.
-in_memory() {
-  local free=0
-  [[ $(stat -f -c %T /dev/shm 2> /dev/null) == tmpfs ]] && free=$(df --output=avail -B 1G /dev/shm | tail -n 1)
-  if [[ -n ${TMPDIR:-} || $free -lt 4 ]]; then
-    "$@"
-    return
-  fi
-  local folder status=0
+# memory_folder: a new folder in memory, if there is room and what is written there can be executed. Else prints nothing.
+memory_folder() {
+  local folder
+  [[ $(stat -f -c %T /dev/shm 2> /dev/null) == tmpfs && $(df --output=avail -B 1G /dev/shm | tail -n 1) -ge 4 ]] || return 0
   folder=$(mktemp -d /dev/shm/feedline-XXXXXX)
-  TMPDIR=$folder "$@" || status=$?
-  rm -rf "$folder"
-  return "$status"
+  cp "$(type -P true)" "$folder/runs"
+  if "$folder/runs" 2> /dev/null; then
+    rm "$folder/runs"
+    echo "$folder"
+  else
+    rm -rf "$folder"
+  fi
 }
+
+# in_memory COMMAND...: runs it with temporary files in memory: a test of logic need not wait for a disk. TMPDIR, if it is
+# set, decides.
+in_memory() (
+  if [[ -z ${TMPDIR:-} ]]; then
+    folder=$(memory_folder)
+    if [[ -n $folder ]]; then
+      trap 'rm -rf "$folder"' EXIT
+      export TMPDIR=$folder
+    fi
+  fi
+  "$@"
+)
 
 # python_package: the Python package in build/python, with every framework in build/python-env.
 python_package() {
-  need package tool tests python
+  need package tool mpi tests python
   python_environment requirements torch-alone frameworks frameworks-alone frameworks-last
   tested_build -Dbench=false
   compile build python/feedline/_feedline.pyi  # the package's last file

@@ -12,7 +12,7 @@ while [[ $# -gt 0 ]]; do
   esac
 done
 [[ $seconds =~ ^[1-9][0-9]*$ ]] || die "--seconds takes a number of seconds, not '$seconds'"
-need package tool tests fuzz
+need package tool mpi tests fuzz
 CXX=clang++ configure build-fuzz -Dpython=disabled -Dcuda=disabled -Dbench=false -Dfuzzing_engine=libfuzzer \
   -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
 compile build-fuzz fuzz

@@ -4,7 +4,7 @@
 set -euo pipefail
 source scripts/common.sh
 
-need package tool tests
+need package tool mpi tests
 configure build -Dcuda=enabled "-Dgpu_archs=$(all_gpu_architectures)" -Dtests=true -Dbench=true
 programs=(
   tests/gpu/unpack_gpu_check tests/gpu/copy_gpu_check tests/feeder/device_feed_test tests/ranks/nccl_communicator_test

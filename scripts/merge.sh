@@ -4,12 +4,17 @@
 set -euo pipefail
 source scripts/common.sh
 
-need package tool tests python fuzz
+need package tool mpi tests python fuzz
 python_environment requirements
 tested_build -Dbench=true
 mkdir -p build/logs
+trap 'kill $(jobs -p) 2> /dev/null || true' EXIT  # an installation that nobody waits for
 python_environment torch-alone frameworks frameworks-alone frameworks-last > build/logs/frameworks.log 2>&1 &
 compile build
-wait $! || { cat build/logs/frameworks.log; die "the frameworks could not be installed"; }
+if ! wait $!; then
+  cat build/logs/frameworks.log
+  [[ ${CI:-} != true ]] || die "the frameworks could not be installed"
+  echo "not every framework could be installed (build/logs/frameworks.log), so that tests are skipped"
+fi
 scripts/check_locks.py build
 run_tests build --suite merge "$@"

@@ -4,6 +4,43 @@
 set -euo pipefail
 source scripts/common.sh
 
+run_part() { # PART SECONDS
+  case "$1" in
+    stress) # killing tests, thousands of times
+      python_environment requirements
+      tested_build -Dbench=false
+      # shellcheck disable=SC2046 # a list of words
+      compile build $(scripts/targets_of.py build nightly)
+      in_memory run_tests build --suite nightly
+      ;;
+    sanitizers) scripts/sanitize.sh ;;
+    fuzzing) scripts/fuzz.sh --seconds "$2" ;;
+    architectures) # kernels for every generation of GPUs
+      if ! type -P nvcc /usr/local/cuda/bin/nvcc > /dev/null; then
+        echo "skipped: there is no nvcc"
+        exit 77
+      fi
+      scripts/gpu.sh
+      ;;
+    wheel) scripts/wheel.sh ;;
+    fallbacks) # the copies of libraries in subprojects/ instead of the system's
+      need package tool mpi tests
+      scripts/fetch_sources.sh protobuf catch2 cli11 nlohmann_json
+      configure build-fallbacks -Dcuda=disabled -Dpython=disabled -Dbench=false \
+        -Dforce_fallback_for=CLI11,nlohmann_json,catch2
+      compile build-fallbacks
+      in_memory run_tests build-fallbacks --suite unit --suite golden --suite headers --no-suite merge
+      ;;
+    tidy) scripts/tidy.sh ;;
+  esac
+}
+
+# A part is a process of its own, so that `set -e` holds in it, and an interrupt ends it.
+if [[ ${1:-} == --part ]]; then
+  run_part "$2" "$3"
+  exit
+fi
+
 parts=(stress sanitizers fuzzing architectures wheel fallbacks tidy)
 chosen=()
 seconds=60
@@ -16,31 +53,6 @@ while [[ $# -gt 0 ]]; do
 done
 [[ ${#chosen[@]} -gt 0 ]] || chosen=("${parts[@]}")
 
-run_part() {
-  case "$1" in
-    stress) # killing tests, thousands of times
-      python_environment requirements
-      tested_build -Dbench=false
-      # shellcheck disable=SC2046 # a list of words
-      compile build $(scripts/targets_of.py build nightly)
-      in_memory run_tests build --suite nightly
-      ;;
-    sanitizers) scripts/sanitize.sh ;;
-    fuzzing) scripts/fuzz.sh --seconds "$seconds" ;;
-    architectures) scripts/gpu.sh ;; # kernels for every generation of GPUs
-    wheel) scripts/wheel.sh ;;
-    fallbacks) # the copies of libraries in subprojects/ instead of the system's
-      need package tool tests
-      scripts/fetch_sources.sh protobuf catch2 cli11 nlohmann_json
-      configure build-fallbacks -Dcuda=disabled -Dpython=disabled -Dbench=false \
-        -Dforce_fallback_for=CLI11,nlohmann_json,catch2
-      compile build-fallbacks
-      in_memory run_tests build-fallbacks --suite unit --suite golden --suite headers
-      ;;
-    tidy) scripts/tidy.sh ;;
-  esac
-}
-
 mkdir -p build/nightly
 : > build/nightly/summary
 failed=0
@@ -48,15 +60,17 @@ for part in "${chosen[@]}"; do
   start=$SECONDS
   log=build/nightly/$part.log
   echo "$part: $log"
-  # In the background, so that `set -e` holds in it.
-  run_part "$part" > "$log" 2>&1 &
-  if wait $!; then
-    result=passed
-  else
-    result=FAILED
-    failed=1
-    tail -n 40 "$log"
-  fi
+  code=0
+  scripts/nightly.sh --part "$part" "$seconds" > "$log" 2>&1 || code=$?
+  case "$code" in
+    0) result=passed ;;
+    77) result=skipped ;;
+    *)
+      result=FAILED
+      failed=1
+      tail -n 40 "$log"
+      ;;
+  esac
   counts=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$log" | tr '\n' ';' || true)
   printf '%-14s %-7s %4d min  %s\n' "$part" "$result" $(((SECONDS - start + 59) / 60)) "${counts%;}" >> build/nightly/summary
 done

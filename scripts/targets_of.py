@@ -17,4 +17,4 @@ needed = {target for test in tests for target in test["depends"]}
 for target in introspected(folder, "targets"):
     if target["id"] in needed:
         for name in target["filename"]:
-            print(os.path.relpath(name, os.path.abspath(folder)))
+            print(os.path.relpath(os.path.realpath(name), os.path.realpath(folder)))

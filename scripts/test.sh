@@ -3,10 +3,11 @@
 set -euo pipefail
 source scripts/common.sh
 
-need package tool tests python
+need package tool mpi tests python
 python_environment requirements
 tested_build -Dbench=false
 mkdir -p build/logs
+trap 'kill $(jobs -p) 2> /dev/null || true' EXIT  # an installation that nobody waits for
 python_environment torch-alone > build/logs/torch.log 2>&1 &
 if [[ $# == 0 ]]; then
   targets=$(scripts/targets_of.py build commit)

@@ -29,10 +29,12 @@ def steps(folder: str, skip: int = 0) -> dict[str, float]:
     found: dict[str, float] = {}
     seen: dict[tuple[str, str], str] = {}
     with open(os.path.join(folder, ".ninja_log"), encoding="utf-8") as log:
-        for line in log.readlines()[skip:]:
-            if line.startswith("#"):
+        lines = log.readlines()
+        for line in lines[skip if skip <= len(lines) else 0 :]:  # ninja shortens its log now and then
+            words = line.rstrip("\n").split("\t")
+            if len(words) != 5:
                 continue
-            begin, end, _, output, command = line.rstrip("\n").split("\t")
+            begin, end, _, output, command = words
             # A step of several outputs has a line for each.
             output = seen.setdefault((begin, command), output)
             found[output] = (int(end) - int(begin)) / 1000

@@ -7,6 +7,7 @@ if ! command -v cmake > /dev/null; then
   echo "skipped: there is no cmake"
   exit 77
 fi
+unset LD_LIBRARY_PATH # Meson names the build folder there: what is installed must be found without
 source=$1
 build=$2
 work=$(mktemp -d)
