@@ -297,8 +297,8 @@ TEST_CASE("c: callbacks") {
     return int32_t{0};
   };
   options.world_size = 1;
-  REQUIRE(feedline_feeder_new(pipeline, &options, &feeder) == FEEDLINE_OK);
 
+  // Before the feeder is made, which begins to feed at once.
   struct Log {
     std::vector<std::string> lines;
     std::promise<void> come;
@@ -310,6 +310,8 @@ TEST_CASE("c: callbacks") {
         if (to.lines.size() == 1) to.come.set_value();
       },
       &log);
+  REQUIRE(feedline_feeder_new(pipeline, &options, &feeder) == FEEDLINE_OK);
+
   feedline_batch* batch = nullptr;
   while (feedline_feeder_next(feeder, 0, -1, &batch) == FEEDLINE_OK) feedline_batch_free(batch);
   log.come.get_future().wait();  // a thread of the feeder logs the line
