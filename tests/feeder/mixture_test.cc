@@ -53,7 +53,7 @@ struct Mixed {
   std::vector<double> weights;
 };
 
-std::vector<int64_t> epoch_of(Feeder& feeder) { return read_epoch(feeder).front().all(); }
+std::vector<int64_t> numbers_of_epoch(Feeder& feeder) { return read_epoch(feeder).front().all(); }
 
 /// Returns the global batches of some epochs, put together from all ranks.
 std::vector<std::vector<int64_t>> steps_of(const Pipeline& pipeline, int world_size, int epochs) {
@@ -118,7 +118,7 @@ TEST_CASE("how many samples an epoch draws of each source, by the four ways to s
     INFO(order);
     const auto drawn = [&](const std::string& stop, const std::string& more = "") {
       Feeder feeder(mixed.pipeline("mixture { stop: " + stop + " } " + order + more + batch_of(24, "PARTIAL")));
-      const auto ids = epoch_of(feeder);
+      const auto ids = numbers_of_epoch(feeder);
       CHECK(std::ssize(ids) == feeder.samples_per_epoch());
       return mixed.counts(ids);
     };
@@ -175,7 +175,7 @@ TEST_CASE("without a shuffle each source keeps its order, and epochs are mixed a
   Feeder feeder(mixed.pipeline("mixture {} " + batch_of(40, "DROP")));
   std::set<std::vector<int64_t>> seen;
   for (int epoch = 0; epoch < 3; epoch++) {
-    const auto ids = epoch_of(feeder);
+    const auto ids = numbers_of_epoch(feeder);
     CHECK(seen.insert(ids).second);
     std::vector<int64_t> next = {0, 500};
     for (const int64_t id : ids) CHECK(id == next[mixed.source_of(id)]++);
@@ -205,7 +205,7 @@ TEST_CASE("a mixture without end goes on through its epochs") {
     Feeder feeder(mixed.pipeline("mixture { stop: CYCLE_FOREVER } epoch { steps: 5 } " + order + batch_of(8, "DROP")));
     std::vector<int64_t> all;
     for (int epoch = 0; epoch < 40; epoch++) {
-      const auto ids = epoch_of(feeder);
+      const auto ids = numbers_of_epoch(feeder);
       CHECK(ids.size() == 40);
       all.insert(all.end(), ids.begin(), ids.end());
       const auto counts = mixed.counts(all);
@@ -232,7 +232,7 @@ TEST_CASE("a mixture goes on at any step as one that never stopped") {
       INFO(order << stop);
       const Pipeline pipeline = mixed.pipeline(stop + order + batch_of(16, "PARTIAL"));
       Feeder straight(pipeline), again(pipeline);
-      epoch_of(straight);
+      numbers_of_epoch(straight);
       const auto second = read_epoch(straight).front().ids, third = read_epoch(straight).front().ids;
       for (int64_t step = 0; step <= std::ssize(second); step++) {
         again.set_state(again.get_state(1, step));
@@ -257,7 +257,7 @@ TEST_CASE("weights change between epochs, on any number of ranks, and are kept i
         for (int epoch = from; epoch < to; epoch++) {
           if (epoch == 2) feeder.set_weights({9, 1});
           if (epoch == 4) feeder.set_weights({1, 3});
-          epochs.push_back(epoch_of(feeder));
+          epochs.push_back(numbers_of_epoch(feeder));
         }
         return epochs;
       };
@@ -287,14 +287,14 @@ TEST_CASE("weights change between epochs, on any number of ranks, and are kept i
       Feeder another(pipeline);
       another.set_state(state);
       CHECK(another.get_state() == state);
-      const auto rest = epoch_of(another);
+      const auto rest = numbers_of_epoch(another);
       const auto& whole = epochs[3];
       CHECK(std::equal(rest.begin(), rest.end(), whole.end() - std::ssize(rest), whole.end()));
       CHECK(rest.size() + 4 * 8 == whole.size());
       CHECK(feed(another, 4, 5).front() == epochs[4]);
       // A state from before the change restores the pipeline's weights.
       another.set_state(Feeder(pipeline).get_state(1, 0));
-      CHECK(epoch_of(another) == epochs[1]);
+      CHECK(numbers_of_epoch(another) == epochs[1]);
     }
 }
 
@@ -313,13 +313,13 @@ TEST_CASE("weights that change far into a training are kept in its state, too") 
     CHECK(state.size() <= 256 + 22 * 2);
     another.set_state(state);
     CHECK(another.get_state() == state);
-    for (int epoch = 0; epoch < 2; epoch++) CHECK(epoch_of(another) == epoch_of(straight));
+    for (int epoch = 0; epoch < 2; epoch++) CHECK(numbers_of_epoch(another) == numbers_of_epoch(straight));
 
     // A count that no feed can have reached, because it would overflow.
     std::string wrong = state;
     wrong.replace(wrong.find("\"mixture\":\"") + 11 + 6, 16, "ffffffffffffffff");
     CHECK_THROWS_AS(another.set_state(wrong), Error);
-    CHECK(epoch_of(another) == epoch_of(straight));
+    CHECK(numbers_of_epoch(another) == numbers_of_epoch(straight));
   }
 }
 

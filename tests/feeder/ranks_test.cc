@@ -47,7 +47,7 @@ void check_all(const std::vector<std::string>& said, const std::string& wanted) 
   for (const std::string& text : said) CHECK(text == wanted);
 }
 
-const std::string batch = "batch { global_batch_size: 24 last_batch_policy: PARTIAL } ";
+const std::string of_24 = "batch { global_batch_size: 24 last_batch_policy: PARTIAL } ";
 
 }  // namespace
 
@@ -58,7 +58,7 @@ TEST_CASE("ranks with an exchange feed what they feed without one") {
     for (const int count : {1, 2, 3, 4}) {
       INFO(order << count);
       const TempDir kept;
-      const auto ranks = ranks_of(data.pipeline(order + batch).with("source.index.dir", kept.path()), count);
+      const auto ranks = ranks_of(data.pipeline(order + of_24).with("source.index.dir", kept.path()), count);
       std::vector<std::vector<std::vector<int64_t>>> together(ranks.size()), alone(ranks.size());
       const auto feed = [&](size_t rank, Exchange exchange) {
         Options options = ranks[rank].options;
@@ -82,7 +82,7 @@ TEST_CASE("a rank that was given something else is told on all ranks") {
   const Pipeline pipeline = data.pipeline(
       "shuffle { buffer_size: 300 } seed: 5 output { name: 'x' dtype: FLOAT32 "
       "feature: 'id' normalize { mean: 1 std: 2 } } " +
-      batch);
+      of_24);
   check_all(start(ranks_of(pipeline, 3)), "started");
   const std::string differs = "rank 2 differs from rank 0: ";
   for (const auto& [path, value, what] : std::vector<std::array<std::string, 3>>{
@@ -126,7 +126,7 @@ TEST_CASE("a rank that was given something else is told on all ranks") {
 
 TEST_CASE("what is a machine's own may differ") {
   const Data data({300, 420});
-  std::vector<Rank> ranks = ranks_of(data.pipeline(batch), 3);
+  std::vector<Rank> ranks = ranks_of(data.pipeline(of_24), 3);
   ranks[1].pipeline = ranks[1]
                           .pipeline.with("source.index.dir", data.dir().file("indexes"))
                           .with("parallelism.threads", "1")
@@ -141,17 +141,17 @@ TEST_CASE("what is a machine's own may differ") {
 
 TEST_CASE("a number, or a number of ranks, that is not the exchange's is told on all ranks") {
   const Data data({30});
-  std::vector<Rank> ranks = ranks_of(data.pipeline(batch), 3);
+  std::vector<Rank> ranks = ranks_of(data.pipeline(of_24), 3);
   ranks[1].options.rank = 2;
   check_all(start(ranks),
             "exchange: it returned 3 strings, and the one for rank 1 says that it is from rank 2 of 3; give all ranks "
             "the same world size, and each rank its place among the strings as its number [bad_pipeline]");
-  ranks = ranks_of(data.pipeline(batch), 3);
+  ranks = ranks_of(data.pipeline(of_24), 3);
   ranks[2].options.world_size = 4;
   check_all(start(ranks),
             "exchange: it returned 3 strings, and the one for rank 2 says that it is from rank 2 of 4; give all ranks "
             "the same world size, and each rank its place among the strings as its number [bad_pipeline]");
-  ranks = ranks_of(data.pipeline(batch), 3);
+  ranks = ranks_of(data.pipeline(of_24), 3);
   ranks[2].options.rank = 3;
   const auto said = start(ranks);
   CHECK(said[0].find("the one for rank 2 says that it is from rank 3 of 3") != std::string::npos);
@@ -164,7 +164,7 @@ TEST_CASE("an exchange that breaks its contract is reported") {
     Options options;
     options.exchange = std::move(exchange);
     try {
-      Feeder(data.pipeline(batch), options);
+      Feeder(data.pipeline(of_24), options);
     } catch (const std::exception& error) {
       return std::string(error.what());
     }
@@ -189,7 +189,7 @@ TEST_CASE("ranks with other files are told which") {
   const auto size = [&](const Data& of, size_t file) {
     return std::to_string(std::filesystem::file_size(of.path(file)));
   };
-  std::vector<Rank> ranks = ranks_of(data.pipeline(batch), 3);
+  std::vector<Rank> ranks = ranks_of(data.pipeline(of_24), 3);
   ranks[1].pipeline = ranks[0].pipeline.with("source.exclude", "*-001*");
   check_all(start(ranks), "rank 1 differs from rank 0: 3 files, not 4; the first that differs: " + name(2) + " of " +
                               size(data, 2) + " bytes, not " + name(1) + " of " + size(data, 1) +
@@ -199,15 +199,15 @@ TEST_CASE("ranks with other files are told which") {
                               " of " + size(data, 3) + " bytes [bad_pipeline]");
 
   const Data longer({30, 40, 51, 60});
-  ranks[1].pipeline = longer.pipeline(batch);
+  ranks[1].pipeline = longer.pipeline(of_24);
   check_all(start(ranks), "rank 1 differs from rank 0: the first that differs: " + name(2) + " of " + size(longer, 2) +
                               " bytes, not " + name(2) + " of " + size(data, 2) + " bytes [bad_pipeline]");
 
   // Files with the same names and sizes: the difference is found if each rank knows the content of its own.
   const Data same({30, 40, 50, 60});
   flip(same.path(2), offset_of(same.path(2), 5) + 12 + 9);
-  ranks = ranks_of(data.pipeline(batch).with("errors.on_error", "SKIP_RECORD"), 3);
-  ranks[2].pipeline = same.pipeline(batch).with("errors.on_error", "SKIP_RECORD");
+  ranks = ranks_of(data.pipeline(of_24).with("errors.on_error", "SKIP_RECORD"), 3);
+  ranks[2].pipeline = same.pipeline(of_24).with("errors.on_error", "SKIP_RECORD");
   for (Rank& rank : ranks) {
     rank.pipeline = rank.pipeline.with("source.index.stride", "16KiB");
     Feeder counted(rank.pipeline, {.rank = 0});
@@ -222,7 +222,7 @@ TEST_CASE("ranks with other files are told which") {
 
 TEST_CASE("a rank that cannot start makes no other wait") {
   const Data data({300, 420});
-  std::vector<Rank> ranks = ranks_of(data.pipeline(batch), 3);
+  std::vector<Rank> ranks = ranks_of(data.pipeline(of_24), 3);
   const auto check = [&](const std::string& why) {
     const auto said = start(ranks);
     INFO(said[0] << "\n" << said[1] << "\n" << said[2]);
@@ -236,10 +236,10 @@ TEST_CASE("a rank that cannot start makes no other wait") {
   check("no file");
   ranks[1].pipeline = ranks[0].pipeline.with("memory.limit", "1KiB");  // found by planning
   check("memory.limit: the plan needs");
-  ranks = ranks_of(data.pipeline(batch), 3);
+  ranks = ranks_of(data.pipeline(of_24), 3);
   ranks[1].options.on_progress = [](uint64_t, uint64_t) { throw std::runtime_error("enough"); };  // found by counting
   check("enough");
-  ranks = ranks_of(data.pipeline(batch), 3);
+  ranks = ranks_of(data.pipeline(of_24), 3);
   for (Rank& rank : ranks) rank.options.epoch = ~uint64_t{0};
   for (const std::string& text : start(ranks))
     CHECK(text.find("rank") == std::string::npos);  // each rank fails for a reason of its own
@@ -247,7 +247,7 @@ TEST_CASE("a rank that cannot start makes no other wait") {
 
 TEST_CASE("an exchange that throws ends that rank's start, and then the others'") {
   const Data data({300, 420});
-  const std::vector<Rank> ranks = ranks_of(data.pipeline(batch), 3);
+  const std::vector<Rank> ranks = ranks_of(data.pipeline(of_24), 3);
   int calls = 0;
   for (bool failed = true; failed; calls++) {
     INFO(calls);
