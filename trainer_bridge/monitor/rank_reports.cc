@@ -136,7 +136,7 @@ Json RankReports::ask(Other& other) const {
   } catch (const std::exception& error) {  // the system is short of memory
     trouble = error.what();
   }
-  std::ranges::rotate(other.places, other.places.begin() + 1);
+  std::rotate(other.places.begin(), other.places.begin() + 1, other.places.end());
   return row_of(other.rank, nullptr, nullptr, fmt::format("{}: {}", place.text(), trouble));
 }
 
