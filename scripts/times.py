@@ -3,7 +3,8 @@
 
   times.py compiled FOLDER --skip LINES --seconds S  what ninja has done since its log had so many lines
   times.py tested FOLDER --seconds S                 what `meson test` has done
-  times.py budget FOLDER                             writes what both took, from nothing, as the new budgets
+  times.py budget FOLDER                             writes what both took, from nothing, as the new budgets; those of
+                                                     other steps and tests stay
 
 Budgets are the CPU seconds of scripts/budget.json. A step of ninja has a core for itself, so that its duration in
 .ninja_log is its CPU time where nothing else runs. Machines differ: the median of all ratios says how much slower this
@@ -103,11 +104,14 @@ def machine() -> str:
 
 def write(folder: str) -> None:
     took = {"compiling": steps(folder), "testing": cpu_of_tests(folder)}
+    old = json.loads(BUDGETS.read_text(encoding="utf-8")) if BUDGETS.exists() else {}
     document: dict = {"machine": machine(), "date": datetime.date.today().isoformat(), "rest": {}}
     for what, seconds in took.items():
         rest = [value for value in seconds.values() if value < LEAST]
         document["rest"][what] = round(sum(rest) / max(1, len(rest)), 2)
-        document[what] = {name: round(value, 1) for name, value in sorted(seconds.items()) if value >= LEAST}
+        kept = {name: value for name, value in old.get(what, {}).items() if name not in seconds}
+        new = {name: round(value, 1) for name, value in seconds.items() if value >= LEAST}
+        document[what] = dict(sorted((kept | new).items()))
     BUDGETS.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
