@@ -33,9 +33,11 @@ compile() {
   scripts/times.py compiled "$folder" --skip "$lines" --seconds $((SECONDS - start)) || true
 }
 
-# tested_build OPTIONS...: the build that is tested, with kernels for one generation of GPUs where there is no GPU.
+# tested_build OPTIONS...: installs what the build that is tested needs, and configures it, with kernels for one
+# generation of GPUs where there is no GPU.
 tested_build() {
   need package tool mpi tests python
+  python_environment requirements
   local architectures=90  # that of the fake GPUs of the tests
   [[ -e /dev/nvidiactl ]] && architectures=$(all_gpu_architectures)
   configure build -Dcuda=auto "-Dgpu_archs=$architectures" -Dtests=true -Dpython=enabled \
@@ -109,8 +111,7 @@ in_memory() (
 
 # python_package: the Python package in build/python, with every framework in build/python-env.
 python_package() {
-  need package tool mpi tests python
-  python_environment requirements torch-alone frameworks frameworks-alone frameworks-last
   tested_build -Dbench=false
+  python_environment torch-alone frameworks frameworks-alone frameworks-last
   compile build python/feedline/_feedline.pyi  # the package's last file
 }

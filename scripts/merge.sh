@@ -4,8 +4,7 @@
 set -euo pipefail
 source scripts/common.sh
 
-need package tool mpi tests python fuzz
-python_environment requirements
+need fuzz
 tested_build -Dbench=true
 mkdir -p build/logs
 trap 'kill $(jobs -p) 2> /dev/null || true' EXIT  # an installation that nobody waits for

@@ -7,7 +7,6 @@ source scripts/common.sh
 run_part() { # PART SECONDS
   case "$1" in
     stress) # killing tests, thousands of times
-      python_environment requirements
       tested_build -Dbench=false
       # shellcheck disable=SC2046 # a list of words
       compile build $(scripts/targets_of.py build nightly)

@@ -3,8 +3,6 @@
 set -euo pipefail
 source scripts/common.sh
 
-need package tool mpi tests python
-python_environment requirements
 tested_build -Dbench=false
 mkdir -p build/logs
 trap 'kill $(jobs -p) 2> /dev/null || true' EXIT  # an installation that nobody waits for
