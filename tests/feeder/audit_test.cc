@@ -173,7 +173,7 @@ TEST_CASE("windows that the indexes cannot judge say why") {
   CHECK_THAT(why(Data({100}), "epoch { steps: 10 } "), Catch::Contains("more than half of the data"));
 }
 
-TEST_CASE("epochs of so many steps are judged by the passes that end in them") {
+TEST_CASE("epochs of so many steps are judged by the passes that end in them", "[long]") {
   const Data data({700, 0, 1, 1300});
   std::vector<std::string> all_orders = orders;
   all_orders.push_back("shuffle { mode: BUFFER buffer_size: 90 } ");
@@ -246,7 +246,7 @@ TEST_CASE("ranks with a communicator judge the epoch together") {
     }
 }
 
-TEST_CASE("records that turn bad after they were counted are accounted for") {
+TEST_CASE("records that turn bad after they were counted are accounted for", "[long]") {
   const std::string skip = "errors { on_error: SKIP_RECORD } ";
   for (const std::string& order : orders)
     for (const std::string& policy : policies)

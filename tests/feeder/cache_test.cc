@@ -120,7 +120,7 @@ std::vector<fs::path> cache_files(const Pictures& pictures) {
 
 }  // namespace
 
-TEST_CASE("batches with a cache are those without one") {
+TEST_CASE("batches with a cache are those without one", "[long]") {
   const Pictures pictures({5, 6, 7, 40});
   Options two = replicas(2);
   two.threads = 3;

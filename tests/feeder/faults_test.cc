@@ -90,7 +90,7 @@ TEST_CASE("no two kinds of call have the same name") {
   }
 }
 
-TEST_CASE("any failing call: the feed is right, or ends with the reason") {
+TEST_CASE("any failing call: the feed is right, or ends with the reason", "[long]") {
   const LogLines unseen;
   const Data plain({1500, 2500});
   const Data packed({1500, 10}, Compression::gzip);
