@@ -1,8 +1,8 @@
 // Measures how close feeding on the host comes to what the cores could do:
-// feed_bench [--rounds N] [--threads N] [--json FILE] [--data DIR]
+// feed_bench [--rounds N] [--threads N,...] [--json FILE] [--data DIR]
 //
-// Every figure is a rate in records/s with a warm page cache, on one CPU, and if --threads is given also on N. Each
-// round measures every ceiling (a bare loop, ceilings.h) and every path through feedline once, in turn. A ratio is
+// Every figure is a rate in records/s with a warm page cache, on one CPU, and on each number of them that --threads
+// gives. Each round measures every ceiling (a bare loop, ceilings.h) and every path through feedline once, in turn. A ratio is
 // taken within a round. The program prints the median over the rounds with the smallest and the largest.
 // bench/README.md defines each metric.
 #include <fmt/format.h>
@@ -29,11 +29,11 @@ constexpr size_t ring_bytes = 256 << 20;  // 3 batches of any path fit, and a me
 
 class Bench {
  public:
-  Bench(std::string folder, size_t threads)
-      : folder_(std::move(folder)), cpus_(choose_cpus(threads)), tables_(threads, "records/s") {
+  Bench(std::string folder, const std::vector<size_t>& counts)
+      : folder_(std::move(folder)), cpus_(choose_cpus(std::ranges::max(counts))), tables_(counts, "records/s") {
     pin_all(cpus_);
     tbb::info::default_concurrency();  // oneTBB counts the CPUs only once, so it must see all of them now
-    for (size_t t = 0; t < threads; t++) rings_.push_back(gpu::Memory(ring_bytes));
+    for (size_t t = 0; t < cpus_.size(); t++) rings_.push_back(gpu::Memory(ring_bytes));
     for (const gpu::Memory& ring : rings_) std::fill(ring.bytes().begin(), ring.bytes().end(), std::byte{1});
     fs::create_directories(folder_);
     for (const DataSet& set : sets_) make_file(file(set), set.records, set.record);
@@ -42,12 +42,13 @@ class Bench {
   void round() {
     for (const DataSet& set : sets_) {
       const Rates one = measure(set, Cpus(cpus_).first(1), tables_.one);
-      if (cpus_.size() == 1) continue;
-      const Rates all = measure(set, cpus_, tables_.all);
-      for (const Row& row : set.rows)
-        if (std::holds_alternative<std::string>(row.work) && !row.one_core)
-          tables_.scaling.add(name(set, row), all.at(row.name) / one.at(row.name),
-                              compose(row, all) / compose(row, one), 0.95);
+      for (CpuTables::Many& on : tables_.many) {
+        const Rates many = measure(set, Cpus(cpus_).first(on.cpus), on.rates);
+        for (const Row& row : set.rows)
+          if (std::holds_alternative<std::string>(row.work) && !row.one_core)
+            on.scaling.add(name(set, row), many.at(row.name) / one.at(row.name), compose(row, many) / compose(row, one),
+                           0.95);
+      }
     }
   }
 

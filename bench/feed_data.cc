@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <span>
@@ -13,6 +14,11 @@
 namespace feedline::bench {
 
 namespace write = test::wire;
+
+std::string in_source(const std::string& path) {
+  const char* const source = std::getenv("FEEDLINE_SOURCE");
+  return fmt::format("{}/{}", source ? source : FEEDLINE_SOURCE, path);
+}
 
 std::string noise(Random& random, size_t bytes) {
   std::string all(bytes, '\0');
@@ -27,7 +33,7 @@ std::string chess(Random& random) {
   static const auto golden = [] {
     std::vector<std::string> positions;
     for (int shard = 0; shard < 3; shard++) {
-      RecordReader reader(fmt::format("{}/chess/main-0000{}-of-00003.tfrecord", FEEDLINE_GOLDEN, shard));
+      RecordReader reader(in_source(fmt::format("tests/golden/chess/main-0000{}-of-00003.tfrecord", shard)));
       for (Record record; reader.next(record) == ReadResult::record;)
         positions.emplace_back(reinterpret_cast<const char*>(record.payload.data()), record.payload.size());
     }

@@ -12,6 +12,10 @@ namespace feedline::bench {
 
 using Random = std::mt19937_64;
 
+/// Returns the place of a file of the source tree: below the folder that the environment variable FEEDLINE_SOURCE names,
+/// or where the benchmark was compiled.
+std::string in_source(const std::string& path);
+
 /// Returns random bytes.
 std::string noise(Random& random, size_t bytes);
 

@@ -1,7 +1,5 @@
 #include "feed_paths.h"
 
-#include <fmt/format.h>
-
 #include "feedline/records.h"
 #include "flowgraph/parse/example_parser.h"
 
@@ -90,7 +88,7 @@ DataSet chess_set() {
 
 }  // namespace
 
-Pipeline peers(const std::string& name) { return load_pipeline(fmt::format("{}/{}.textproto", FEEDLINE_PEERS, name)); }
+Pipeline peers(const std::string& name) { return load_pipeline(in_source("bench/peers/" + name + ".textproto")); }
 
 std::vector<DataSet> data_sets() {
   return {

@@ -1,12 +1,13 @@
 // Measures feeding a gzip file whose records a cache has kept, beside inflating it in every epoch:
-// gzip_bench [--rounds N] [--threads N] [--json FILE] [--data DIR]
+// gzip_bench [--rounds N] [--threads N,...] [--json FILE] [--data DIR]
 //
 // Every figure is a rate in records/s; on one CPU, of CPU time, so that other programs matter little. Each round feeds
-// the file in each way once, in turn, on one CPU, and if --threads is given also on N. The first epoch of a feed, which
+// the file in each way once, in turn, on one CPU, and on each number of them that --threads gives. The first epoch of a feed, which
 // fills its cache, is not measured. bench/README.md defines each metric.
 #include <fmt/format.h>
 #include <oneapi/tbb/info.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "feed_data.h"
@@ -25,8 +26,8 @@ constexpr uint64_t records = 400'000;  // of 229 bytes each
 
 class Bench {
  public:
-  Bench(std::string folder, size_t threads)
-      : folder_(std::move(folder)), cpus_(choose_cpus(threads)), tables_(threads, "records/s") {
+  Bench(std::string folder, const std::vector<size_t>& counts)
+      : folder_(std::move(folder)), cpus_(choose_cpus(std::ranges::max(counts))), tables_(counts, "records/s") {
     pin_all(cpus_);
     tbb::info::default_concurrency();  // oneTBB counts the CPUs only once, so it must see all of them now
     fs::create_directories(folder_);
@@ -40,7 +41,7 @@ class Bench {
 
   void round() {
     measure(Cpus(cpus_).first(1), tables_.one);
-    if (cpus_.size() > 1) measure(cpus_, tables_.all);
+    for (CpuTables::Many& on : tables_.many) measure(Cpus(cpus_).first(on.cpus), on.rates);
   }
 
   bool print(const std::string& json_file) const { return tables_.print(json_file); }
@@ -49,7 +50,7 @@ class Bench {
   std::string file(const std::string& kind) const { return fs::absolute(folder_) / ("records-" + kind + ".tfrecord"); }
 
   Pipeline pipeline(const std::string& kind, const std::string& where) const {
-    const Pipeline bare = load_pipeline(std::string(FEEDLINE_PEERS) + "/chess.textproto")
+    const Pipeline bare = load_pipeline(in_source("bench/peers/chess.textproto"))
                               .with("batch.global_batch_size", "1024")
                               .with("source.files", file(kind));
     if (where.empty()) return bare;

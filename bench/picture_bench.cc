@@ -1,14 +1,15 @@
 // Measures how close decoding and shaping pictures comes to bare loops over libjpeg-turbo and libpng, and how feeds of
 // pictures grow with the cores:
-// picture_bench [--rounds N] [--threads N] [--json FILE] [--data DIR]
+// picture_bench [--rounds N] [--threads N,...] [--json FILE] [--data DIR]
 //
 // Every figure is a rate in pictures/s; on one CPU, of CPU time, so that other programs matter little. Each round
-// measures every bare loop and every way through feedline once, in turn, on one CPU, and if --threads is given also on
-// N. A ratio is taken within a round. The program prints the median over the rounds with the smallest and the largest.
+// measures every bare loop and every way through feedline once, in turn, on one CPU, and on each number of them that
+// --threads gives. A ratio is taken within a round. The program prints the median over the rounds with the smallest and the largest.
 // bench/README.md defines each metric.
 #include <fmt/format.h>
 #include <oneapi/tbb/info.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -169,17 +170,16 @@ struct Row {
 
 class Bench {
  public:
-  Bench(std::string folder, size_t threads)
-      : folder_(std::move(folder)),
-        cpus_(choose_cpus(threads)),
-        tables_(threads, "pictures/s"),
-        first_(fmt::format("first batch on {} cores against 1", threads), "scaling") {
+  Bench(std::string folder, const std::vector<size_t>& counts)
+      : folder_(std::move(folder)), cpus_(choose_cpus(std::ranges::max(counts))), tables_(counts, "pictures/s") {
+    for (const CpuTables::Many& on : tables_.many)
+      first_.emplace_back(fmt::format("first batch on {} cores against 1", on.cpus), "scaling");
     pin_all(cpus_);
     tbb::info::default_concurrency();  // oneTBB counts the CPUs only once, so it must see all of them now
     fs::create_directories(folder_);
     write("jpeg", encoded_.jpegs);
     write("png", encoded_.pngs);
-    for (size_t t = 0; t < threads; t++) workers_.push_back(std::make_unique<PictureWorker>(encoded_));
+    for (size_t t = 0; t < cpus_.size(); t++) workers_.push_back(std::make_unique<PictureWorker>(encoded_));
     rows_ = {
         {"libjpeg-turbo", [](PictureWorker& worker) { return worker.libjpeg(whole); }},
         {"JPEG decoded", [](PictureWorker& worker) { return worker.jpeg(whole); }, {"libjpeg-turbo"}, 0.95},
@@ -207,18 +207,20 @@ class Bench {
 
   void round() {
     const Rates one = measure(Cpus(cpus_).first(1), tables_.one);
-    if (cpus_.size() == 1) return;
-    const Rates all = measure(cpus_, tables_.all);
-    for (const Row& row : rows_) {
-      const auto* pipeline = std::get_if<Pipeline>(&row.work);
-      if (!pipeline) continue;
-      tables_.scaling.add(name(row), all.at(row.name) / one.at(row.name), compose(row, all) / compose(row, one), 0.95);
-      first_.add(name(row), first_batch_s(*pipeline, 1) / first_batch_s(*pipeline, cpus_.size()),
-                 compose(row, all) / compose(row, one), 0);
+    for (size_t i = 0; i < tables_.many.size(); i++) {
+      CpuTables::Many& on = tables_.many[i];
+      const Rates many = measure(Cpus(cpus_).first(on.cpus), on.rates);
+      for (const Row& row : rows_) {
+        const auto* pipeline = std::get_if<Pipeline>(&row.work);
+        if (!pipeline) continue;
+        const double ceiling = compose(row, many) / compose(row, one);
+        on.scaling.add(name(row), many.at(row.name) / one.at(row.name), ceiling, 0.95);
+        first_[i].add(name(row), first_batch_s(*pipeline, 1) / first_batch_s(*pipeline, on.cpus), ceiling, 0);
+      }
     }
   }
 
-  bool print(const std::string& json_file) const { return tables_.print(json_file, &first_); }
+  bool print(const std::string& json_file) const { return tables_.print(json_file, first_); }
 
  private:
   std::string file(const std::string& set) const { return fs::absolute(folder_) / (set + ".tfrecord"); }
@@ -228,7 +230,7 @@ class Bench {
   }
   /// Returns the pipeline of the comparison with other loaders.
   Pipeline feed(const std::string& set, const std::string& work) const {
-    const std::string path = fmt::format("{}/{}", FEEDLINE_PEERS, set);
+    const std::string path = in_source("bench/peers/" + set);
     return load_pipeline(path + ".textproto")
         .overlaid(load_pipeline(fmt::format("{}-{}.textproto", path, work)).text())
         .with("source.files", file(set));
@@ -286,7 +288,7 @@ class Bench {
   std::vector<std::unique_ptr<PictureWorker>> workers_;  // one for each CPU
   std::vector<Row> rows_;
   CpuTables tables_;
-  Table first_;
+  std::vector<Table> first_;  // one for each of tables_.many
 };
 
 }  // namespace

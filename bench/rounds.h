@@ -8,6 +8,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -38,37 +39,45 @@ inline double composed_rate(const std::string& name, const std::vector<std::stri
   return against.empty() ? rates.at(name) : 1 / time;
 }
 
-/// What is measured on one CPU, on all, and how the rates grow.
+/// What is measured on one CPU and on each larger number of them, and how the rates grow.
 struct CpuTables {
-  CpuTables(size_t cpus, const std::string& unit)
-      : one("1 core", unit),
-        all(fmt::format("{} cores", cpus), unit),
-        scaling(fmt::format("{} cores against 1", cpus), "scaling"),
-        has_many(cpus > 1) {}
+  struct Many {
+    size_t cpus;
+    Table rates, scaling;
+  };
+  /// `counts` are the numbers of CPUs. One is measured in any case.
+  CpuTables(const std::vector<size_t>& counts, const std::string& unit) : one("1 core", unit) {
+    for (const size_t cpus : counts)
+      if (cpus > 1)
+        many.push_back(
+            {cpus, {fmt::format("{} cores", cpus), unit}, {fmt::format("{} cores against 1", cpus), "scaling"}});
+  }
 
-  Table one, all, scaling;
-  bool has_many;
+  Table one;
+  std::vector<Many> many;
 
-  /// Prints the tables, and `more` if there are several CPUs, and writes them to `json_file`, unless that is empty.
-  /// Returns whether all wanted ratios are reached.
-  bool print(const std::string& json_file, const Table* more = nullptr) const {
+  /// Prints the tables, and `more` after them, and writes them to `json_file`, unless that is empty. Returns whether all
+  /// wanted ratios are reached.
+  bool print(const std::string& json_file, std::span<const Table> more = {}) const {
     nlohmann::json json;
     int missed = one.print(json);
-    if (has_many) missed += all.print(json) + scaling.print(json) + (more ? more->print(json) : 0);
+    for (const Many& on : many) missed += on.rates.print(json) + on.scaling.print(json);
+    for (const Table& table : more) missed += table.print(json);
     if (!json_file.empty()) std::ofstream(json_file) << json.dump(1) << '\n';
     return missed == 0;
   }
 };
 
-/// Reads the command line, runs the rounds of a Bench(folder, threads), and prints its tables. Returns the exit status.
+/// Reads the command line, runs the rounds of a Bench(folder, numbers of CPUs), and prints its tables. Returns the exit
+/// status.
 template <typename Bench>
 int run_rounds(int argc, char** argv, const std::string& about, const std::string& data_size) {
   CLI::App app(about);
   int rounds = 7;
-  size_t threads = 1;
+  std::vector<size_t> threads = {1};
   std::string json, folder = "/tmp/feedline-bench";
   app.add_option("--rounds", rounds, "alternations; the median counts")->capture_default_str();
-  app.add_option("--threads", threads, "more than 1: on so many CPUs, too")->capture_default_str();
+  app.add_option("--threads", threads, "on so many CPUs, too, such as 2,4,8")->delimiter(',')->capture_default_str();
   app.add_option("--json", json, "also write the figures to this file");
   app.add_option("--data", folder, "where the data is made, about " + data_size)->capture_default_str();
   CLI11_PARSE(app, argc, argv);
