@@ -1,4 +1,5 @@
-// Measures what feeding a GPU costs: gpu_bench [--gpu N] [--threads N] [--rounds N] [--batch N] [--data DIR]
+// Measures what feeding a GPU costs:
+// gpu_bench [--gpu N] [--threads N] [--rounds N] [--batch N] [--json FILE] [--data DIR]
 //
 // Float32 boards from records shaped like chess positions; the page cache is warm. bench/README.md defines the metrics.
 #include <cuda_runtime_api.h>
@@ -8,6 +9,9 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -190,6 +194,13 @@ class BareBatch {
   double clear() {
     return stream_.time(50, [&] { require(cudaMemsetAsync(next_out(), 1, out_bytes(), stream_.get())); });
   }
+  /// Copies as much from one half of the ring to the other as makes the GPU read and write as many bytes as unpack().
+  double copy_on_gpu() {
+    return stream_.time(50, [&] {
+      const auto* from = static_cast<std::byte*>(out_) + (used_ + ring / 2) % ring * out_bytes();
+      require(cudaMemcpyAsync(next_out(), from, (packed_ + out_bytes()) / 2, cudaMemcpyDeviceToDevice, stream_.get()));
+    });
+  }
 
  private:
   static constexpr size_t board_bytes = 194, board_floats = 8 * 8 * 24, packed_row = board_bytes + sizeof(int64_t);
@@ -212,9 +223,12 @@ class BareBatch {
   size_t used_ = 0;
 };
 
-/// Returns the seconds per step after the first epoch, for a trainer that runs its kernel for each batch, or does
-/// nothing.
-double step_seconds(Feeder& feeder, Trainer& trainer, bool busy) {
+struct Step {
+  double seconds, cpu_seconds;  // the CPU time is that of all threads of the process
+};
+
+/// Returns what a step takes after the first epoch, for a trainer that runs its kernel for each batch, or does nothing.
+Step step_of(Feeder& feeder, Trainer& trainer, bool busy) {
   const cudaStream_t stream = trainer.stream().get();
   int steps = 0;
   const auto epoch = [&] {
@@ -227,20 +241,22 @@ double step_seconds(Feeder& feeder, Trainer& trainer, bool busy) {
     require(cudaStreamSynchronize(stream));
   };
   epoch();
-  return seconds(epoch) / steps;
+  double took_s = 0;
+  const double cpu_s = cpu_seconds([&] { took_s = seconds(epoch); });
+  return {took_s / steps, cpu_s / steps};
 }
 
-/// The values of a figure, one for each round; their median must be at least (or at most) `wanted`.
+/// The values of a figure, one for each round. Their median must be at least `wanted`, or at most, if anything is.
 struct Figure {
   const char *name, *what;
-  double wanted;
+  std::optional<double> wanted = {};
   bool at_most = false;
   std::vector<double> values = {};
-  bool good() const { return at_most ? median(values) <= wanted : median(values) >= wanted; }
+  bool good() const { return !wanted || (at_most ? median(values) <= *wanted : median(values) >= *wanted); }
 };
 
 int run(int argc, char** argv) {
-  std::string dir = (std::filesystem::temp_directory_path() / "feedline-positions").string();
+  std::string json, dir = (std::filesystem::temp_directory_path() / "feedline-positions").string();
   int gpu = 0, rounds = 5, batch = 4096;
   size_t threads = usable_cpus();
   CLI::App app("What feeding a GPU costs.");
@@ -248,6 +264,7 @@ int run(int argc, char** argv) {
   app.add_option("--threads", threads, "CPUs of the feed, and of the host's ceiling")->capture_default_str();
   app.add_option("--rounds", rounds, "Measurements, in turn")->check(CLI::PositiveNumber);
   app.add_option("--batch", batch, "Rows of a batch")->check(CLI::PositiveNumber);
+  app.add_option("--json", json, "A file for the figures");
   app.add_option("--data", dir, "Where 196 MB of records are, or are made");
   CLI11_PARSE(app, argc, argv);
   if (const Gpus gpus = visible_gpus(); gpus.count <= gpu) {
@@ -264,45 +281,69 @@ int run(int argc, char** argv) {
   HostCeiling host_ceiling(file, cpus, static_cast<size_t>(batch));
   BareBatch bare(static_cast<size_t>(batch));
   Trainer trainer;
-  std::vector<double> link, memory, ceiling, boards;
-  Figure copy{"copy", "of a bare cudaMemcpyAsync of as many pinned bytes", 0.90},
-      unpack{"unpack", "of cudaMemsetAsync of what it writes, in 16 batches in turn", 0.80},
-      fed{"boards", "of what the host's CPUs could have ready to be copied", 0.60},
+  Figure link{"link", "GB/s of cudaMemcpyAsync of a batch's packed rows from pinned memory"},
+      memory{"memset", "GB/s of cudaMemsetAsync of a batch's boards"},
+      d2d{"d2d", "GB/s that cudaMemcpyAsync from the GPU to itself reads and writes"},
+      copy{"copy/link", "of a bare cudaMemcpyAsync of as many pinned bytes", 0.90},
+      unpack{"unpack/memset", "of cudaMemsetAsync of what it writes, in 16 batches in turn", 0.80},
+      unpack_d2d{"unpack/d2d", "of the GPU's copy to itself that reads and writes as many bytes as unpacking does"},
+      ceiling{"host", "million rows/s that the CPUs could have ready to be copied"},
+      boards{"boards", "million rows/s of a consumer that does nothing else"},
+      fed{"boards/host", "of what the host's CPUs could have ready to be copied", 0.60},
+      cpu{"cpu", "ns of CPU time a row beside a trainer's kernel"},
+      cpu_ratio{"cpu/bare", "of the CPU time that the bare loops would take for the row"},
+      kernel{"kernel", "times (copy + unpack) is what a trainer's kernel takes"},
       exposed{"exposed", "of what is allowed beside a trainer's kernel: 5 % of (copy + unpack), or 3 us", 1, true};
-  std::vector<double> kernel;
+  const std::vector<Figure*> figures = {&link,   &memory, &d2d, &copy,      &unpack, &unpack_d2d, &ceiling,
+                                        &boards, &fed,    &cpu, &cpu_ratio, &kernel, &exposed};
   for (int round = 0; round < rounds; round++) {
-    const double copy_s = bare.copy(), unpack_s = bare.unpack(), clear_s = bare.clear();
-    link.push_back(static_cast<double>(bare.packed_bytes()) / copy_s);
-    memory.push_back(static_cast<double>(bare.out_bytes()) / clear_s);
+    const double copy_s = bare.copy(), unpack_s = bare.unpack(), clear_s = bare.clear(), d2d_s = bare.copy_on_gpu();
+    const double link_rate = static_cast<double>(bare.packed_bytes()) / copy_s;
+    link.values.push_back(link_rate / 1e9);
+    memory.values.push_back(static_cast<double>(bare.out_bytes()) / clear_s / 1e9);
+    d2d.values.push_back(static_cast<double>(bare.packed_bytes() + bare.out_bytes()) / d2d_s / 1e9);
     unpack.values.push_back(clear_s / unpack_s);
-    ceiling.push_back(host_ceiling.measure());
+    unpack_d2d.values.push_back(d2d_s / unpack_s);
+    const double host_rate = host_ceiling.measure();
+    ceiling.values.push_back(host_rate / 1e6);
     Feeder feeder(pipeline, {.devices = {cuda(gpu)}, .threads = static_cast<int>(threads)});
-    const double step_s = step_seconds(feeder, trainer, false);
-    boards.push_back(batch / step_s);
-    fed.values.push_back(boards.back() / ceiling.back());
+    const double step_s = step_of(feeder, trainer, false).seconds;
+    boards.values.push_back(batch / step_s / 1e6);
+    fed.values.push_back(batch / step_s / host_rate);
     const Report report = feeder.report();
     const StageReport& copies = report.stages.back();
-    copy.values.push_back(static_cast<double>(report.bytes_copied) / copies.busy_s / link.back());
+    copy.values.push_back(static_cast<double>(report.bytes_copied) / copies.busy_s / link_rate);
     const double device_s = copies.busy_s / static_cast<double>(copies.messages) + unpack_s;
     // A trainer that is faster than the host would have to wait for the host.
     const double busy_s = std::max(2 * device_s, 1.25 * step_s);
-    kernel.push_back(busy_s / device_s);
+    kernel.values.push_back(busy_s / device_s);
     trainer.take(busy_s);
     const double without = trainer.alone();
-    exposed.values.push_back((step_seconds(feeder, trainer, true) - without) / std::max(0.05 * device_s, 3e-6));
+    const Step step = step_of(feeder, trainer, true);
+    exposed.values.push_back((step.seconds - without) / std::max(0.05 * device_s, 3e-6));
+    const double row_s = step.cpu_seconds / batch;
+    cpu.values.push_back(row_s * 1e9);
+    cpu_ratio.values.push_back(row_s * host_rate / static_cast<double>(threads));
   }
   fmt::print("{} rows in a batch, {} CPUs, {} rounds\n", batch, threads, rounds);
-  fmt::print(
-      "link {:.1f} GB/s, memset {:.0f} GB/s, host {:.1f} M/s, boards {:.1f} M/s, kernel {:.1f} x (copy + unpack)\n",
-      median(link) / 1e9, median(memory) / 1e9, median(ceiling) / 1e6, median(boards) / 1e6, median(kernel));
   bool good = true;
-  for (const Figure* figure : {&copy, &unpack, &fed, &exposed}) {
+  nlohmann::json lines;
+  for (const Figure* figure : figures) {
     const auto [low, high] = std::ranges::minmax(figure->values);
-    fmt::print("{:8} {:5.2f} ({:.2f}..{:.2f}) {}; {} {:.2f} is wanted{}\n", figure->name, median(figure->values), low,
-               high, figure->what, figure->at_most ? "at most" : "at least", figure->wanted,
-               figure->good() ? "" : "  MISSED");
+    const double value = median(figure->values);
+    fmt::print("{:13} {:8.2f} ({:.2f}..{:.2f}) {}", figure->name, value, low, high, figure->what);
+    nlohmann::json& line = lines.emplace_back(
+        nlohmann::json{{"name", figure->name}, {"what", figure->what}, {"value", value}, {"min", low}, {"max", high}});
+    if (figure->wanted) {
+      fmt::print("; {} {:.2f} is wanted", figure->at_most ? "at most" : "at least", *figure->wanted);
+      line[figure->at_most ? "at_most" : "at_least"] = *figure->wanted;
+    }
+    fmt::print("{}\n", figure->good() ? "" : "  MISSED");
     good = good && figure->good();
   }
+  if (!json.empty())
+    std::ofstream(json)
+        << nlohmann::json{{"batch", batch}, {"cpus", threads}, {"rounds", rounds}, {"figures", lines}}.dump(1) << '\n';
   return good ? 0 : 1;
 }
 
