@@ -16,7 +16,13 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 PYTHON = [sys.executable]
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", *PYTHON]
 TORCHRUN = [*PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-FIGURES = {"step_ms": "ms a step", "wait_ms": "of which waiting", "ready": "steps there at once", "loader_cpu_ms": "CPU ms of the loader"}
+FIGURES = {
+    "step_ms": "ms a step",
+    "wait_ms": "of which waiting",
+    "ready": "steps there at once",
+    "loader_cpu_ms": "CPU ms of the loader",
+    "gpu_idle": "of the time the GPU is idle",
+}
 
 # By work: its title, and by name of the loader what starts it and its arguments. "memory" is a batch that lies in
 # memory: where the CPU time of the loader cannot be told from that of the training, it is what is more than there.
@@ -48,8 +54,17 @@ def main():
     parser.add_argument("--steps", type=int, default=600, help="of the chess network; that of CIFAR makes half as many, and deblurring a tenth, as theirs are longer")
     parser.add_argument("--json", help="a file for all results")
     parser.add_argument("--plot", help="a PNG file for a picture of the medians")
+    parser.add_argument("--device", default="cpu", help="of chess and cifar; on a GPU also with a batch that lies there, and with DALI, if it is installed")
     flags = parser.parse_args()
 
+    if flags.device != "cpu":
+        on_gpu = ["--device", flags.device]
+        for name in ("chess", "cifar"):
+            loaders = {**{loader: (start, arguments + on_gpu) for loader, (start, arguments) in BOTH.items()},
+                       "memory": (PYTHON, ["memory", *on_gpu])}
+            if name == "cifar" and importlib.util.find_spec("nvidia") and importlib.util.find_spec("nvidia.dali"):
+                loaders["DALI"] = PYTHON, ["dali", *on_gpu]
+            WORKS[name] = WORKS[name][0], loaders
     for work in flags.works.copy():
         if why := missing(work):
             print(f"left out: {work}: {why}", file=sys.stderr)
@@ -77,10 +92,12 @@ def main():
         }
         for work, results in rounds.items()
     }
-    print("| work | loader | " + " | ".join(FIGURES.values()) + " |\n|---|---|" + "---|" * len(FIGURES))
+    columns = [f for f in FIGURES if f != "gpu_idle" or flags.device != "cpu"]
+    print("| work | loader | " + " | ".join(FIGURES[f] for f in columns) + " |\n|---|---|" + "---|" * len(columns))
     for work, loaders in medians.items():
         for loader, median in loaders.items():
-            shown = ["" if f not in median else f"{median[f]:.0%}" if f == "ready" else f"{median[f]:.2f}" for f in FIGURES]
+            shares = ("ready", "gpu_idle")
+            shown = ["" if f not in median else f"{median[f]:.0%}" if f in shares else f"{median[f]:.2f}" for f in columns]
             print(f"| {WORKS[work][0]} | {loader} | " + " | ".join(shown) + " |")
     if flags.plot:
         plot(medians, flags.plot)

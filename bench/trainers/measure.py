@@ -13,10 +13,18 @@ class Measure:
 
     If the loop takes its steps out of over(), the measurement begins after WARM steps. It then has also how long the loop
     waited for its steps, and the CPU time of loading: that of the loop's thread inside of the loader, of all other
-    threads, and of the children. So the training itself must use no thread but the loop's for that to be right."""
+    threads, and of the children. So the training itself must use no thread but the loop's for that to be right.
+
+    Where a GPU computes the steps, a GpuWatch says when it has, and for how much of the time it was idle. torch then has
+    threads of its own for it, so that the CPU time of loading is not told."""
+
+    def __init__(self, gpu=None):
+        self.gpu = gpu
 
     def begin(self):
         self.waits, self.inside = [], 0.0
+        if self.gpu:
+            self.gpu.begin()
         self.begun = _times()
 
     def over(self, loader):
@@ -33,14 +41,19 @@ class Measure:
 
     def result(self, steps):
         """Returns the figures of a step, all in milliseconds, and the part of the steps that were there within 1 ms."""
+        idle = self.gpu.end() if self.gpu else None
         wall, process, loop, children = (now - then for now, then in zip(_times(), self.begun))
         figures = {"step_ms": wall, "cpu_ms": process + children}
         if self.waits:
-            figures |= {"wait_ms": sum(self.waits), "loader_cpu_ms": process - loop + self.inside + children}
+            figures["wait_ms"] = sum(self.waits)
+            if not self.gpu:
+                figures["loader_cpu_ms"] = process - loop + self.inside + children
         steps = len(self.waits) or steps  # some frameworks take a step ahead
         figures = {name: 1000 * seconds / steps for name, seconds in figures.items()}
         if self.waits:
             figures["ready"] = sum(wait < 0.001 for wait in self.waits) / steps
+        if idle is not None:
+            figures["gpu_idle"] = idle
         return figures
 
 

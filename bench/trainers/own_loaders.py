@@ -1,14 +1,21 @@
 """What users of a framework write to load the works: a Dataset for torch's DataLoader, and a tf.data pipeline. The records
 lie in memory; each sample is computed when it is asked for."""
 
+import os
+import subprocess
+import sys
+import tempfile
+
 import numpy
 import torch
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, DistributedSampler
 
 import feedline
 
+CPUS = len(os.sched_getaffinity(0))
 
-def data_loader(samples, rows, workers=2, rank=0, ranks=1):
+
+def data_loader(samples, rows, workers=CPUS, rank=0, ranks=1, pinned=False):
     """Returns a DataLoader over the samples, again and again, in random order: this rank's part of batches of `rows`."""
     samples = ConcatDataset(1000 * [samples])
     return DataLoader(
@@ -18,7 +25,14 @@ def data_loader(samples, rows, workers=2, rank=0, ranks=1):
         sampler=DistributedSampler(samples, ranks, rank) if ranks > 1 else None,
         num_workers=workers,
         persistent_workers=True,
+        pin_memory=pinned,
     )
+
+
+def on_gpu(loader, device):
+    """Yields the batches of a loader that has them in pinned memory."""
+    for batch in loader:
+        yield {name: tensor.to(device, non_blocking=True) for name, tensor in batch.items()}
 
 
 def examples_of(pipeline):
@@ -70,6 +84,48 @@ class Pictures(Dataset):
         target = numpy.full(10, 0.01, numpy.float32)
         target[self.labels[number]] = 0.91
         return {"image": (image.astype(numpy.float32) / 255 - self.MEAN) / self.STD, "class": target}
+
+
+def pictures_of_dali(pipeline, rows):
+    """Returns DALI's batches of the same pictures on the current GPU, where it crops, mirrors and normalises them; on the
+    host if torch sees no GPU."""
+    import nvidia.dali
+    import nvidia.dali.fn as fn
+    import nvidia.dali.tfrecord as tfrecord
+    import nvidia.dali.types as types
+    from nvidia.dali.plugin.pytorch import DALIGenericIterator
+
+    gpu = torch.cuda.is_available()
+
+    @nvidia.dali.pipeline_def(batch_size=rows, num_threads=CPUS, device_id=torch.cuda.current_device() if gpu else None)
+    def pictures(files, indexes):
+        features = {"image": tfrecord.FixedLenFeature((), tfrecord.string, ""), "label": tfrecord.FixedLenFeature([], tfrecord.int64, 0)}
+        got = fn.readers.tfrecord(path=files, index_path=indexes, features=features, random_shuffle=True)
+        image, label = fn.reshape(got["image"], shape=[3, 32, 32], layout="CHW"), got["label"]
+        if gpu:
+            image, label = image.gpu(), label.gpu()
+        image = fn.slice(image, [-4, -4], [40, 40], axes=[1, 2], out_of_bounds_policy="pad")
+        image = fn.crop_mirror_normalize(
+            image,
+            crop=[32, 32],
+            crop_pos_x=fn.random.uniform(range=[0, 1]),
+            crop_pos_y=fn.random.uniform(range=[0, 1]),
+            mirror=fn.random.coin_flip(),
+            mean=list(255 * Pictures.MEAN.ravel()),
+            std=list(255 * Pictures.STD.ravel()),
+            dtype=types.FLOAT,
+            output_layout="CHW",
+        )
+        return image, fn.one_hot(label, num_classes=10, on_value=0.91, off_value=0.01)
+
+    with tempfile.TemporaryDirectory() as folder:
+        files = feedline.Loader(pipeline).files
+        indexes = [os.path.join(folder, str(number)) for number in range(len(files))]
+        for file, index in zip(files, indexes):
+            subprocess.run([os.path.join(os.path.dirname(sys.executable), "tfrecord2idx"), file, index], check=True, stdout=subprocess.DEVNULL)
+        iterator = DALIGenericIterator(pictures(files, indexes), ["image", "class"])
+        while True:  # it has no end, as no size is given
+            yield next(iterator)[0]
 
 
 def positions_of_tf_data(pipeline, rows, shuffle=1000):

@@ -3,6 +3,7 @@
     python bench/trainers/works.py chess feedline
     python bench/trainers/works.py chess own        # what users of the framework write: own_loaders.py
     python bench/trainers/works.py keras memory     # one batch that lies in memory, again and again
+    python bench/trainers/works.py cifar own --device cuda      # batches and training on a GPU; cifar dali: DALI's batches
     python bench/trainers/works.py chess --same     # whether both loaders give the same samples
 """
 
@@ -15,8 +16,9 @@ import sys
 import numpy
 import torch
 import torch.distributed as dist
+from gpu_watch import GpuWatch
 from measure import WARM, Measure
-from own_loaders import Pictures, Positions, data_loader, positions_of_tf_data
+from own_loaders import Pictures, Positions, data_loader, on_gpu, pictures_of_dali, positions_of_tf_data
 
 import feedline.numpy
 import feedline.torch
@@ -31,20 +33,28 @@ def fed(pipeline, rows, loader=feedline.torch.Loader, **arguments):
     return loader(pipeline, batch={"global_batch_size": rows}, epoch={"repeat": 1000}, **arguments)
 
 
-def positions(flags):
-    """Returns the loader of chess positions for one process of torch."""
-    return fed(*CHESS) if flags.loader == "feedline" else data_loader(Positions(CHESS[0]), CHESS[1])
+def loader_of(flags, work, samples):
+    """Returns a loader for one process of torch, whose batches lie on the device that trains."""
+    if flags.loader == "dali":
+        return pictures_of_dali(*work)
+    if flags.loader == "own" and flags.device == "cpu":
+        return data_loader(samples(work[0]), work[1])
+    if flags.loader == "own":
+        return on_gpu(data_loader(samples(work[0]), work[1], pinned=True), flags.device)
+    loader = fed(*work, device=flags.device)
+    return itertools.repeat(next(iter(loader))) if flags.loader == "memory" else loader
 
 
-def looped(loader, steps, train):
+def looped(loader, steps, train, device="cpu"):
     """Returns the figures of a loop that trains with each batch of a loader."""
-    measure = Measure()
+    measure = Measure(None if device == "cpu" else GpuWatch())
     for batch in itertools.islice(measure.over(loader), WARM + steps):
         train(batch)
     return measure.result(steps)
 
 
-def trained_by_torch(loader, steps, model, loss_of):
+def trained_by_torch(loader, flags, model, loss_of):
+    model.to(flags.device)
     optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
 
     def train(batch):
@@ -52,14 +62,15 @@ def trained_by_torch(loader, steps, model, loss_of):
         loss_of(batch).backward()
         optimizer.step()
 
-    return looped(loader, steps, train)
+    return looped(loader, flags.steps, train, flags.device)
 
 
 def chess(flags):
     from chess_torch import Network
 
     model = Network()
-    return trained_by_torch(positions(flags), flags.steps, model, lambda batch: chess_loss(model, batch))
+    loader = loader_of(flags, CHESS, Positions)
+    return trained_by_torch(loader, flags, model, lambda batch: chess_loss(model, batch))
 
 
 def chess_loss(model, batch):
@@ -70,16 +81,15 @@ def cifar(flags):
     from cifar_torch import network
 
     model = network()
-    loader = fed(*CIFAR) if flags.loader == "feedline" else data_loader(Pictures(CIFAR[0]), CIFAR[1])
-    loss = torch.nn.CrossEntropyLoss()
-    return trained_by_torch(loader, flags.steps, model, lambda batch: loss(model(batch["image"]), batch["class"]))
+    loader, loss = loader_of(flags, CIFAR, Pictures), torch.nn.CrossEntropyLoss()
+    return trained_by_torch(loader, flags, model, lambda batch: loss(model(batch["image"]), batch["class"]))
 
 
 def lightning(flags):
     import lightning
     from chess_torch import Network
 
-    loader = positions(flags)
+    loader = loader_of(flags, CHESS, Positions)
     measure, results = Measure(), []
 
     class Scorer(lightning.LightningModule):
@@ -232,11 +242,14 @@ WORKS = {work.__name__: work for work in (chess, cifar, lightning, mpi, jax, ker
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("work", choices=WORKS)
-    parser.add_argument("loader", choices=["feedline", "own", "memory"], nargs="?", default="feedline")
+    parser.add_argument("loader", choices=["feedline", "own", "memory", "dali"], nargs="?", default="feedline")
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--precision", choices=["float32", "bfloat16"], default="float32", help="of deblur")
+    parser.add_argument("--device", default="cpu", help="of chess and cifar: where batches are made and models are trained")
     parser.add_argument("--same", action="store_true")
     flags = parser.parse_args()
+    if flags.loader == "dali" and flags.work != "cifar":
+        parser.error("dali loads the pictures of cifar alone")
     torch.set_num_threads(1)
     torch.manual_seed(1)
     if flags.same and flags.work not in ("chess", "cifar", "jax", "keras"):
