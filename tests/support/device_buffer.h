@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <span>
 #include <stdexcept>
 
 namespace feedline::test {
@@ -25,6 +26,22 @@ class DeviceBuffer {
 
  private:
   size_t size_;
+  void* data_ = nullptr;
+};
+
+/// Pinned memory of the host: a copy from or to it runs in the order of its stream. Pageable memory is read when the copy
+/// is called, whatever the stream still has to do.
+class PinnedFloats {
+ public:
+  explicit PinnedFloats(size_t count) : count_(count) { require(cudaMallocHost(&data_, count * sizeof(float))); }
+  ~PinnedFloats() { cudaFreeHost(data_); }
+  PinnedFloats(const PinnedFloats&) = delete;
+  PinnedFloats& operator=(const PinnedFloats&) = delete;
+  std::span<float> span() const { return {static_cast<float*>(data_), count_}; }
+  void* data() const { return data_; }
+
+ private:
+  size_t count_;
   void* data_ = nullptr;
 };
 

@@ -98,6 +98,13 @@ bool lie_together(const void* address, size_t bytes) {
   return !found || static_cast<const std::byte*>(address) + bytes <= found->first + found->second.bytes;
 }
 
+// Returns whether the bytes lie in pinned memory of the host. Call it with `mutex` locked.
+bool is_pinned(const void* address, size_t bytes) {
+  const auto* const at = static_cast<const std::byte*>(address);
+  auto above = pinned.upper_bound(at);
+  return above != pinned.begin() && (--above, at + bytes <= above->first + above->second);
+}
+
 // Makes a pointer of a kernel on `device` one that the kernel's threads can use here.
 template <typename T>
 void to_pages(T*& pointer, int device) {
@@ -145,6 +152,7 @@ struct CUstream_st {
   // How many pieces of work it was given in all, how many it has begun, and how many somebody waits for.
   uint64_t given = 0, begun = 0, wanted = 0;
   bool busy = false, ending = false, capturing = false;
+  bool waits_for_legacy = false;  // it was created without cudaStreamNonBlocking
   const int device;
   const unsigned number;
 
@@ -493,7 +501,13 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
   {
     const std::lock_guard lock(mutex);
-    *status = real(stream)->capturing ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+    CUstream_st* const asked = real(stream);
+    // Whatever the legacy stream does, it orders after the streams that wait for it, so none of them may capture.
+    if ((stream == nullptr || stream == cudaStreamLegacy) && std::ranges::any_of(streams, [&](CUstream_st* other) {
+          return other->device == asked->device && other->capturing && other->waits_for_legacy;
+        }))
+      return cudaErrorStreamCaptureImplicit;
+    *status = asked->capturing ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
   }
   return answer();
 }
@@ -555,28 +569,43 @@ cudaError_t cudaHostUnregister(void* memory) {
   pinned.erase(static_cast<const std::byte*>(memory));
   return cudaSuccess;
 }
+cudaError_t cudaMallocHost(void** memory, size_t bytes) {
+  *memory = std::malloc(std::max<size_t>(1, bytes));
+  if (!*memory) return cudaErrorMemoryAllocation;
+  const cudaError_t error = cudaHostRegister(*memory, bytes, cudaHostRegisterDefault);
+  if (error) std::free(*memory);
+  return error;
+}
+cudaError_t cudaFreeHost(void* memory) {
+  cudaHostUnregister(memory);
+  std::free(memory);
+  return cudaSuccess;
+}
 
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
-  bool arrives_garbled = false;
+// As CUDA does with pageable memory of the host: a source is read when the copy is called, and a copy to it has ended when
+// the call returns.
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  bool arrives_garbled = false, is_waited_for = false;
+  std::shared_ptr<std::vector<std::byte>> staged;
   {
     const std::lock_guard lock(mutex);
     if (!lie_together(to, bytes) || !lie_together(from, bytes)) return cudaErrorInvalidValue;
     const auto *const there = allocation_of(from), *const here = allocation_of(to);
     arrives_garbled = there && here && garbled.contains(there->second.device) &&
                       state.reaching.contains({here->second.device, there->second.device});
-  }
-  if (kind == cudaMemcpyHostToDevice) {
-    const std::lock_guard lock(mutex);
-    auto above = pinned.upper_bound(static_cast<const std::byte*>(from));
-    const bool is_pinned = above != pinned.begin() &&
-                           (--above, static_cast<const std::byte*>(from) + bytes <= above->first + above->second);
-    if (!is_pinned) state.pageable_copies++;
+    if (here && !there && !is_pinned(from, bytes)) {
+      state.pageable_copies++;
+      const auto* const source = static_cast<const std::byte*>(from);
+      staged = std::make_shared<std::vector<std::byte>>(source, source + bytes);
+    }
+    is_waited_for = there && !here && !is_pinned(to, bytes);
   }
   give(stream, [=] {
-    std::memcpy(pages_of(to), pages_of(from), bytes);
-    if (arrives_garbled && bytes > 0) pages_of(to)[bytes / 2] ^= std::byte{1};
+    if (bytes == 0) return;
+    std::memcpy(pages_of(to), staged ? staged->data() : pages_of(from), bytes);
+    if (arrives_garbled) pages_of(to)[bytes / 2] ^= std::byte{1};
   });
-  return answer();
+  return is_waited_for ? cudaStreamSynchronize(stream) : answer();
 }
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
   if (const std::lock_guard lock(mutex); !lie_together(to, bytes)) return cudaErrorInvalidValue;
@@ -608,10 +637,11 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* lowest, int* highest) {
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
   return cudaStreamCreateWithFlags(stream, flags);
 }
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   if (const cudaError_t error = answer()) return error;
   const std::lock_guard lock(mutex);
   *stream = new CUstream_st;
+  (*stream)->waits_for_legacy = !(flags & cudaStreamNonBlocking);
   streams.insert(*stream);
   return cudaSuccess;
 }

@@ -9,8 +9,10 @@
 // What no real GPU would survive ends the program with a message: a stream that has been destroyed, a kernel that
 // touches memory of a GPU that its own cannot reach, words and vectors that are not aligned. A launch on a stream of
 // another device than the current one, and a copy past the end of an allocation, are errors, as with CUDA. Memory ends
-// at a page that cannot be touched, or less than 256 bytes before one. cudaFree() does not wait for the GPUs' work, as
-// CUDA's does: so work on memory that is freed too early ends the program.
+// at a page that cannot be touched, or less than 256 bytes before one. Pageable memory of the host is read when a copy
+// is called, and has its bytes when the call returns; only copies of pinned memory run in the order of their stream.
+// cudaFree() does not wait for the GPUs' work, as CUDA's does: so work on memory that is freed too early ends the
+// program.
 #pragma once
 
 #include <cstddef>

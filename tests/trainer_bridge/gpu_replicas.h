@@ -93,7 +93,7 @@ class GpuModel {
       require(cudaMemcpyAsync(descent.by.data(), by.data(), bytes, cudaMemcpyDeviceToHost, stream_));
       const auto on_host = [](void* of) {
         auto& [values, gradient] = *static_cast<Descent*>(of);
-        descend(values, gradient);
+        descend(values.span(), gradient.span());
       };
       require(cudaLaunchHostFunc(stream_, on_host, &descent));
       require(cudaMemcpyAsync(value.data(), descent.value.data(), bytes, cudaMemcpyHostToDevice, stream_));
@@ -121,7 +121,7 @@ class GpuModel {
  private:
   struct Descent {
     explicit Descent(size_t elements) : value(elements), by(elements) {}
-    std::vector<float> value, by;
+    PinnedFloats value, by;
   };
   const int rank_;
   const DType dtype_;

@@ -135,7 +135,7 @@ TEST_CASE("a GPU that fails while a pattern goes to another one and back does no
     const LogLines log;
     CHECK_FALSE(reaches(cuda(1), other));
     REQUIRE(log.lines().size() == 1);
-    CHECK_THAT(log.lines()[0], Catch::Contains("cudaStreamSynchronize: unspecified launch failure"));
+    CHECK_THAT(log.lines()[0], Catch::Contains(": unspecified launch failure"));
     set_fake_gpus(8);
     CHECK(reaches(cuda(1), other));
   }
