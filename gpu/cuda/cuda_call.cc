@@ -20,6 +20,10 @@ const char* advice(cudaError_t error) {
     case cudaErrorPeerAccessUnsupported:
     case cudaErrorMapBufferObjectFailed:
       return "";  // peer access that cannot be had, which reach() goes without
+    case cudaErrorStreamCaptureImplicit:
+      return "; a default stream cannot be used while a stream captures that was created without cudaStreamNonBlocking: "
+             "capture on one that was, or call next(), ready_on() and release_on() on streams of your own";
+    case cudaErrorStreamCaptureInvalidated:
     case cudaErrorStreamCaptureIsolation:
     case cudaErrorStreamCaptureUnsupported:
     case cudaErrorCapturedEvent:

@@ -288,7 +288,7 @@ TEST_CASE("rows that travel between replicas and ranks are uploaded where they a
     }
 }
 
-TEST_CASE("rows that one GPU has from another stay there until they are copied") {
+TEST_CASE("rows that one GPU has from another stay there until they are copied", "[holds]") {
   if (no_gpus()) return;
   const Data data({400});
   // Makes it possible that more batches are on their way than a GPU has buffers.
@@ -337,7 +337,7 @@ TEST_CASE("after ready_on(Stream::host) the batch is written, whatever reads it"
   }
 }
 
-TEST_CASE("a batch stays as it is until the consumer's stream has passed its release") {
+TEST_CASE("a batch stays as it is until the consumer's stream has passed its release", "[holds]") {
   if (no_gpus()) return;
   const Data data({400});
   const Pipeline pipeline = data.pipeline(outputs + batch_text(4, "DROP"));
@@ -362,7 +362,7 @@ TEST_CASE("a batch stays as it is until the consumer's stream has passed its rel
   }
 }
 
-TEST_CASE("a batch stays as it is until every stream that it was made ready on has passed its end") {
+TEST_CASE("a batch stays as it is until every stream that it was made ready on has passed its end", "[holds]") {
   if (no_gpus()) return;
   const Data data({400});
   const Pipeline pipeline = data.pipeline(outputs + batch_text(4, "DROP"));
@@ -417,7 +417,7 @@ TEST_CASE("copies of batches stay as they are for as long as they are kept") {
   }
 }
 
-TEST_CASE("a copy's memory is freed when every stream has used it") {
+TEST_CASE("a copy's memory is freed when every stream has used it", "[holds]") {
   if (no_gpus()) return;
   const Data data({40});
   const Pipeline pipeline = data.pipeline(outputs + batch_text(4, "DROP"));
@@ -565,9 +565,13 @@ TEST_CASE("a thousand feeders come and go, and leave memory and files as they we
   // No other process may use this GPU meanwhile. A worker thread of oneTBB may drop what it holds a moment after the
   // feeder has ended.
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  const auto as_it_was = [&] { return free_memory() >= memory && open_descriptors() <= files; };
-  while (!as_it_was() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
-  CHECK(as_it_was());
+  // The driver keeps some memory for itself; what a feeder leaves behind is at least a block of 2 MiB.
+  constexpr size_t kept_by_driver = 2 << 20;
+  const auto lost = [&] { return memory - std::min(memory, free_memory()); };
+  while ((lost() > kept_by_driver || open_descriptors() > files) && std::chrono::steady_clock::now() < end)
+    std::this_thread::yield();
+  CHECK(lost() <= kept_by_driver);
+  CHECK(open_descriptors() <= files);
 }
 
 TEST_CASE("memory.device_limit is kept, and what is refused says what would do") {

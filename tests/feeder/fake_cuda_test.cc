@@ -19,6 +19,7 @@
 #include "gpu/device/kept_memory.h"
 #include "gpu/device/memory.h"
 #include "support/catch.h"
+#include "support/device_buffer.h"
 #include "support/given_back.h"
 #include "support/log_lines.h"
 #include "support/npy.h"
@@ -264,6 +265,55 @@ TEST_CASE("a stream that captures is not given the release of a batch") {
           while (feeder.next(0)) {
           }
         }).find("fill what a graph reads with next_into()") != std::string::npos);
+  set_fake_gpus(2);
+}
+
+TEST_CASE("the default stream is not given the release of a batch while a stream captures that waits for it") {
+  set_fake_gpus(1);
+  const Data data({50});
+  for (const unsigned flags : {cudaStreamDefault, cudaStreamNonBlocking}) {
+    Feeder feeder(data.pipeline(batch_of(5, "DROP")), of_devices({cuda(0)}));
+    require(cudaSetDevice(0));
+    cudaStream_t captures = nullptr;
+    require(cudaStreamCreateWithFlags(&captures, flags));
+    Batch batch = feeder.next(0, Stream::cuda_legacy);
+    set_capturing(captures, true);
+    batch.release_on(Stream::cuda_legacy);
+    set_capturing(captures, false);
+    require(cudaStreamDestroy(captures));
+    const auto rest = [&] {
+      while (feeder.next(0)) {
+      }
+    };
+    if (flags == cudaStreamNonBlocking) {
+      rest();
+      continue;
+    }
+    const std::string said = message_of(rest);
+    CHECK(said.find("capture on one that was") != std::string::npos);
+    CHECK(said.find("restart the process") == std::string::npos);
+  }
+  set_fake_gpus(2);
+}
+
+TEST_CASE("copies between pageable memory and a GPU: read at the call, and ended with it") {
+  set_fake_gpus(1);
+  const DeviceStream stream;
+  const DeviceBuffer memory(sizeof(float));
+  for (const bool pinned : {false, true}) {
+    INFO(pinned);
+    const PinnedFloats from_pinned(1);
+    float pageable = 1, back = 0;
+    float& from = pinned ? from_pinned.span()[0] : pageable;
+    from = 1;
+    {
+      const Lazily nothing_yet;
+      require(cudaLaunchHostFunc(stream.get(), [](void* value) { *static_cast<float*>(value) = 2; }, &from));
+      require(cudaMemcpyAsync(memory.data(), &from, sizeof from, cudaMemcpyHostToDevice, stream.get()));
+    }
+    require(cudaMemcpyAsync(&back, memory.data(), sizeof back, cudaMemcpyDeviceToHost, stream.get()));
+    CHECK(back == (pinned ? 2 : 1));
+  }
   set_fake_gpus(2);
 }
 
