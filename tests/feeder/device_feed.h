@@ -63,7 +63,8 @@ class Consumer {
   }
 
   /// Makes all work that the stream is given from now on wait for `until`. Nothing may be allocated meanwhile, because
-  /// an allocation would wait, too.
+  /// an allocation would wait, too. A case that does so has the tag [holds]: with compute-sanitizer, other streams may
+  /// wait for this one.
   void hold(std::future<void> until) {
     gates_.push_back(std::make_unique<std::future<void>>(std::move(until)));
     require(cudaLaunchHostFunc(

@@ -124,7 +124,7 @@ TEST_CASE("ranks with the same data_parallel_rank have the same rows: from the f
         }) == nothing_thrown(ranks));
 }
 
-TEST_CASE("beside a trainer's own collectives on the same stream, with ranks that are skewed") {
+TEST_CASE("beside a trainer's own collectives on the same stream, with ranks that are skewed", "[holds]") {
   if (no_gpus()) return;
   const int ranks = most_ranks(4);
   const Mode mode = GENERATE(replicate, scatter);
@@ -159,7 +159,7 @@ TEST_CASE("beside a trainer's own collectives on the same stream, with ranks tha
         }) == nothing_thrown(ranks));
 }
 
-TEST_CASE("batches that were delivered before a rank ends are complete, however late the streams are") {
+TEST_CASE("batches that were delivered before a rank ends are complete, however late the streams are", "[holds]") {
   if (no_gpus()) return;
   const int ranks = most_ranks(3);
   const Data data({200});
