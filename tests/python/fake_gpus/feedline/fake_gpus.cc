@@ -31,6 +31,7 @@ class FakeStream {
     nb::gil_scoped_release released;
     cudaStreamSynchronize(stream_);
     cudaStreamDestroy(stream_);
+    for (std::string& out : read_) cudaHostUnregister(out.data());
   }
   FakeStream(const FakeStream&) = delete;
 
@@ -44,9 +45,11 @@ class FakeStream {
     for (std::promise<void>& gate : gate_) gate.set_value();
     gate_.clear();
   }
-  /// Gives the stream the work to copy the bytes to the host, and returns its number.
+  /// Gives the stream the work to copy the bytes to the host, and returns its number. The memory is pinned, because
+  /// CUDA waits for a copy to other memory of the host.
   size_t read(uintptr_t address, size_t bytes) {
     std::string& out = read_.emplace_back(bytes, '\0');
+    require(cudaHostRegister(out.data(), bytes, cudaHostRegisterDefault));
     require(cudaMemcpyAsync(out.data(), reinterpret_cast<void*>(address), bytes, cudaMemcpyDeviceToHost, stream_));
     return read_.size() - 1;
   }
