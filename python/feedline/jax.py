@@ -8,19 +8,27 @@
             loss = step(parameters, batch)
 """
 
+import atexit
+import contextlib
 import os
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
-from jax.sharding import NamedSharding
+from jax.sharding import Mesh, NamedSharding
 
-from . import _batch
+from . import _batch, _loader
 from ._errors import Error
 from ._pipeline import Pipeline
 from ._ranks import must_agree, rank_of_environment
 from .numpy import HostLoader, array_of
+
+_AHEAD = 2  # how many steps are given before the arrays of the first of them are made
+
+# At exit JAX gives up its streams. Loaders are closed before: what is registered last is called first.
+atexit.register(_loader._close_all)
 
 
 class Batch(_batch.Batch):
@@ -40,11 +48,13 @@ class Loader(HostLoader):
     """Feeds a training in JAX: each step is a Batch, a dict of JAX arrays.
 
     Args:
-        pipeline, overrides, and all arguments that are not listed here: those of feedline.Loader. The feed makes its
-            batches on the host, and JAX transfers them.
+        pipeline, overrides, and all arguments that are not listed here: those of feedline.Loader.
         sharding: a NamedSharding whose first axis says how rows are split. Each step is then the whole step of all
             processes, as global arrays, of which this process reads the rows that its devices hold.
-        device: where the arrays are wanted, if there is no sharding. Left out, JAX's default device.
+        device: where the arrays are wanted, if there is neither a sharding nor `devices`. Left out, JAX's default device.
+        devices: left out, the feed makes its batches on the host, and JAX transfers them. "cuda:0": the feed makes them
+            on this GPU, and JAX copies them there; with a sharding it must be the one device of this process in the
+            mesh. "cpu" does the same with the host. A process has one device; start one for each GPU.
         rank, world_size: left out, those of jax.distributed, or of the launcher as long as jax.distributed is not
             initialised. A process that feeds itself alone, such as the one that validates, gives rank=0, world_size=1.
         communicator: left out, that of jax.distributed, so that processes that do not have the same pipeline and data
@@ -52,9 +62,14 @@ class Loader(HostLoader):
 
     JAX makes 32 bits of INT64 and FLOAT64 outputs unless jax_enable_x64 is set, and cuts off the upper bits. So they are
     an Error then.
+
+    With `devices` the arrays are JAX's own, and the feed's batch is kept until they are made. The loader gives a step
+    when the arrays of the step two before it are made. So a program that does not wait for its results runs up to two
+    steps ahead of the GPU. Strings and ragged outputs are an Error.
     """
 
     _module = __name__
+    _kept: "_Kept | None" = None  # if the feed makes its batches where the arrays are wanted
 
     def __init__(
         self,
@@ -62,6 +77,7 @@ class Loader(HostLoader):
         *,
         sharding: NamedSharding | None = None,
         device: jax.Device | None = None,
+        devices: str | None = None,
         rank: int | None = None,
         world_size: int | None = None,
         communicator: Any = None,
@@ -70,6 +86,15 @@ class Loader(HostLoader):
         self._sharding, self._device = sharding, device
         if device is not None and not isinstance(device, jax.Device):
             raise Error(f"device: {device!r} is no device of JAX; give one such as jax.devices('cpu')[0]")
+        if devices is not None:
+            if device is not None:
+                raise Error("give device or devices; arrays stay where the feed makes them")
+            if arguments.get("gpu_communicator") is not None:
+                raise Error(
+                    "gpu_communicator: rows cannot arrive in the order of JAX's own transfers between GPUs, because JAX "
+                    "names no stream of its work; leave it out"
+                )
+            arguments["devices"] = devices
         if sharding is not None:
             if device is not None:
                 raise Error("give sharding or device; a sharding names its devices")
@@ -83,7 +108,16 @@ class Loader(HostLoader):
         )
         if shared:
             self._communicator = None  # a pickle of the loader needs no group
+        if devices is not None:
+            if self._replicas > 1:
+                raise Error(f"devices: {devices!r} are {self._replicas}; give one, and start a process for each GPU")
+            self._device = _device_of("cuda" if str(devices).startswith("cuda") else "cpu", self._feeder.device(0))
+            self._alone, self._kept = Mesh(np.array([self._device]), ("device",)), _Kept()
         self._check()
+
+    def _check_devices(self, devices):
+        if not str(devices).startswith(("host", "cpu", "cuda")):
+            raise Error(f"devices: {devices!r} names no device; give one, such as 'cuda:0'")
 
     def __reduce__(self) -> Any:
         if self._sharding is not None or self._device is not None:
@@ -97,10 +131,21 @@ class Loader(HostLoader):
                 f"JAX would cut {', '.join(f'{e.name!r} ({e.dtype})' for e in wide)} to 32 bits; give these outputs "
                 f"another dtype, such as {wide[0].dtype[:-2]}32, or call jax.config.update('jax_enable_x64', True)"
             )
+        if self._kept is not None:
+            for element in self._elements:
+                if element.dtype == "BYTES" or element.kind in ("ragged", "nested"):
+                    raise Error(
+                        f"output {element.name!r} is {'strings' if element.dtype == 'BYTES' else element.kind}: with devices "
+                        "outputs must be dense or padded numbers, because JAX compiles the copy of each shape; leave "
+                        "devices out, or this output"
+                    )
         if self._sharding is None:
             return
-        if self._replicas > 1:
-            raise Error("devices: a sharding splits the one batch of a process over its devices; leave devices out")
+        if self._kept is not None and self._sharding.addressable_devices != {self._device}:
+            raise Error(
+                f"devices: the batches are made on {self._device} alone, and the mesh has other devices of this process; "
+                "leave devices out, or start a process for each GPU"
+            )
         alone = jax.process_count() == 1
         for element in self._elements:
             if element.kind in ("ragged", "nested") or (element.kind == "padded" and not alone):
@@ -111,7 +156,38 @@ class Loader(HostLoader):
         if not alone and "last_batch_policy: PARTIAL" in str(self.pipeline):
             raise Error("batch.last_batch_policy: PARTIAL gives processes different numbers of rows; use DROP or PAD")
 
+    def close(self) -> None:
+        super().close()
+        if self._kept is not None:
+            self._kept.drop()
+
+    def _take(self):
+        if self._kept is not None:
+            self._kept.drop(_AHEAD - 1)
+        return super()._take()
+
     def _present(self, batch):
+        result = self._transferred(batch) if self._kept is None else self._copied(batch)
+        result.epoch, result.step, result.valid_count = batch.epoch, batch.step, batch.valid_count
+        result.rows = len(result.valid_mask)
+        return result
+
+    def _copied(self, batch):
+        """Returns arrays that JAX makes where the feed has made the batch, and keeps the batch until they are made."""
+        with jax.set_mesh(self._alone):  # the program may have set another one
+            result, done = _copy(_batch.mapped(batch, Batch, jax.dlpack.from_dlpack))
+        self._kept.add(batch, done)
+        if self._sharding is None:
+            return result
+        parts = self._arguments["data_parallel_size"]
+        return jax.tree.map(
+            lambda part: jax.make_array_from_single_device_arrays(
+                (parts * len(part), *part.shape[1:]), self._sharding, [part]
+            ),
+            result,
+        )
+
+    def _transferred(self, batch):
         leaves, tree = jax.tree.flatten(_batch.mapped(batch, Batch, array_of, self._string_array))
         numbers = [leaf for leaf in leaves if leaf.dtype != object]
         if self._sharding is None:
@@ -126,10 +202,7 @@ class Loader(HostLoader):
         else:
             arrays = jax.make_array_from_process_local_data(self._sharding, numbers)
         rest = iter(arrays)
-        result = jax.tree.unflatten(tree, [leaf if leaf.dtype == object else next(rest) for leaf in leaves])
-        result.epoch, result.step, result.valid_count = batch.epoch, batch.step, batch.valid_count
-        result.rows = len(result.valid_mask)
-        return result
+        return jax.tree.unflatten(tree, [leaf if leaf.dtype == object else next(rest) for leaf in leaves])
 
 
 def _flatten_with_keys(batch):
@@ -151,6 +224,58 @@ def _unflatten(names, leaves):
 
 
 jax.tree_util.register_pytree_with_keys(Batch, _flatten_with_keys, _unflatten, _flatten)
+
+
+@jax.jit
+def _copy(batch):
+    """Returns a copy of the batch, and an array that is ready when the copy is: what one execution makes becomes ready
+    together. Only the loader has that array, so it is there to be waited for when the program has donated the others."""
+    return jax.tree.map(jnp.copy, batch), jnp.any(batch.valid_mask)
+
+
+class _Kept:
+    """The feed's batches of which JAX has yet to make copies.
+
+    On a GPU, JAX gives the memory of a DLPack tensor back when the last reference to its array goes, and does not wait for
+    the work that reads it. The stream that it names for the tensor is none of those that do its work, so the feed cannot
+    wait for that work either. Here a batch stays until its copy is ready. It stays, too, if the wait ends by Ctrl-C, and
+    close() may come during a wait.
+    """
+
+    def __init__(self):
+        self._batches = {}  # in the order of the steps; the keys are arbitrary
+        self._process = os.getpid()
+
+    def add(self, batch, done):
+        """Keeps a batch until `done` is ready."""
+        self._batches[id(batch)] = (batch, done)
+
+    def drop(self, most=0):
+        """Drops the batches that are copied, in the order of the steps. Waits while more than `most` are not."""
+        if self._process != os.getpid():
+            return  # in a forked child nothing becomes ready
+        for key, (_, done) in list(self._batches.items()):
+            if not done.is_deleted():  # as all arrays are after a program has deleted all that are alive
+                if len(self._batches) <= most and not done.is_ready():
+                    return
+                with contextlib.suppress(RuntimeError):  # of a copy that failed, as its arrays will say
+                    done.block_until_ready()
+            self._batches.pop(key, None)
+
+    __del__ = drop
+
+
+def _device_of(platform, number):
+    """Returns JAX's device for one of feedline's."""
+    try:
+        device = {one.local_hardware_id: one for one in jax.local_devices(backend=platform)}.get(number)
+        if device is None:
+            raise RuntimeError("it has no such device")
+        if platform == "cuda":
+            device.get_stream_for_external_ready_events()  # from_dlpack() needs it, to read after the feed has written
+    except RuntimeError as error:
+        raise Error(f"devices: JAX cannot take batches from {platform}:{number}; leave devices out ({error})") from None
+    return device
 
 
 def _part_of(sharding):

@@ -37,13 +37,15 @@ class HostLoader(_loader.Loader):
     _module = __name__  # which a message names
 
     def __init__(self, pipeline: Pipeline | str | os.PathLike | list, **arguments: Any):
-        devices = arguments.get("devices", "host")
+        self._check_devices(arguments.get("devices", "host"))
+        super().__init__(pipeline, **arguments)
+
+    def _check_devices(self, devices):
         for device in devices if isinstance(devices, (list, tuple)) else [devices]:
             if not str(device).startswith(("host", "cpu")):
                 raise Error(
                     f"devices: {device!r}: a loader of {self._module} makes its batches on the host; leave devices out"
                 )
-        super().__init__(pipeline, **arguments)
 
     def _string_array(self, name, strings, rows):
         """Returns the strings of an output: [rows, shape...] if it is dense, [rows, longest, shape...] if it is padded,

@@ -210,6 +210,58 @@ def test_gpus_that_share_their_bytes(numbers, stream_on):
             batches[0]["n"].__dlpack__(stream=1, copy=False)
 
 
+class LateCopy:
+    """What JAX makes of a tensor on a GPU: a copy on a stream that comes to it when it is waited for. The stream waits
+    for what the one that was named has had to do."""
+
+    def __init__(self, named, stream, address, size):
+        self.named, self.stream = named, stream
+        stream.hold()
+        self.before, self.number = named.read(address, size), stream.read(address, size)
+
+    def is_deleted(self):
+        return False
+
+    def is_ready(self):
+        return False
+
+    def block_until_ready(self):
+        self.named.found(self.before)
+        self.stream.let_go()
+        return np.frombuffer(self.stream.found(self.number), np.int32)
+
+
+def test_jax_is_late(numbers, stream_on, monkeypatch):
+    """JAX is played: it names a stream that has nothing to do, and gives a tensor back when its array goes."""
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    jax = pytest.importorskip("jax")
+    import feedline.jax
+
+    narrow = [{"name": "n", "feature": "n", "dtype": "INT32"}]
+    with pytest.raises(feedline.Error, match="JAX cannot take batches from cuda:1; leave devices out"):
+        feedline.jax.Loader(numbers, devices="cuda:1", output=narrow)
+    idle, copies, places = stream_on(1), [], []
+
+    def from_dlpack(tensor):
+        address = address_of(tensor.__dlpack__(stream=idle.handle))
+        return range(address, address + tensor.nbytes)
+
+    def copy(batch):
+        copies.append(LateCopy(idle, stream_on(1), batch["n"].start, 40))
+        return batch, copies[-1]
+
+    monkeypatch.setattr(feedline.jax, "_device_of", lambda *place: places.append(place) or jax.devices()[0])
+    monkeypatch.setattr(feedline.jax, "_copy", copy)
+    monkeypatch.setattr(jax.dlpack, "from_dlpack", from_dlpack)
+    loader = feedline.jax.Loader(numbers, devices="cuda:1", output=narrow)
+    assert places == [("cuda", 1)]
+    steps = [batch.step for _ in range(4) for batch in loader]
+    assert loader.report()["batches_copied"] == 0
+    loader.close()
+    for step, copied in zip(steps, copies, strict=True):
+        assert copied.block_until_ready().tolist() == list(range(10 * step, 10 * step + 10))
+
+
 def free_tensor(tensor, capsule):
     capsule.clear()
     tensor.clear()

@@ -122,8 +122,12 @@ refused = [
     (dict(sharding=rows, device=jax.devices()[0]), "give sharding or device"),
     (dict(sharding=NamedSharding(mesh, P(None, "model"))), "does more than split rows"),
     (dict(sharding=jax.devices()[0]), "does more than split rows"),
-    (dict(sharding=rows, devices="host:2"), "leave devices out"),
-    (dict(devices="cuda"), "makes its batches on the host"),
+    (dict(device=jax.devices()[0], devices="cpu"), "give device or devices"),
+    (dict(devices="host:2"), "devices: 'host:2' are 2; give one, and start a process for each GPU"),
+    (dict(devices="auto"), "devices: 'auto' names no device; give one, such as 'cuda:0'"),
+    (dict(devices=["cpu"]), "names no device"),
+    (dict(devices="cpu", sharding=rows), "on cpu:0 alone, and the mesh has other devices of this process"),
+    (dict(devices="cpu", gpu_communicator="nccl"), "gpu_communicator: .* leave it out"),
     (dict(sharding=rows, rank=1, world_size=2), "JAX says process 0 of 1"),
 ]
 for arguments, message in refused:
@@ -153,6 +157,184 @@ assert len(Loader(pipeline, output=narrow, batch={"global_batch_size": 10})) == 
     )
 
 
+def test_arrays_that_jax_copies(numbers):
+    """The feed fills its memory again, the program keeps all arrays, donates them, or names another default device."""
+    run(
+        """
+import pickle
+from_dlpack, of_the_feed = jax.dlpack.from_dlpack, set()
+def taken(tensor):
+    array = from_dlpack(tensor)
+    of_the_feed.add(array.unsafe_buffer_pointer())
+    return array
+jax.dlpack.from_dlpack = taken
+names = "BOOL UINT8 INT8 UINT16 INT16 UINT32 INT32 FLOAT16 BFLOAT16 FLOAT32".split()
+loader = Loader(pipeline, devices="cpu", output=[{"name": name, "feature": "n", "dtype": name} for name in names])
+def check(batch, step):
+    wanted = range(10 * step, 10 * step + 10)
+    assert [batch[name].tolist() for name in names] == [[n % 256 if name != "BOOL" else n != 0 for n in wanted] for name in names]
+    assert all(batch[name].dtype.name == name.lower() for name in names) and batch.valid_mask.tolist() == [True] * 10
+    assert all(array.devices() == {jax.devices()[0]} for array in batch.values())
+kept = [batch for _ in range(8) for batch in loader]
+for number, batch in enumerate(kept):
+    assert type(batch) is Batch and (batch.epoch, batch.step, batch.rows, batch.valid_count) == (*divmod(number, 5), 10, 10)
+    check(batch, number % 5)
+assert of_the_feed.isdisjoint(array.unsafe_buffer_pointer() for batch in kept for array in jax.tree.leaves(batch))
+doubled = jax.jit(lambda x: 2 * x, donate_argnums=0)
+assert [doubled(batch["INT32"]).tolist()[0] for batch in loader] == [0, 20, 40, 60, 80]
+assert loader.report()["batches_copied"] == 0
+rows = NamedSharding(Mesh(np.array(jax.devices()[:1]), ("data",)), P("data"))
+for context in jax.default_device(jax.devices()[1]), jax.set_mesh(Mesh(np.array(jax.devices()), ("all",))), jax.disable_jit():
+    with context:
+        for batch in loader:
+            check(batch, batch.step)
+        for batch in Loader(pipeline, devices="cpu", sharding=rows, output=narrow):
+            assert batch["n"].sharding == rows and batch["n"].tolist() == list(range(10 * batch.step, 10 * batch.step + 10))
+for refused in loader, Loader(pipeline, device=jax.devices()[0], output=narrow):
+    with pytest.raises(TypeError, match="a sharding or a device of JAX cannot be pickled"):
+        pickle.dumps(refused)
+again = Loader(pipeline, devices="cpu", output=narrow, as_tuple=("n", "@valid"))
+assert [n.tolist()[0] for n, valid in again if valid.all()] == [0, 10, 20, 30, 40]
+""",
+        numbers,
+        **EIGHT,
+    )
+
+
+def test_what_jax_does_not_copy(mixed):
+    run(
+        """
+jax.config.update("jax_enable_x64", True)
+for name, kind in ("s", "strings"), ("list", "ragged"), ("words", "strings"):
+    with pytest.raises(feedline.Error, match=f"output '{name}' is {kind}: with devices .* leave devices out, or this output"):
+        Loader(pipeline, devices="cpu", output=[{"name": name, "feature": name}])
+padded = Loader(pipeline, devices="cpu", feature=[{"name": "list", "dtype": "INT64", "kind": "FIXED_SEQUENCE"}], output=[{"name": "list", "feature": "list"}])
+assert [batch["list"].shape for batch in padded] == [(5, 3), (5, 3), (5, 3)]
+import feedline.jax
+class Gpu:
+    local_hardware_id = 1
+    def get_stream_for_external_ready_events(self):
+        raise jax.errors.JaxRuntimeError("UNIMPLEMENTED")
+jax.local_devices = lambda backend: [Gpu()]
+for number, why in (0, "it has no such device"), (1, "UNIMPLEMENTED"):
+    with pytest.raises(feedline.Error, match=f"JAX cannot take batches from cuda:{number}; leave devices out .{why}"):
+        feedline.jax._device_of("cuda", number)
+""",
+        mixed,
+        **QUIET,
+    )
+
+
+# JAX on a GPU is played: it gives a tensor's memory back at once, and makes the copy of it when that is waited for.
+LATE = """
+import ctypes, os
+import feedline.jax
+class Taken:
+    def __init__(self, tensor):
+        array = np.from_dlpack(tensor)
+        self.address, self.bytes = array.ctypes.data, array.nbytes
+    def __len__(self):
+        return 10
+copies = []
+class Copy:
+    def __init__(self, taken):
+        self.taken, self.content = taken, None
+        copies.append(self)
+    def is_deleted(self):
+        return False
+    def is_ready(self):
+        return self.content is not None
+    def block_until_ready(self):
+        if not self.is_ready():
+            self.content = ctypes.string_at(self.taken.address, self.taken.bytes)
+jax.dlpack.from_dlpack, feedline.jax._copy = Taken, lambda batch: (batch, Copy(batch["n"]))
+def check(steps):
+    for step, one in zip(steps, copies, strict=True):
+        assert np.frombuffer(one.content, np.int32).tolist() == list(range(10 * step, 10 * step + 10)), step
+def made():
+    return Loader(pipeline, devices="cpu", output=narrow, parallelism={"host_prefetch": 2})
+"""
+
+
+def test_late_copies_have_what_was_fed(numbers):
+    run(
+        LATE
+        + """
+steps = []
+def take(batches, most):
+    for batch in batches:
+        steps.append(batch.step)
+        assert [one.is_ready() for one in copies[-3:]] == [True, False, False][-len(steps):]
+        if len(steps) == most:
+            return
+loader = made()
+take((batch for _ in range(4) for batch in loader), 20)
+take(loader, 23)
+state = loader.state_dict()
+loader.set_epoch(7)
+take(loader, 26)
+loader.load_state_dict(state)
+take(loader, 28)
+assert steps == [0, 1, 2, 3, 4] * 4 + [0, 1, 2, 0, 1, 2, 3, 4] and loader.report()["batches_copied"] == 0
+loader.close()
+check(steps)
+""",
+        numbers,
+        **QUIET,
+    )
+
+
+def test_loaders_that_go_wait_for_their_copies(numbers):
+    """By close(), or by the last reference; but not in a forked child. A wait that Ctrl-C has ended is made up for."""
+    run(
+        LATE
+        + """
+loader = made()
+steps = iter(loader)
+next(steps), next(steps)
+child = os.fork()
+if child == 0:
+    Copy.block_until_ready = lambda copy: os._exit(6)
+    loader.close()
+    os._exit(5)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
+def interrupted(copy):
+    raise KeyboardInterrupt
+Copy.block_until_ready, wait = interrupted, Copy.block_until_ready
+try:
+    next(steps)
+except KeyboardInterrupt:
+    Copy.block_until_ready = wait
+assert not copies[0].is_ready()
+del loader, steps
+check([0, 1])
+with made() as loader:
+    for _, batch in zip(range(2), loader):
+        pass
+    assert not copies[-2].is_ready()
+check([0, 1] * 2)
+""",
+        numbers,
+        **QUIET,
+    )
+
+
+def test_loaders_are_closed_before_jax_ends(numbers):
+    pytest.importorskip("jax")
+    done = python(
+        """
+import atexit, os, sys
+import feedline
+atexit.register(lambda: os._exit(0 if "closed" in repr(loader) else 7))  # when JAX's own would be called
+from feedline.jax import Loader
+loader = Loader(feedline.Pipeline(sys.argv[1]), output=[{"name": "n", "feature": "n", "dtype": "INT32"}])
+""",
+        numbers,
+        **QUIET,
+    )
+    assert done.returncode == 0, done.stderr
+
+
 PROCESS = """
 import json, os
 rank = int(sys.argv[2])
@@ -163,12 +345,12 @@ def shards(array):
 """
 
 
-def two_processes(code, pipeline):
+def two_processes(code, pipeline, devices=2):
     pytest.importorskip("jax")
     port, done = free_port(), [None, None]
 
     def start(rank):
-        environment = {**QUIET, "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+        environment = {**QUIET, "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"}
         done[rank] = python(START + PROCESS + code, pipeline, rank, port, **environment)
 
     run_ranks(2, start)
@@ -210,3 +392,25 @@ print(json.dumps([sums, local, shared, errors, alone]))
     assert "JAX says process 0 of 2" in errors[0] and "JAX says process 1 of 2" in other_errors[0]
     assert "seed" in errors[1] and "PARTIAL gives processes different numbers of rows" in errors[2]
     assert alone == [list(range(10 * i, 10 * i + 10)) for i in range(5)]
+
+
+def test_two_processes_with_a_device_each(numbers):
+    """What a process copies is its part of the global arrays."""
+    (sums, first), (other_sums, second) = two_processes(
+        """
+rows = NamedSharding(Mesh(devices, ("data",)), P("data"))
+loader = Loader(pipeline, sharding=rows, devices="cpu", output=narrow, batch={"global_batch_size": 20})
+total = jax.jit(lambda batch: jnp.sum(batch["n"]))
+sums, local = [], []
+for batch in loader:
+    assert batch["n"].sharding == rows and batch["n"].shape == batch.valid_mask.shape == (20,) and batch.rows == 20
+    sums.append(total(batch).item())
+    local += shards(batch["n"])
+print(json.dumps([sums, local]))
+""",
+        numbers,
+        devices=1,
+    )
+    assert sums == other_sums == [sum(range(20)), sum(range(20, 40))]
+    assert first == [[0, list(range(10))], [0, list(range(20, 30))]]
+    assert second == [[10, list(range(10, 20))], [10, list(range(30, 40))]]

@@ -101,7 +101,7 @@ from jax.sharding import NamedSharding
 from feedline.jax import Batch, Loader
 
 def split(sharding: NamedSharding) -> Loader:
-    return Loader("x.textproto", sharding=sharding)
+    return Loader("x.textproto", sharding=sharding, devices="cuda:0")
 
 batch: Batch = next(iter(Loader("x.textproto", device=jax.devices()[0])))
 """,
