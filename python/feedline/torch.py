@@ -60,8 +60,17 @@ class Loader(_loader.Loader):
             process group; these ranks must then make this loader.
 
     With a GPU, the current stream waits for a batch when the loader gives it, and the memory of a tensor is used again
-    when this stream has done the work that it had when the tensor was freed. Before another stream uses a tensor, let
-    it wait for this one, and this one for it before the tensor is freed.
+    when this stream has done the work that it had when the tensor was freed. No other stream is waited for, and
+    tensor.record_stream() does nothing, because the memory is not torch's. Before another stream uses a tensor, let it
+    wait for this one, and this one for it before the tensor is freed:
+
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            loss = network(batch["board"])
+        torch.cuda.current_stream().wait_stream(side)
+
+    (With a feedline.Loader it is enough to name the other stream, too, while the batch is there:
+    `with torch.cuda.stream(side): torch.from_dlpack(batch["board"])`. Here batch["board"] is torch's, so that names none.)
     """
 
     def __init__(
