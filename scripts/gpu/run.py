@@ -22,6 +22,7 @@ import os
 import pathlib
 import re
 import resource
+import select
 import shlex
 import shutil
 import signal
@@ -39,13 +40,20 @@ from steps import STEPS
 TELLING = re.compile(r"\bFAILED|\bMISSED|[Ee]rror\b|^skipped: |not found|cannot ")
 MOST_LOG = 1 << 20  # bytes of a log's beginning, and of its end, that are packed
 
-# Keeps the GPU's driver awake and its context warm until standard input ends. Without persistence mode the first call of
-# each process would take seconds else.
+# Prints the names of the GPUs that programs see and an empty line, and then keeps a context on the first one until
+# standard input ends: without persistence mode the first call of each process would take seconds else.
 HOLD = """
 import ctypes, sys
 cuda = ctypes.CDLL("libcuda.so.1")
-device, context = ctypes.c_int(), ctypes.c_void_p()
-if not (cuda.cuInit(0) or cuda.cuDeviceGet(ctypes.byref(device), 0)):
+count, device, name, context = ctypes.c_int(), ctypes.c_int(), ctypes.create_string_buffer(256), ctypes.c_void_p()
+if cuda.cuInit(0) == 0:
+    cuda.cuDeviceGetCount(ctypes.byref(count))
+for number in reversed(range(count.value)):
+    cuda.cuDeviceGet(ctypes.byref(device), number)
+    cuda.cuDeviceGetName(name, len(name), device)
+    print(name.value.decode())
+print(flush=True)
+if count.value:
     cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
 sys.stdin.read()
 """
@@ -61,16 +69,30 @@ def stop(number, frame):
     raise Stopped(number)
 
 
-def gpus() -> list[str]:
-    """Returns the GPUs that programs see, each with its driver; none if there is no driver."""
-    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    try:
-        lines = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True).stdout.splitlines()
-    except (OSError, subprocess.SubprocessError):
-        return []
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    count = len(lines) if visible is None else len(visible.replace(",", " ").split())
-    return [", driver ".join(line.split(", ")) for line in lines[:count]]
+class Gpus:
+    """The GPUs that programs see, whose driver is kept awake."""
+
+    def __init__(self):
+        pipe = subprocess.PIPE
+        self.holder = subprocess.Popen([sys.executable, "-c", HOLD], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL,
+                                       start_new_session=True, text=True)
+        self.names = []
+        if select.select([self.holder.stdout], [], [], 60)[0]:  # a driver that hangs says nothing
+            while name := self.holder.stdout.readline().strip():
+                self.names.insert(0, name)
+
+    def __str__(self) -> str:
+        if not self.names:
+            return "no GPU"
+        driver = ""
+        with contextlib.suppress(OSError):
+            found = re.search(r"Module.*? (\d+\.[\d.]+)", pathlib.Path("/proc/driver/nvidia/version").read_text())
+            driver = f", driver {found[1]}" if found else ""
+        return self.names[0] + driver
+
+    def close(self) -> None:
+        self.holder.stdin.close()
+        end_group(self.holder)
 
 
 def add_tools_to_path() -> None:
@@ -163,24 +185,17 @@ class Call:
         self.work = pathlib.Path(tempfile.mkdtemp(prefix="feedline-gpu-"))
         self.begun = time.monotonic()
         self.end = self.begun + 60 * flags.minutes
-        self.gpus = gpus()
-        self.run_on = {"gpu": self.gpus[0] if self.gpus else "no GPU", "date": datetime.date.today().isoformat()}
+        self.gpus = Gpus()
+        self.run_on = {"gpu": str(self.gpus), "date": datetime.date.today().isoformat()}
         before = json.loads(flags.before.read_text(encoding="utf-8"))["steps"] if flags.before else []
         self.results = {entry["name"]: entry for entry in before}
         for step in STEPS:
             self.results.setdefault(step.name, {"name": step.name, "verdict": "not run", "why": "its turn did not come"})
-        self.holder = None
-        self.prepare()
-
-    def prepare(self) -> None:
         add_tools_to_path()
         self.libraries = library_path()
         for wheel in KIT.glob("feedline-*.whl"):
             zipfile.ZipFile(wheel).extractall(self.work / "site")
         sys.path.append(str(self.work / "site"))
-        if self.gpus:
-            self.holder = subprocess.Popen([sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                                           start_new_session=True)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a step that hangs is aborted
 
     def order(self, only: list[str]) -> list:
@@ -205,11 +220,13 @@ class Call:
                 self.run_step(step, left)
 
     def lacks(self, step) -> str:
+        if step.needs_gpu and not self.gpus.names:
+            return "there is no GPU"
         tool, program = shlex.split(step.command)[0], program_of(step)
         if not tool.startswith(("./", "{")) and not shutil.which(tool):
             return f"there is no {tool}"
         if lines := missing(program, self.libraries):
-            return f"{program} does not start: " + "; ".join(lines)
+            return f"{program} does not start: " + "; ".join(lines[:3])
         if modules := [name for name in step.modules if importlib.util.find_spec(name) is None]:
             return f"Python has no {', '.join(modules)}"
         return ""
@@ -217,7 +234,7 @@ class Call:
     def run_step(self, step, left: float) -> None:
         cpus = len(os.sched_getaffinity(0))
         json_file = self.logs / (step.name + ".json")
-        places = {"python": sys.executable, "json": json_file, "data": self.work / "data", "gpus": max(1, len(self.gpus)),
+        places = {"python": sys.executable, "json": json_file, "data": self.work / "data", "gpus": len(self.gpus.names),
                   "powers": ",".join(str(1 << i) for i in range(cpus.bit_length()))}
         words = [word.format(**places) for word in shlex.split(step.command)]
         environment = {**os.environ, "CUDA_DEVICE_MAX_CONNECTIONS": "32", "FEEDLINE_SOURCE": str(KIT), "TMPDIR": str(self.work),
@@ -294,9 +311,7 @@ class Call:
 
     def close(self) -> None:
         """Packs the logs, and ends what runs beside the steps."""
-        if self.holder:
-            self.holder.stdin.close()
-            end_group(self.holder)
+        self.gpus.close()
         entries = sorted(self.entries(), key=lambda entry: entry["verdict"] not in ("failed", "hung"))
         (self.out / "summary.txt").write_text("".join(line_of(entry) + "\n" for entry in entries), encoding="utf-8")
         for path in self.logs.iterdir():
@@ -309,7 +324,7 @@ class Call:
 
 def last_words(text: str) -> str:
     """Returns in a line what a log tells: the lines that tell most, or its last one."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = list(dict.fromkeys(" ".join(line.split()) for line in text.splitlines() if line.strip()))
     return "; ".join(([line for line in lines if TELLING.search(line)] or lines[-1:])[-3:])[:400]
 
 

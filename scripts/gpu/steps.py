@@ -14,6 +14,7 @@ class Step(NamedTuple):
     seconds: int  # its budget: about twice what it is expected to take
     command: str
     modules: tuple = ()  # of Python, without which it is skipped
+    needs_gpu: bool = False  # it is skipped without one; compiled programs say so themselves
     environment: dict = {}
     pattern: str = ""  # finds figures in its log, each a name and a value, instead of in {json}
     has_parts: bool = False  # {json} has a line for each of its parts, with a name and a verdict
@@ -41,7 +42,7 @@ STEPS = [
     Step("copy-after-host-function", 20, "./host_function_copy_test", pattern=r"^(.+ bytes): (.+)$"),
     # Feeds, byte for byte what the host is given.
     Step("feed", 110, f"./device_feed_test -d yes '~{THOUSAND}' '~{TABLES[0]}' '~{TABLES[1]}'"),
-    Step("python", 240, "{python} checks_python.py . --device cuda:0 --json {json}", ("numpy", "feedline"), has_parts=True),
+    Step("python", 240, "{python} checks_python.py . --device cuda:0 --json {json}", ("numpy", "feedline"), needs_gpu=True, has_parts=True),
     # Training and NCCL, as far as one GPU goes.
     Step("data-parallel", 60, "./data_parallel_gpu_test -d yes"),
     Step("nccl", 40, "./nccl_communicator_test -d yes"),
@@ -54,8 +55,9 @@ STEPS = [
         150,
         "{python} bench/trainers/compare.py --device cuda --works chess cifar --steps 3000 --rounds 1 --json {json}",
         ("torch", "numpy", "feedline"),
+        needs_gpu=True,
     ),
-    Step("train-chess", 60, "{python} train_gpu_test.py ./train_chess ./train_chess . {gpus}"),
+    Step("train-chess", 60, "{python} train_gpu_test.py ./train_chess ./train_chess . {gpus}", needs_gpu=True),
     Step("tables", 40, f"./device_feed_test -d yes '{TABLES[0]},{TABLES[1]}'"),
     Step("thousand-feeders", 60, f"./device_feed_test '{THOUSAND}'"),
     # compute-sanitizer over small sets.

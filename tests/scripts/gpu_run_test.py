@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""gpu_run_test.py SOURCE: what scripts/gpu/run.py makes of steps that are made up here. No step needs a GPU."""
+"""gpu_run_test.py SOURCE FAKE_DRIVER: what scripts/gpu/run.py makes of steps that are made up here. None needs a GPU."""
 
 import contextlib
 import json
+import os
 import pathlib
 import shutil
 import signal
@@ -13,6 +14,7 @@ import tempfile
 import time
 
 SOURCE = pathlib.Path(sys.argv[1]).resolve() / "scripts" / "gpu"
+FAKE_DRIVER = pathlib.Path(sys.argv[2]).resolve()
 FOREVER = 1000  # seconds
 
 
@@ -21,6 +23,7 @@ class Kit:
 
     def __init__(self, folder: pathlib.Path):
         self.folder = folder
+        self.environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
         (folder / "kit").mkdir()
         shutil.copy(SOURCE / "run.py", folder / "kit" / "run")
         self.step_class = (SOURCE / "steps.py").read_text(encoding="utf-8").partition("# What compute-sanitizer")[0]
@@ -41,7 +44,8 @@ class Kit:
     def start(self, out: str, *arguments: str) -> subprocess.Popen:
         (self.folder / "ran").write_text("")
         command = [sys.executable, self.folder / "kit" / "run", "--out", out, *arguments]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=self.folder)
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=self.folder,
+                                env=self.environment)
 
     def run(self, out: str, *arguments: str, code: int = 0) -> dict[str, dict]:
         """Returns the entries of the results by their names."""
@@ -171,6 +175,21 @@ def test_time_is_up(kit: Kit) -> None:
     assert results["long"].get("seconds", 0) < 8, results["long"]
     assert results["other"]["why"].endswith("s were left, and it may take 8 s"), results["other"]
     assert "other" not in kit.ran()
+
+
+def test_gpus(kit: Kit) -> None:
+    """Each result has the GPU on which it was got. What keeps the GPU awake ends with the run."""
+    kit.steps(on_gpu={"shell": "true", "needs_gpu": True}, count={"command": "sh -c 'echo {gpus}'"})
+    results = kit.run("without")
+    assert results["on_gpu"] == {**results["on_gpu"], "verdict": "skipped", "why": "there is no GPU", "gpu": "no GPU"}
+    assert results["count"]["why"] == "0"
+    (kit.folder / "libcuda.so.1").symlink_to(FAKE_DRIVER)
+    kit.environment["LD_LIBRARY_PATH"] = str(kit.folder)
+    kit.steps(on_gpu={"shell": "true", "needs_gpu": True}, count={"command": "sh -c 'echo {gpus}; grep -l cuDevicePrimaryCtxRetain /proc/[0-9]*/cmdline'"})
+    results = kit.run("with")
+    assert results["on_gpu"]["verdict"] == "passed" and results["on_gpu"]["gpu"].startswith("Fake GPU 0")
+    count, *holders = kit.log("with", "count.log").splitlines()
+    assert count == "2" and holders and not any(lives(int(path.split("/")[2])) for path in holders), holders
 
 
 def test_what_it_refuses(kit: Kit) -> None:
