@@ -331,7 +331,7 @@ def last_words(text: str) -> str:
 def figures(step, text: str, json_file: pathlib.Path) -> dict:
     """Returns what a step has left in its JSON, or in its log: its figures, or its parts, each a line of JSON."""
     if step.pattern:
-        return {"figures": {name.strip(): value.strip() for name, value in re.findall(step.pattern, text, re.MULTILINE)}}
+        return {"figures": {name: " ".join(value.split()) for name, value in re.findall(step.pattern, text, re.MULTILINE)}}
     content = json_file.read_text(encoding="utf-8", errors="replace") if json_file.exists() else ""
     found = []
     for part in content.splitlines() if step.has_parts else [content]:

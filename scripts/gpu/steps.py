@@ -21,18 +21,33 @@ class Step(NamedTuple):
     always: bool = False  # it is run in each call
 
 
-# What compute-sanitizer finds is an error; a call of CUDA that fails is none, because feedline and NCCL ask for what a GPU
-# may not have, and go on without it.
-SANITIZER = "compute-sanitizer --print-limit 10 --error-exitcode 9 --report-api-errors no --tool "
-# Cases that hold a stream until another one has gone on: under memcheck streams may wait for one another.
+# Cases that hold a stream until another one has gone on: with compute-sanitizer streams may wait for one another.
 HELD = "~[holds]"
 THOUSAND = "a thousand feeders*"
 TABLES = ("rows of a table that lies on each GPU*", "a table on GPUs*")
-NCU = (
-    "ncu --clock-control none --kernel-name unpack --launch-skip 2 --launch-count 1 --section SpeedOfLight "
-    "--section LaunchStats --section Occupancy --section WarpStateStats ./unpack_gpu_check --bench "
-)
-NCU_FIGURES = r"^ +(Duration|DRAM Throughput|Compute \(SM\) Throughput|Registers Per Thread|Achieved Occupancy) +(\S+ +[\d.,]+)$"
+
+
+def sanitized(name: str, seconds: int, command: str, ours_alone: bool = False) -> Step:
+    """A step "TOOL-NAME" in compute-sanitizer. What it finds is an error; a call of CUDA that fails is none, because
+    feedline and NCCL ask for what a GPU may not have, and go on without it. Of programs with NCCL our own kernels alone
+    are checked."""
+    options = f"--tool {name.partition('-')[0]} --print-limit 10 --error-exitcode 9 --report-api-errors no"
+    kernels = " --kernel-name kernel_substring=feedline" if ours_alone else ""
+    return Step(name, seconds, f"compute-sanitizer {options}{kernels} {command}", needs_gpu=True)
+
+
+def profiled(name: str, case: str) -> Step:
+    """A step in which ncu looks at the kernel of a case of unpack_check."""
+    sections = " ".join("--section " + section for section in ("SpeedOfLight", "LaunchStats", "Occupancy", "WarpStateStats"))
+    figures = r"Duration|DRAM Throughput|Compute \(SM\) Throughput|Registers Per Thread|Achieved Occupancy"
+    return Step(
+        name,
+        40,
+        f"ncu --clock-control none --kernel-name unpack --launch-skip 2 --launch-count 1 {sections} ./unpack_gpu_check --bench '{case}'",
+        needs_gpu=True,
+        pattern=rf"^ +({figures}) +(\S+ +[\d.,]+) *$",
+    )
+
 
 STEPS = [
     Step("facts", 30, "{python} facts.py", always=True),
@@ -42,7 +57,14 @@ STEPS = [
     Step("copy-after-host-function", 20, "./host_function_copy_test", pattern=r"^(.+ bytes): (.+)$"),
     # Feeds, byte for byte what the host is given.
     Step("feed", 110, f"./device_feed_test -d yes '~{THOUSAND}' '~{TABLES[0]}' '~{TABLES[1]}'"),
-    Step("python", 240, "{python} checks_python.py . --device cuda:0 --json {json}", ("numpy", "feedline"), needs_gpu=True, has_parts=True),
+    Step(
+        "python",
+        240,
+        "{python} checks_python.py . --device cuda:0 --json {json}",
+        ("numpy", "feedline"),
+        needs_gpu=True,
+        has_parts=True,
+    ),
     # Training and NCCL, as far as one GPU goes.
     Step("data-parallel", 60, "./data_parallel_gpu_test -d yes"),
     Step("nccl", 40, "./nccl_communicator_test -d yes"),
@@ -58,19 +80,19 @@ STEPS = [
         needs_gpu=True,
     ),
     Step("train-chess", 60, "{python} train_gpu_test.py ./train_chess ./train_chess . {gpus}", needs_gpu=True),
-    Step("tables", 40, f"./device_feed_test -d yes '{TABLES[0]},{TABLES[1]}'"),
-    Step("thousand-feeders", 60, f"./device_feed_test '{THOUSAND}'"),
+    Step("tables", 40, f"./device_feed_test -d yes -w NoTests '{TABLES[0]},{TABLES[1]}'"),
+    Step("thousand-feeders", 60, f"./device_feed_test -w NoTests '{THOUSAND}'"),
     # compute-sanitizer over small sets.
-    Step("memcheck-unpack", 60, SANITIZER + "memcheck ./unpack_gpu_check --cases 60"),
-    Step("memcheck-copy", 40, SANITIZER + "memcheck ./copy_gpu_check"),
-    Step("racecheck-unpack", 60, SANITIZER + "racecheck ./unpack_gpu_check --cases 20"),
-    Step("initcheck-unpack", 60, SANITIZER + "initcheck ./unpack_gpu_check --cases 20"),
-    Step("synccheck-unpack", 60, SANITIZER + "synccheck ./unpack_gpu_check --cases 20"),
+    sanitized("memcheck-unpack", 60, "./unpack_gpu_check --cases 60"),
+    sanitized("memcheck-copy", 40, "./copy_gpu_check"),
+    sanitized("racecheck-unpack", 60, "./unpack_gpu_check --cases 20"),
+    sanitized("initcheck-unpack", 60, "./unpack_gpu_check --cases 20"),
+    sanitized("synccheck-unpack", 60, "./unpack_gpu_check --cases 20"),
     # The kernels that write most of what trainers are fed.
-    Step("ncu-bits", 40, NCU + "'chess board FLOAT32'", pattern=NCU_FIGURES),
-    Step("ncu-planes", 40, NCU + "'image 256x256 HWC to CHW normalized BFLOAT16'", pattern=NCU_FIGURES),
-    Step("ncu-bytes", 40, NCU + "'image 256x256 HWC to HWC normalized FLOAT32'", pattern=NCU_FIGURES),
-    Step("ncu-casts", 40, NCU + "'vector FLOAT32 to BFLOAT16'", pattern=NCU_FIGURES),
+    profiled("ncu-bits", "chess board FLOAT32"),
+    profiled("ncu-planes", "image 256x256 HWC to CHW normalized BFLOAT16"),
+    profiled("ncu-bytes", "image 256x256 HWC to HWC normalized FLOAT32"),
+    profiled("ncu-casts", "vector FLOAT32 to BFLOAT16"),
     # The host's part, on more cores than were measured elsewhere.
     Step("cores", 150, "./feed_bench --rounds 1 --threads {powers} --data {data} --json {json}"),
     # Streams that share the hardware's queues, as with the default number of connections, and with a trainer's.
@@ -82,9 +104,9 @@ STEPS = [
         environment={"CUDA_DEVICE_MAX_CONNECTIONS": "1"},
     ),
     # What takes long.
-    Step("memcheck-feed", 180, SANITIZER + f"memcheck ./device_feed_test '~{THOUSAND}' '{HELD}'"),
-    Step("memcheck-data-parallel", 90, SANITIZER + "memcheck --kernel-name kernel_substring=feedline ./data_parallel_gpu_test"),
-    Step("memcheck-nccl-feed", 90, SANITIZER + f"memcheck --kernel-name kernel_substring=feedline ./nccl_feed_test '{HELD}'"),
-    Step("memcheck-nccl", 90, SANITIZER + "memcheck --kernel-name kernel_substring=feedline ./nccl_communicator_test"),
+    sanitized("memcheck-feed", 180, f"./device_feed_test '~{THOUSAND}' '{HELD}'"),
+    sanitized("memcheck-data-parallel", 90, "./data_parallel_gpu_test", ours_alone=True),
+    sanitized("memcheck-nccl-feed", 90, f"./nccl_feed_test '{HELD}'", ours_alone=True),
+    sanitized("memcheck-nccl", 90, "./nccl_communicator_test", ours_alone=True),
     Step("unpack-rates", 60, "./unpack_gpu_check --bench 'normalized FLOAT32'", pattern=r"^(.+) \(ring.*\n +GPU +(.+)$"),
 ]

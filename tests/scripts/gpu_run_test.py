@@ -26,7 +26,7 @@ class Kit:
         self.environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
         (folder / "kit").mkdir()
         shutil.copy(SOURCE / "run.py", folder / "kit" / "run")
-        self.step_class = (SOURCE / "steps.py").read_text(encoding="utf-8").partition("# What compute-sanitizer")[0]
+        self.step_class = (SOURCE / "steps.py").read_text(encoding="utf-8").partition("# Cases that hold")[0]
         assert self.step_class.rstrip().splitlines()[-1].startswith("    always: bool"), "no class alone"
 
     def steps(self, **steps: dict) -> None:
