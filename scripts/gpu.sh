@@ -60,4 +60,4 @@ tar czf "$suite.tgz" -C build gpu-suite
 size=$(stat -c %s "$suite.tgz")
 echo "$suite.tgz: $((size >> 20)) MiB, unpacked $(du -sm "$suite" | cut -f 1) MiB"
 [[ $size -le $((40 << 20)) ]] || echo "that is more than 40 MiB; --for 90 takes kernels for one generation of GPUs"
-echo "there: tar xzf gpu-suite.tgz && gpu-suite/run --minutes 8 --out results"
+echo "there: tar xzf gpu-suite.tgz && gpu-suite/run --minutes 8 --out results; here: ./dev gpu-results results"

@@ -18,6 +18,7 @@ refused frobnicate "there is no command 'frobnicate'"
 refused "nightly frobnicate" "nightly has no part 'frobnicate'; its parts are: stress "
 refused "fuzz --seconds soon" "--seconds takes a number of seconds, not 'soon'"
 refused "gpu --four 90" "gpu takes --for and --python, not '--four'"
+refused gpu-results "gpu-results takes the folder with the results"
 for command in $(./dev help | sed -n 's/^  \([a-z]*\) .*/\1/p' | sort -u); do
   [ -x "scripts/$command.sh" ] || { echo "there is no scripts/$command.sh"; exit 1; }
   bash -n "scripts/$command.sh"

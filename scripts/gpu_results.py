@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+"""./dev gpu-results DIR: writes what came of the kit's steps on a GPU (results.json of its `run`) into the tables of
+docs/limits.md, gpu/README.md and bench/README.md, between their marks, and says what was not run."""
+
+import json
+import pathlib
+import re
+import statistics
+import sys
+
+MARKS = "<!-- ./dev gpu-results writes what follows -->", "<!-- until here -->"
+NOT_YET = re.compile(r"run on a (real )?GPU yet|\*\*nowhere\*\*|[Oo]nly one and two( cores)?")
+
+# What docs/limits.md wants: the steps that show it, or the figure of gpu_bench.
+WANTED = (
+    ("the suite `gpu`: kernels bit for bit, feeds, NCCL, graphs captured beside feeds, data parallelism", "passes",
+     ("unpack", "copy", "copy-after-host-function", "feed", "nccl", "nccl-feed", "nccl-processes", "data-parallel")),
+    ("tensors of the Python package in PyTorch, CuPy and JAX: the host's bytes", "passes", ("python",)),
+    ("compute-sanitizer: memcheck over it, less processes; racecheck, initcheck, synccheck over the kernels of unpacking", "clean",
+     ("memcheck-unpack", "memcheck-copy", "memcheck-feed", "memcheck-data-parallel", "memcheck-nccl", "memcheck-nccl-feed",
+      "racecheck-unpack", "initcheck-unpack", "synccheck-unpack")),
+    ("1,000 feeders that begin and end", "memory and files as before", ("thousand-feeders",)),
+    ("`train_chess --gpus`", "the losses of the CPU", ("train-chess",)),
+    ("rows of tables on GPUs (`lookup.on_device`): the host's rows, bit for bit, in the suite `gpu`", "passes", ("tables",)),
+    ("copy to the GPU (`gpu_bench`)", "0.90 of a bare pinned copy", "copy/link"),
+    ("unpacking there", "0.80 of `cudaMemsetAsync` for what it writes", "unpack/memset"),
+    ("chess boards on the GPU", "0.60 of what the host's CPUs could have ready", "boards/host"),
+    ("exposed beside a trainer's kernel that uses multiprocessors and memory",
+     "at most 1, which is 0.05 of (copy + unpack), or 3 us", "exposed"),
+)  # fmt: skip
+
+
+class Results:
+    def __init__(self, entries: list[dict]):
+        self.entries = {entry["name"]: entry for entry in entries}
+
+    def ran(self, name: str) -> bool:
+        """Returns whether the step was run on a GPU."""
+        entry = self.entries.get(name, {"verdict": "not run"})
+        return entry["verdict"] in ("passed", "failed", "hung") and entry["gpu"] != "no GPU"
+
+    def figures(self, name: str):
+        return self.ran(name) and self.entries[name].get("figures") or {}
+
+    def where(self, names) -> str:
+        """Returns on which GPUs these steps were run, and when."""
+        ran = [self.entries[name] for name in names if self.ran(name)]
+        return "; ".join(sorted({f"{entry['gpu']}, {entry['date']}" for entry in ran}))
+
+    def says(self, names: tuple[str, ...]) -> str:
+        """Returns what came of steps, in a cell of a table."""
+        ran = [name for name in names if self.ran(name)]
+        if not ran:
+            return "not run"
+        said = [f"**{self.entries[name]['verdict']}**: {name}" for name in ran if self.entries[name]["verdict"] != "passed"]
+        said = said or ["passed"]
+        said += [f"not run: {name}" for name in names if name not in ran]
+        return f"{', '.join(said)}; {self.where(names)}"
+
+    def bench(self, step: str) -> dict[str, dict]:
+        """Returns the figures of gpu_bench by their names."""
+        return {figure["name"]: figure for figure in self.figures(step).get("figures", ())}
+
+
+def number(value: float) -> str:
+    return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+
+
+def spread(figure: dict) -> str:
+    return f"{number(figure['value'])} ({number(figure['min'])} to {number(figure['max'])})"
+
+
+def cell(text) -> str:
+    return str(text).replace("|", "\\|").replace("\n", " ")
+
+
+def table(header: list[str], rows: list[list]) -> list[str]:
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    return lines + ["| " + " | ".join(map(cell, row)) + " |" for row in rows] + [""] if rows else []
+
+
+def limits(results: Results) -> list[str]:
+    rows = []
+    for what, wanted, shown in WANTED:
+        if isinstance(shown, tuple):
+            said = results.says(shown)
+        elif figure := results.bench("gpu-bench").get(shown):
+            said = f"{spread(figure)}; {results.where(['gpu-bench'])}"
+        else:
+            said = "not run"
+        rows.append([what, wanted, said])
+    not_yet = [] if any(map(results.ran, results.entries)) else ["**Nothing has run on a GPU yet.**", ""]
+    return not_yet + table(["", "wanted", "result, on which GPU, when"], rows)
+
+
+def steps(results: Results) -> list[str]:
+    """What gpu/README.md says of each step, and of the kernels that ncu has looked at."""
+    ran = [name for name in results.entries if results.ran(name)]
+    if not ran:
+        return ["Nothing here has run on a GPU yet.", ""]
+    rows = []
+    for name in ran:
+        entry = results.entries[name]
+        passed = entry["verdict"] == "passed"
+        figures_of_part = ", ".join(f"{what} {value}" for what, value in (entry.get("figure") or {}).items())
+        said = ["passed" if passed else f"**{entry['verdict']}**", figures_of_part if passed else entry.get("why")]
+        rows.append([name, ": ".join(filter(None, said)), results.where([name])])
+    kernels = {name: results.figures(name) for name in ran if name.startswith("ncu-") and results.figures(name)}
+    columns = sorted({column for figures in kernels.values() for column in figures})
+    looked_at = [[name.removeprefix("ncu-"), *(figures.get(column, "") for column in columns)] for name, figures in kernels.items()]
+    rates = [[name, rate] for name, rate in results.figures("unpack-rates").items()]
+    return (
+        ["[scripts/gpu/steps.py](../scripts/gpu/steps.py) says what each step runs.", ""]
+        + table(["step", "what came of it", "on which GPU, when"], rows)
+        + table(["kernel, by ncu", *columns], looked_at)
+        + table(["`unpack_gpu_check --bench`", "rate"], rates)
+    )
+
+
+def figures(results: Results) -> list[str]:
+    """What bench/README.md says of gpu_bench, of trainers, and of many cores."""
+    usual, alone = results.bench("gpu-bench"), results.bench("gpu-bench-1-connection")
+    trainers, cores = results.figures("trainers"), results.figures("cores")
+    if not (usual or alone or trainers or cores):
+        return ["It has not run on a GPU yet.", ""]
+    lines = []
+    if usual or alone:
+        header = ["figure", "what it is", "with 32 connections", "with 1"]
+        names = list(usual or alone)
+        shown = [[spread(by[name]) if name in by else "" for by in (usual, alone)] for name in names]
+        rows = [[name, (usual or alone)[name]["what"], *pair] for name, pair in zip(names, shown)]
+        lines += [f"`gpu_bench`: {results.where(['gpu-bench', 'gpu-bench-1-connection'])}.", "", *table(header, rows)]
+    if trainers:
+        rows = []
+        for work, loaders in trainers.items():
+            for loader, runs in loaders.items():
+                median = {name: statistics.median([run[name] for run in runs if name in run]) for name in runs[0]}
+                idle = f"{median['gpu_idle']:.0%}" if "gpu_idle" in median else ""
+                waiting = number(median["wait_ms"]) if "wait_ms" in median else ""
+                rows.append([work, loader, number(1000 / median["step_ms"]), waiting, idle, number(median["cpu_ms"])])
+        header = ["trainer on a GPU", "loader", "steps/s", "ms of a step waiting", "GPU idle, by NVML", "CPU ms a step"]
+        lines += [f"`bench/trainers/compare.py --device cuda`: {results.where(['trainers'])}.", "", *table(header, rows)]
+    if cores:
+        counts = [title for title in cores if re.fullmatch(r"\d+ cores?", title)]
+        paths = [row["name"] for row in next((cores[title] for title in cores if "against" in title), [])]
+        by = {(title, row["name"]): row for title in counts for row in cores[title]}
+        rows = [[path, *(f"{number(by[title, path]['value'] / 1e3)} k, {by[title, path]['ratio']:.2f}" for title in counts)] for path in paths]
+        lines += [f"`feed_bench`, records/s and their share of the bare loops: the machine of {results.where(['cores'])}.", ""]
+        lines += table(["path", *counts], rows)
+    return lines
+
+
+DOCUMENTS = {"docs/limits.md": limits, "gpu/README.md": steps, "bench/README.md": figures}
+
+
+def main() -> int:
+    if len(sys.argv) != 2:
+        sys.exit("./dev gpu-results takes the folder with the results of the kit's `run`")
+    results = Results(json.loads((pathlib.Path(sys.argv[1]) / "results.json").read_text(encoding="utf-8"))["steps"])
+    for path, write in DOCUMENTS.items():
+        text = pathlib.Path(path).read_text(encoding="utf-8")
+        before, _, rest = text.partition(MARKS[0])
+        _, mark, after = rest.partition(MARKS[1])
+        if not mark:
+            sys.exit(f"{path} lacks the marks {' and '.join(MARKS)}")
+        pathlib.Path(path).write_text("\n".join([before + MARKS[0], "", *write(results), MARKS[1]]) + after, encoding="utf-8")
+    for name, entry in results.entries.items():
+        if not results.ran(name):
+            print(f"not run on a GPU: {name}: {entry['verdict']}: {entry.get('why') or ''}")
+    for path in sorted(pathlib.Path().glob("**/*.md")):
+        if path.parts[0].startswith(("build", "subprojects")):
+            continue
+        for count, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if NOT_YET.search(line):
+                print(f"{path}:{count}: still says: {line.strip()}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
