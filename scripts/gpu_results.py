@@ -94,7 +94,7 @@ def limits(results: Results) -> list[str]:
 
 
 def steps(results: Results) -> list[str]:
-    """What gpu/README.md says of each step, and of the kernels that ncu has looked at."""
+    """What gpu/README.md says of each step, and of kernels."""
     ran = [name for name in results.entries if results.ran(name)]
     if not ran:
         return ["Nothing here has run on a GPU yet.", ""]
@@ -108,13 +108,11 @@ def steps(results: Results) -> list[str]:
     kernels = {name: results.figures(name) for name in ran if name.startswith("ncu-") and results.figures(name)}
     columns = sorted({column for figures in kernels.values() for column in figures})
     looked_at = [[name.removeprefix("ncu-"), *(figures.get(column, "") for column in columns)] for name, figures in kernels.items()]
-    rates = [[name, rate] for name, rate in results.figures("unpack-rates").items()]
-    return (
-        ["[scripts/gpu/steps.py](../scripts/gpu/steps.py) says what each step runs.", ""]
-        + table(["step", "what came of it", "on which GPU, when"], rows)
-        + table(["kernel, by ncu", *columns], looked_at)
-        + table(["`unpack_gpu_check --bench`", "rate"], rates)
-    )
+    lines = ["[scripts/gpu/steps.py](../scripts/gpu/steps.py) says what each step runs.", ""]
+    lines += table(["step", "what came of it", "on which GPU, when"], rows)
+    for name in ("copy-after-host-function", "unpack-rates"):
+        lines += table([name, "figure"], [list(figure) for figure in results.figures(name).items()])
+    return lines + table(["kernel, by ncu", *columns], looked_at)
 
 
 def figures(results: Results) -> list[str]:

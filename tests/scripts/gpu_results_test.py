@@ -28,7 +28,7 @@ def path_of_feed(cores: int, against: bool) -> dict:
 RESULTS = [
     {"name": "unpack", "verdict": "passed", "why": "3000 specs", **ON},
     {"name": "copy", "verdict": "passed", **ON},
-    {"name": "copy-after-host-function", "verdict": "passed", **ON},
+    {"name": "copy-after-host-function", "verdict": "passed", "figures": {"4 bytes": "what was there"}, **ON},
     {"name": "feed", "verdict": "failed", "why": "a | b", **ON},
     {"name": "python: torch", "of": "python", "verdict": "passed", "figure": {"steps/s": 5, "kept": 2}, **ON},
     {"name": "python: jax", "of": "python", "verdict": "passed", "figure": None, **ON},
@@ -99,6 +99,7 @@ def test(root: pathlib.Path) -> None:
         "| thousand-feeders | **hung**: it took more than 60 s | NVIDIA H200, 2027-01-03 |",
         "| bits | % 91.5 |",
         "| an image | 5 GB/s |",
+        "| 4 bytes | what was there |",
     ):
         assert line in blocks["gpu/README.md"].splitlines(), (line, blocks["gpu/README.md"])
     assert "tables" not in blocks["gpu/README.md"] and "memcheck" not in blocks["gpu/README.md"]
