@@ -187,7 +187,7 @@ const uint8_t* add_int_steps(const uint8_t* p, const uint8_t* end, FoundSteps& f
   return p;
 }
 
-/// Adds steps by the fastest of these ways. Returns where it stopped.
+/// Adds steps by the fastest of these ways. Returns where it stopped. Precondition: may_store().
 const uint8_t* add_foreseen_steps(const uint8_t* p, const uint8_t* end, FoundSteps& found) noexcept {
   switch (found.wanted) {
     case ListKind::bytes:
@@ -201,6 +201,9 @@ const uint8_t* add_foreseen_steps(const uint8_t* p, const uint8_t* end, FoundSte
       return add_usual_steps<ListKind::int64>(p, end, found);
   }
 }
+
+/// Returns whether further steps may be stored: all so far were as they must be, and have found room.
+bool may_store(const FoundSteps& found) noexcept { return !found.wrong && found.count <= found.capacity; }
 
 size_t value_size(ListKind kind) {
   return kind == ListKind::bytes ? sizeof(BytesRef) : kind == ListKind::float32 ? sizeof(float) : sizeof(int64_t);
@@ -263,10 +266,10 @@ const uint8_t* count_steps(const uint8_t* p, const uint8_t* end, int depth, uint
 }
 
 const uint8_t* add_steps(const uint8_t* p, const uint8_t* end, int depth, FoundSteps& found) {
-  if (!found.wrong) p = add_foreseen_steps(p, end, found);
+  if (may_store(found)) p = add_foreseen_steps(p, end, found);
   return for_each_step(p, end, depth, [&](const uint8_t* step, const uint8_t*& next) -> const uint8_t* {
     if (const uint8_t* const broken = add_step(step, next, depth - 1, found)) return broken;
-    if (!found.wrong) next = add_foreseen_steps(next, end, found);
+    if (may_store(found)) next = add_foreseen_steps(next, end, found);
     return nullptr;
   });
 }

@@ -11,6 +11,7 @@
 #include "flowgraph/parse/example.pb.h"
 #include "flowgraph/parse/feature_values.h"
 #include "flowgraph/parse/record_parser.h"
+#include "support/guarded_memory.h"
 
 namespace feedline::test {
 namespace {
@@ -239,14 +240,14 @@ std::string compare_with_protobuf(const std::vector<FeatureSpec>& features, std:
     views.push_back({reinterpret_cast<const std::byte*>(record.data()), static_cast<uint32_t>(record.size()), 0});
     payload += record.size();
   }
-  // Memory of exactly this size, so that a sanitizer sees any write past its end.
-  std::vector<std::byte> memory(parser.arena_bound(records.size(), payload));
-  flow::Arena arena(memory);
+  // Memory of this size before a page that cannot be touched, so that a write past its end ends the program.
+  const GuardedMemory memory(parser.arena_bound(records.size(), payload));
+  flow::Arena arena(memory.bytes());
   flow::RecordParser::Session session(parser, static_cast<uint32_t>(records.size()), arena);
   std::vector<flow::RowError> errors;
   session.parse(views, errors);
   if (hits) *hits = session.layout_hits();
-  if (arena.take<std::byte>(0) > memory.data() + memory.size()) return "the arena ran over its bound";
+  if (arena.take<std::byte>(0) > memory.bytes().data() + memory.bytes().size()) return "the arena ran over its bound";
 
   auto error = errors.begin();
   for (size_t row = 0; row < records.size(); row++) {

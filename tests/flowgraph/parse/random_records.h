@@ -139,7 +139,8 @@ struct Writer {
       const size_t which = odd() ? below(random, keys.size()) : i;
       const int kind = odd() ? 1 + static_cast<int>(below(random, 3)) : 1 + static_cast<int>(which % 3);
       const uint64_t count = odd() ? below(random, 40) : which % 4;
-      entries += entry(keys[which], lists ? steps(kind, which / 2, count) : feature(kind, count)) + noise();
+      const uint64_t number = odd() ? below(random, 40) : which / 2;
+      entries += entry(keys[which], lists ? steps(kind, number, count) : feature(kind, count)) + noise();
       if (odd()) out += delimited(field, std::exchange(entries, {}));
     }
     return out + delimited(field, entries);

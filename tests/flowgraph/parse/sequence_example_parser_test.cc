@@ -266,6 +266,43 @@ TEST_CASE("after a wrong step the rest of the list is still checked, and the nex
   CHECK(parsed.ints(0, 4) == std::vector<int64_t>{8, 9});
 }
 
+TEST_CASE("steps beyond a fixed list are counted, and stored nowhere") {
+  const auto step_of = [](DType dtype, size_t values, bool usual) {
+    const std::string step = dtype == DType::bytes     ? wire::bytes_feature(std::vector<std::string>(values, "far"))
+                             : dtype == DType::float32 ? wire::float_feature(std::vector<float>(values, 7777))
+                                                       : wire::int64_feature(std::vector<int64_t>(values, 7777));
+    return usual ? step : step + wire::tag(9, 0) + wire::varint(1);  // an unknown field
+  };
+  for (const DType dtype : {DType::bytes, DType::float32, DType::int64})
+    for (const size_t values : {1, 3})
+      for (const int64_t room : {1, 2, 5})
+        for (const bool usual : {true, false}) {
+          INFO(name(dtype) << ", steps of " << values << ", room for " << room << (usual ? "" : ", unusual"));
+          const auto steps = [&](size_t count) {
+            return list_entry("x", std::vector<std::string>(count, step_of(dtype, values, usual)));
+          };
+          const auto fits = static_cast<size_t>(room);
+          std::vector<std::string> records;
+          for (size_t more = 0; more < 12; more++)
+            for (const std::string& lists : {steps(fits), steps(fits + more), steps(fits + 8 * more),
+                                             steps(fits + more) + steps(fits), wire::entry("x", "") + steps(more)})
+              records.push_back(record(wire::entry("id", wire::int64_feature({static_cast<int64_t>(records.size())})),
+                                       lists + list_entry("y", {wire::int64_feature({5}), wire::int64_feature({6})})));
+          // A FeatureList whose steps lie in two values of one entry, which protobuf merges.
+          const std::string whole(std::vector<std::string>(1, step_of(dtype, values, usual)).front());
+          std::string half;
+          for (size_t i = 0; i < fits + 1; i++) half += wire::delimited(1, whole);
+          records.push_back(record(wire::entry("id", wire::int64_feature({1})),
+                                   wire::delimited(1, wire::delimited(1, "x") + wire::delimited(2, half) +
+                                                          wire::delimited(2, half))));
+          const FeatureSpec x = list("x", dtype, FeatureKind::fixed, {room, static_cast<int64_t>(values)});
+          const FeatureSpec id = context(feature("id", DType::int64));
+          const FeatureSpec y = list("y", DType::int64, FeatureKind::fixed, {2});
+          for (const std::vector<FeatureSpec>& features : {std::vector{x, id, y}, {id, y, x}, {x, x, id}})
+            CHECK(compare(features, records) == "");
+        }
+}
+
 TEST_CASE("the arena's bound holds for steps without values, and for values of the fewest bytes") {
   for (const DType dtype : {DType::bytes, DType::float32, DType::int64})
     for (const size_t values : {0, 1, 50}) {
