@@ -94,10 +94,9 @@ class Packer {
 
   int of_column(const OutputSpec& output) {
     const ColumnRef& column = output.jobs[0].column;
-    if (column.kind != ColumnRef::Kind::feature) {
-      const DType dtype = column.kind == ColumnRef::Kind::expression ? DType::float64 : DType::int64;
-      return add_stored("packed " + output.name, {.column = column, .unpack = stored_elements(dtype, {})});
-    }
+    if (column.kind != ColumnRef::Kind::feature)
+      return add_stored("packed " + output.name,
+                        {.column = column, .unpack = stored_elements(output.jobs[0].unpack.stored, {})});
     const auto [known, is_new] = features_.try_emplace(column.number);
     if (is_new) known->second = of_feature(column);
     return known->second;

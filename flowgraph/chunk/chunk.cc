@@ -230,9 +230,7 @@ void Chunk::evaluate(const Schedule& schedule, Arena& arena, std::vector<BadRow>
   schedule.formulas.evaluate(features_, rows_, arena, expressions_, [&](uint32_t row, size_t expression) {
     bad.push_back(
         {row, Error(Category::wrong_value,
-                    "the formula overflows int64 here, or takes mod by 0; write its numbers with a decimal point to "
-                    "compute in float64",
-                    place_of(schedule, row, offset_of(row), schedule.spec.expressions[expression].output))});
+                    formula_failure, place_of(schedule, row, offset_of(row), schedule.spec.expressions[expression].output))});
   });
   if (bad.size() == found_before) return;
   std::ranges::stable_sort(bad, {}, &BadRow::row);

@@ -156,9 +156,9 @@ Program Program::compile(std::string_view formula, const std::map<std::string, d
 const std::vector<Program::Input>& Program::inputs() const noexcept { return impl_->formula.inputs; }
 Program::Type Program::type() const noexcept { return impl_->type; }
 
-uint32_t Program::evaluate(std::span<const Column> inputs, uint32_t rows, double* out) const noexcept {
+uint32_t Program::evaluate(std::span<const Column> inputs, uint32_t rows, void* out) const noexcept {
   std::array<FormulaBlock, most_registers> registers;
-  const bool whole = impl_->type == Type::int64;
+  auto* const values = static_cast<std::byte*>(out);
   for (uint32_t first = 0; first < rows; first += block_rows) {
     const uint32_t count = std::min(block_rows, rows - first);
     if (impl_->run(inputs, first, count, registers)) {
@@ -166,15 +166,12 @@ uint32_t Program::evaluate(std::span<const Column> inputs, uint32_t rows, double
         uint64_t failed = 0;
         const Scalar value = evaluate_row(impl_->formula, impl_->formula.root, inputs, first + i, failed);
         if (failed) return first + i;
-        out[first + i] = whole ? static_cast<double>(value.as<int64_t>()) : value.as<double>();
+        std::memcpy(values + (first + i) * size_t{8}, &value.bits, 8);
       }
       continue;
     }
     FormulaBlock& result = registers[impl_->instructions.back().to];
-    if (whole)
-      std::copy_n(result.as<int64_t>(), count, out + first);
-    else
-      std::memcpy(out + first, result.rows, count * size_t{8});
+    std::memcpy(values + first * size_t{8}, result.rows, count * size_t{8});
   }
   return no_failure;
 }

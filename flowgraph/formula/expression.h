@@ -50,11 +50,11 @@ class Program {
   const std::vector<Input>& inputs() const noexcept;
   Type type() const noexcept;
 
-  /// Sets out[i] to the value of the formula for row i; an int64 result is converted to float64. Returns no_failure, or
-  /// the first row that failed (integer overflow, mod by 0); then `out` is unspecified from that row on. Does not
-  /// allocate memory; takes 70 KiB of stack. Precondition: `inputs` are the columns of inputs(), each of the type given
-  /// there.
-  uint32_t evaluate(std::span<const Column> inputs, uint32_t rows, double* out) const noexcept;
+  /// Sets element i of `out`, an int64_t or a double as type() says, to the value of the formula for row i. Returns
+  /// no_failure, or the first row that failed (integer overflow, mod by 0); then `out` is unspecified from that row on.
+  /// Does not allocate memory; takes 70 KiB of stack. Precondition: `inputs` are the columns of inputs(), each of the
+  /// type given there.
+  uint32_t evaluate(std::span<const Column> inputs, uint32_t rows, void* out) const noexcept;
 
  private:
   struct Impl;

@@ -42,8 +42,8 @@ Formulas::Formulas(const PipelineSpec& spec) : spec_(&spec) {
     for (size_t i = 0; i < expression.inputs.size(); i++) {
       const ExpressionSpec::Input& from = expression.inputs[i];
       Input input{from, std::nullopt, std::nullopt};
-      DType held = DType::float64;  // the dtype of an expression's column
-      if (from.feature >= 0) held = spec.features[static_cast<size_t>(from.feature)].dtype;
+      DType held = from.feature >= 0 ? spec.features[static_cast<size_t>(from.feature)].dtype
+                                     : spec.expressions[static_cast<size_t>(from.expression)].dtype();
       if (from.unpack) {
         input.round.emplace(*from.unpack);
         held = from.unpack->out;

@@ -35,7 +35,11 @@ std::span<const std::byte> stored_value(const FeatureSpec& feature, const Column
 /// steps.
 ValuesRef values_of(const FeatureSpec& feature, const Column& column, uint32_t row) noexcept;
 
-inline constexpr RowAccess rows_of_expression = {sizeof(double), false};
+inline constexpr RowAccess rows_of_expression = {8, false};
+
+/// The message of a record of which a formula can compute nothing.
+inline constexpr const char* formula_failure =
+    "the formula overflows int64 here, or takes mod by 0; write its numbers with a decimal point to compute in float64";
 
 /// The formulas of a pipeline, prepared for evaluation. Immutable.
 class Formulas {
@@ -47,7 +51,8 @@ class Formulas {
   /// Returns how many arena bytes evaluate() takes for `rows` rows.
   uint64_t arena_bound(uint64_t rows) const noexcept;
 
-  /// Fills one column of double for each formula. Calls on_failure(row, expression) if an integer overflows.
+  /// Fills one column for each formula, of int64_t or double as the formula's type says. Calls on_failure(row,
+  /// expression) if an integer overflows.
   template <typename OnFailure>
   void evaluate(std::span<const Column> features, uint32_t rows, Arena& arena, std::vector<Column>& columns,
                 OnFailure&& on_failure) const;

@@ -58,7 +58,9 @@ class FormulaResolver {
       expression.inputs.push_back(resolve_input(output, input.name));
     open_.pop_back();
     number_[output] = static_cast<int>(spec_.expressions.size());
-    expression_of(spec_.outputs[output])->number = number_[output];
+    DenseJob& job = spec_.outputs[output].jobs[0];
+    job.unpack.stored = expression.dtype();
+    job.column.number = number_[output];
     spec_.expressions.push_back(std::move(expression));
     return number_[output];
   }

@@ -75,7 +75,7 @@ class OutputResolver {
       case Output::kExpression:
         nothing_but("expression");
         if (config_.has_normalize()) refuse("normalize", "an expression cannot have it; write it into the formula");
-        // FormulaResolver sets ColumnRef::number.
+        // FormulaResolver sets ColumnRef::number, and INT64 for the stored elements if that is the formula's type.
         from_numbers({.kind = ColumnRef::Kind::expression}, DType::float64, Shape());
         break;
       case Output::kStack:

@@ -155,6 +155,8 @@ struct OutputSpec {
 struct ExpressionSpec {
   std::string output;
   Program program;
+  /// Returns the type of its column.
+  DType dtype() const noexcept { return program.type() == Program::Type::int64 ? DType::int64 : DType::float64; }
   struct Input {
     // A scalar feature: int64 (as an int64 column) or float32 (widened to float64). Or what another output delivers, as
     // float64: unpacked from a feature by `unpack`, or the value of an expression, rounded to `dtype`.

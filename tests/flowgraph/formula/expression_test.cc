@@ -55,6 +55,14 @@ struct Data {
   }
 };
 
+// Evaluates a formula, and converts what is int64 to double.
+uint32_t evaluate(const Program& program, std::span<const Program::Column> columns, uint32_t rows, double* out) {
+  const uint32_t failed = program.evaluate(columns, rows, out);
+  if (program.type() == Type::int64)
+    for (uint32_t i = 0; i < std::min(failed, rows); i++) out[i] = static_cast<double>(std::bit_cast<int64_t>(out[i]));
+  return failed;
+}
+
 // Returns the value of a formula for one row, or nothing if the row fails.
 std::optional<double> value_of(const std::string& formula, const std::map<std::string, int64_t>& whole = {},
                                const std::map<std::string, double>& real = {}) {
@@ -63,7 +71,7 @@ std::optional<double> value_of(const std::string& formula, const std::map<std::s
   for (const auto& [name, value] : real) data.real[name] = {value};
   const Program program = data.compile(formula);
   double out = -12345;
-  const uint32_t failed = program.evaluate(data.columns(program), 1, &out);
+  const uint32_t failed = evaluate(program, data.columns(program), 1, &out);
   if (failed != Program::no_failure) {
     CHECK(failed == 0);
     return std::nullopt;
@@ -213,7 +221,7 @@ TEST_CASE("the first row that fails is named, in any block, and the rows before 
       if (bad + 1 < rows) data.whole["i"][rows - 1] = most;
       std::vector<double> out(rows);
       CAPTURE(rows, bad);
-      CHECK(program.evaluate(data.columns(program), rows, out.data()) == bad);
+      CHECK(evaluate(program, data.columns(program), rows, out.data()) == bad);
       for (uint32_t r = 0; r < bad; r++) REQUIRE(out[r] == 14);
     }
   }
@@ -487,7 +495,7 @@ TEST_CASE("random formulas, against an evaluator of the test's own") {
     compiled++;
     REQUIRE((program.type() == Type::int64) == tree->type(data).whole);
     std::vector<double> out(rows, -1);
-    const uint32_t failed = program.evaluate(data.columns(program), rows, out.data());
+    const uint32_t failed = evaluate(program, data.columns(program), rows, out.data());
     const uint32_t good = failed == Program::no_failure ? rows : failed;
     failed_formulas += failed != Program::no_failure;
     for (uint32_t r = 0; r < good; r++) {
@@ -499,7 +507,7 @@ TEST_CASE("random formulas, against an evaluator of the test's own") {
     // The results are the same if rows are evaluated one at a time.
     for (uint32_t r = 0; r < good; r += 97) {
       double alone = -1;
-      REQUIRE(program.evaluate(data.columns(program, r), 1, &alone) == Program::no_failure);
+      REQUIRE(evaluate(program, data.columns(program, r), 1, &alone) == Program::no_failure);
       REQUIRE(same(alone, out[r]));
     }
   }
