@@ -12,10 +12,11 @@ namespace feedline::flow {
 namespace {
 
 // Renumbers the rows of a step that cannot be completed: they begin at 0 and, unless samples are windows, have no gaps.
-// Returns how many whole samples the rows make.
-int64_t close_up(std::vector<TicketRows>& step, int64_t frames) {
+// Adds to `moved` what was the number of the first row. Returns how many whole samples the rows make.
+int64_t close_up(std::vector<TicketRows>& step, int64_t frames, int64_t& moved) {
   int64_t rows_so_far = 0;
   const int64_t first = step.empty() ? 0 : step.front().at;
+  moved += first;
   for (TicketRows& rows : step) {
     rows.at = frames > 1 ? rows.at - first : rows_so_far;
     rows_so_far = rows.at + rows.count;
@@ -40,7 +41,7 @@ std::optional<BatchRows> rows_before(int64_t end, const BatchRows& batch, int re
     ++cut;
   }
   step->rows.erase(cut, step->rows.end());
-  const int64_t samples = close_up(step->rows, schedule.frames);
+  const int64_t samples = close_up(step->rows, schedule.frames, step->moved);
   if (samples == 0) return std::nullopt;
   const Rows share = even_share(samples, replica, schedule.replicas);
   BatchRows shorter = batch;
@@ -93,8 +94,9 @@ std::vector<ChunkRef> Assembler::finish() {
   return finished;
 }
 
-std::shared_ptr<const StepRows> Assembler::share_rows() {
+std::shared_ptr<const StepRows> Assembler::share_rows(int64_t moved) {
   auto step = std::make_shared<StepRows>();
+  step->moved = moved;
   const size_t rows = step_.rows.size();
   step->rows = std::exchange(step_.rows, {});
   step_.rows.reserve(rows);  // the next step most likely has as many
@@ -135,17 +137,18 @@ void Assembler::emit(const ChunkRef& newest, Out& out) {
 
 // Emits the rows of a step that cannot be completed. The replicas share them evenly.
 void Assembler::emit_unfinished(Out& out) {
-  const int64_t samples = close_up(step_.rows, schedule_.frames);
+  int64_t moved = 0;
+  const int64_t samples = close_up(step_.rows, schedule_.frames, moved);
   emit_batches(
       samples > 0 ? schedule_.replicas : 0,
-      [&](int replica) { return even_share(samples, replica, schedule_.replicas); }, out);
+      [&](int replica) { return even_share(samples, replica, schedule_.replicas); }, out, moved);
 }
 
 // Emits a batch of the step for each of the first `replicas` replicas, with the samples that samples_of(replica)
-// returns.
+// returns. `moved` is that of StepRows.
 template <typename SamplesOf>
-void Assembler::emit_batches(int replicas, const SamplesOf& samples_of, Out& out) {
-  const auto step = share_rows();
+void Assembler::emit_batches(int replicas, const SamplesOf& samples_of, Out& out, int64_t moved) {
+  const auto step = share_rows(moved);
   const auto outcome = schedule_.spec.rows_can_fail() ? std::make_shared<StepOutcome>(schedule_.replicas) : nullptr;
   for (int replica = 0; replica < replicas; replica++) {
     const Rows samples = samples_of(replica);

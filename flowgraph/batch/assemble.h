@@ -22,6 +22,7 @@ namespace feedline::flow {
 /// owns it, and a replica writes its steps in order, so the chunk outlives every step that points to it.
 struct StepRows {
   std::vector<TicketRows> rows;      // the rows of this rank, ascending by `at`
+  int64_t moved = 0;                 // an error has cut the step short: what was the number of the row that is row 0 now
   uint64_t first_ticket = 0;         // the ticket of chunks[0]
   std::vector<const Chunk*> chunks;  // by ticket; null: an earlier step finished the chunk
   bool has_filler = false;           // one of the chunks has rows that stand in for bad records
@@ -80,8 +81,8 @@ class Assembler {
   void emit(const ChunkRef& newest, Out& out);
   void emit_unfinished(Out& out);
   template <typename SamplesOf>
-  void emit_batches(int replicas, const SamplesOf& samples_of, Out& out);
-  std::shared_ptr<const StepRows> share_rows();
+  void emit_batches(int replicas, const SamplesOf& samples_of, Out& out, int64_t moved = 0);
+  std::shared_ptr<const StepRows> share_rows(int64_t moved);
   std::vector<ChunkRef> finish();
   void fail(const ChunkRef& chunk, const Error& error, Out& out);
   void end_epoch(const ChunkRef& chunk, Out& out);

@@ -6,8 +6,8 @@ namespace feedline::flow {
 
 namespace {
 
-bool stands_in(const Chunk& chunk, uint32_t row) {
-  return std::binary_search(chunk.filler.begin(), chunk.filler.end(), row);
+bool is_bad(const StepRows& step, const Chunk& chunk, uint32_t row) {
+  return step.has_filler && std::binary_search(chunk.filler.begin(), chunk.filler.end(), row);
 }
 
 // Returns the run that has the row, or the first run after the row.
@@ -31,20 +31,23 @@ std::span<const BatchRow> rows_of_batch(const BatchRows& batch, int64_t begin, i
   while (at < stop) {
     // The fast path of a shuffle, where each run is a single row.
     for (; run != last && run->count == 1 && run->at == at && at < stop_of_rows && !step.has_filler; ++run, at++)
-      *next++ = {step.chunk_of(*run), run->first, false};
+      *next++ = {step.chunk_of(*run), run->first};
     if (at == stop) break;
     const int64_t rows_begin = run == last || at >= stop_of_rows ? stop : std::min(stop, run->at);
     if (at < rows_begin) {
       const TicketRows& nearest = run == first ? *run : run[-1];
       const uint32_t row = run == first ? nearest.first : nearest.first + nearest.count - 1;
-      next = std::fill_n(next, rows_begin - at, BatchRow{step.chunk_of(nearest), row, true});
+      const Chunk* const chunk = step.chunk_of(nearest);
+      next = std::fill_n(next, rows_begin - at, BatchRow{chunk, row, true, is_bad(step, *chunk, row)});
       at = rows_begin;
       continue;
     }
     const Chunk* const chunk = step.chunk_of(*run);
     uint32_t row = run->first + static_cast<uint32_t>(at - run->at);
-    for (const int64_t rows_end = std::min(stop, run->at + run->count); at < rows_end; at++, row++)
-      *next++ = {chunk, row, step.has_filler && stands_in(*chunk, row)};
+    for (const int64_t rows_end = std::min(stop, run->at + run->count); at < rows_end; at++, row++) {
+      const bool bad = is_bad(step, *chunk, row);
+      *next++ = {chunk, row, bad, bad};
+    }
     ++run;
   }
   return {out, next};

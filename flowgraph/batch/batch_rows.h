@@ -22,7 +22,8 @@ inline constexpr int64_t task_bytes = 256 << 10;
 struct BatchRow {
   const Chunk* chunk = nullptr;
   uint32_t row = 0;     // its number in the chunk
-  bool filler = false;  // the row is padding, or stands in for a bad record
+  bool filler = false;  // the row is padding, or its record is bad
+  bool bad = false;     // the record that the row refers to is bad: the row must get the tensors of another one
 };
 
 /// Writes the rows [begin, end) of a batch into `out`, which must have room for end - begin elements. Returns the span

@@ -28,12 +28,12 @@ struct RowBlock {
   bool in_sequence;
 };
 
-// The rows of a batch that could not be written.
+// The rows of a batch that could not be written, and those of bad records.
 struct BatchWriter::Failures {
   explicit Failures(const BatchRows& of) : batch(of) {}
   struct Found {
-    std::vector<int64_t> rows;        // their numbers in the batch; some may come twice
-    std::vector<FailedRow> reported;  // those among them that stood for a sample
+    std::vector<int64_t> rows;        // their numbers in the batch; a row comes once for each output that failed
+    std::vector<FailedRow> reported;  // those that could not be written and stood for a sample
     uint64_t audit = 0;               // the sum of these samples' audit terms
   };
   const BatchRows& batch;
@@ -51,6 +51,13 @@ struct BatchWriter::Failures {
     found.audit += row.chunk->audit_terms()[row.row];
     found.reported.push_back({batch.wanted.first + number, Error(failure.category, std::move(failure.message),
                                                                  row.chunk->place_of(plan, row.row, feature))});
+  }
+
+  // Notes the rows of the block whose records are bad.
+  void add_bad(const RowBlock& block) {
+    const Lock lock(mutex);
+    for (size_t i = 0; i < block.rows.size(); i++)
+      if (block.rows[i].bad) found.rows.push_back(block.first + static_cast<int64_t>(i));
   }
 
   Found take() {
@@ -225,6 +232,7 @@ std::vector<FailedRow> BatchWriter::write(const BatchRows& batch, BatchBuffer& b
       const std::span of_block = std::span(rows).first(rows_of_batch(batch, first, last, rows.data()).size());
       const bool changed = act_out_faults(of_block);
       RowBlock block{first, of_block, !changed && in_sequence(batch, first, last)};
+      if (batch.of_step->has_filler) failures.add_bad(block);
       write_block(block, unpackers, buffer, failures);
       const Tally part = tally(block);
       for (const Rows& rows_of_later : later) {
@@ -239,6 +247,7 @@ std::vector<FailedRow> BatchWriter::write(const BatchRows& batch, BatchBuffer& b
   });
   Failures::Found failed = failures.take();
   std::sort(failed.rows.begin(), failed.rows.end());
+  failed.rows.erase(std::unique(failed.rows.begin(), failed.rows.end()), failed.rows.end());
   fill_failed(failed.rows, batch.rows, buffer);
   content.audit = audit;
   content.bad_audit = failed.audit;
@@ -272,8 +281,8 @@ void BatchWriter::read_ahead(const Chunk& chunk) const noexcept {
     }
 }
 
-// Fills the dense tensors of rows that could not be written from the nearest good row, and those whose steps were made
-// with zeros. `failed` is ascending.
+// Fills the dense tensors of rows that could not be written, or whose records are bad, from the nearest other row, and
+// those whose steps were made with zeros. `failed` is ascending, and has no row twice.
 void BatchWriter::fill_failed(std::span<const int64_t> failed, int64_t rows, BatchBuffer& buffer) const {
   for (size_t first = 0, last = 0; first < failed.size(); first = last) {
     while (last < failed.size() && failed[last] <= failed[first] + static_cast<int64_t>(last - first)) last++;
@@ -286,8 +295,10 @@ void BatchWriter::fill_failed(std::span<const int64_t> failed, int64_t rows, Bat
         const BatchTensor& tensor = plan_.memory.tensors[t];
         const bool has_steps = has_made_steps(tensor);
         if (tensor.part != BatchTensor::Part::dense && !has_steps) continue;
-        const size_t bytes = buffer.content.tensors[t].tensor.size_bytes() / static_cast<size_t>(rows);
+        auto& [_, view, lent] = buffer.content.tensors[t];
+        const size_t bytes = view.size_bytes() / static_cast<size_t>(rows);
         std::byte* const memory = buffer.memory + tensor.offset;
+        if (std::exchange(lent, false)) view.data = memory;
         std::byte* const out = memory + static_cast<size_t>(row) * bytes;
         if (has_good && !has_steps)
           std::memcpy(out, memory + static_cast<size_t>(from_before ? before : after) * bytes, bytes);
@@ -513,7 +524,7 @@ RowNumbers BatchWriter::numbers_of(const RowBlock& block, const BatchRows& batch
   const auto frames = static_cast<uint64_t>(plan_.frames);
   return {batch.epoch,
           batch.step * static_cast<uint64_t>(plan_.global_batch) * frames +
-              static_cast<uint64_t>(batch.wanted.first + block.first),
+              static_cast<uint64_t>(batch.of_step->moved + batch.wanted.first + block.first),
           frames};
 }
 

@@ -222,7 +222,7 @@ Place Chunk::place_of(const Schedule& schedule, uint32_t row, uint64_t offset, s
 }
 
 void Chunk::evaluate(const Schedule& schedule, Arena& arena, std::vector<BadRow>& bad) {
-  // Bad rows are set to zeros first, because formulas must not see undefined values.
+  // Bad rows are set to zeros, because neither formulas nor row writers must see undefined values.
   for (const BadRow& row : bad)
     if (row.row < rows_)
       for (size_t f = 0; f < features_.size(); f++) fill_zero(schedule, f, features_[f], row.row);
@@ -233,6 +233,8 @@ void Chunk::evaluate(const Schedule& schedule, Arena& arena, std::vector<BadRow>
                     formula_failure, place_of(schedule, row, offset_of(row), schedule.spec.expressions[expression].output))});
   });
   if (bad.size() == found_before) return;
+  for (size_t i = found_before; i < bad.size(); i++)
+    for (size_t f = 0; f < features_.size(); f++) fill_zero(schedule, f, features_[f], bad[i].row);
   std::ranges::stable_sort(bad, {}, &BadRow::row);
   bad.erase(std::unique(bad.begin(), bad.end(), [](const BadRow& a, const BadRow& b) { return a.row == b.row; }),
             bad.end());
@@ -251,27 +253,6 @@ void Chunk::settle(const Schedule& schedule, std::vector<BadRow>& bad) {
     if (!row.term) row.term = {.as_stored = audit_terms_[row.row], .as_computed = audit_terms_[row.row]};
     bad_terms.push_back(*row.term);
   }
-  std::vector<uint32_t> good;
-  for (uint32_t row = 0, next = 0; row < rows_; row++)
-    if (next < filler.size() && filler[next] == row)
-      next++;
-    else
-      good.push_back(row);
-  if (good.empty()) return;  // all rows remain the zeros that evaluate() has filled in
-  for (uint32_t row : filler) {
-    const auto above = std::lower_bound(good.begin(), good.end(), row);
-    const bool take_above = above != good.end() && (above == good.begin() || *above - row < row - *std::prev(above));
-    copy_row(schedule, row, take_above ? *above : *std::prev(above));
-  }
-}
-
-void Chunk::copy_row(const Schedule& schedule, uint32_t to, uint32_t from) {
-  const auto copy = [&](const Column& column, size_t size) {
-    std::memcpy(column.as<std::byte>() + to * size, column.as<std::byte>() + from * size, size);
-  };
-  for (size_t f = 0; f < features_.size(); f++) copy(features_[f], row_bytes(schedule.spec.features[f]));
-  for (const Column& expression : expressions_) copy(expression, sizeof(double));
-  records_[to] = records_[from];
 }
 
 }  // namespace feedline::flow

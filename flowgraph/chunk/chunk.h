@@ -66,8 +66,8 @@ class Chunk : public std::enable_shared_from_this<Chunk> {
 
   /// Verifies and parses all rows, and sets records() and the columns. If the read failed, there are no rows, and
   /// `first_error` is the reason. With `on_error: RAISE` a bad record ends the rows early: rows() is smaller than
-  /// ticket.rows, and `first_error` says why. Otherwise a bad row becomes filler: a copy of the nearest good row, or
-  /// zeros if there is no good row. Its number is in `filler` and its error in `errors`.
+  /// ticket.rows, and `first_error` says why. Otherwise a bad row becomes filler, and its features are zeros. Its
+  /// number is in `filler` and its error in `errors`.
   void parse(const Schedule& schedule);
 
   /// The number of rows that are good or filler.
@@ -80,7 +80,7 @@ class Chunk : public std::enable_shared_from_this<Chunk> {
   std::span<const io::RecordView> records() const noexcept { return records_; }
   /// One column for each feature of the pipeline.
   std::span<const Column> features() const noexcept { return features_; }
-  /// One column for each expression of the pipeline: a double for each row.
+  /// One column for each expression of the pipeline: an int64_t or a double for each row, as its type says.
   std::span<const Column> expressions() const noexcept { return expressions_; }
   /// For each row, its record's term in the audit of what is delivered (base/audit.h). Undefined for filler.
   std::span<const uint64_t> audit_terms() const noexcept { return audit_terms_; }
@@ -118,7 +118,6 @@ class Chunk : public std::enable_shared_from_this<Chunk> {
                       std::vector<BadRow>& bad);
   void evaluate(const Schedule& schedule, Arena& arena, std::vector<BadRow>& bad);
   void settle(const Schedule& schedule, std::vector<BadRow>& bad);
-  void copy_row(const Schedule& schedule, uint32_t to, uint32_t from);
 
   const uint32_t slot_;
   const std::span<std::byte> data_, scratch_;

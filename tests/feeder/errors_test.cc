@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <limits>
 #include <optional>
 
 #include "damage.h"
@@ -139,25 +140,57 @@ TEST_CASE("a record that does not parse: an error, or filler that changes no cou
                     Catch::Contains("max_failures allows 2"));
 }
 
-TEST_CASE("filler is the nearest good row, and zeros where a chunk has none") {
+TEST_CASE("filler is the nearest good row of its batch, from whatever file, and zeros where a batch has none") {
   const TempDir dir;
   write_records(dir.file("a"), {sample(1), "\xff", sample(3), "\xff", "\xff"});
   write_records(dir.file("b"), {"\xff"});
-  Feeder feeder(
+  const Pipeline pipeline =
       parse_pipeline("source { files: 'a' files: 'b' } feature { name: 'id' dtype: INT64 } feature { name: 'b' dtype: "
                      "BYTES length: 5 }"
                      "batch { global_batch_size: 6 } errors { on_error: SKIP_RECORD }",
-                     dir.path()));
+                     dir.path());
+  Feeder feeder(pipeline);
   const auto batch = feeder.next();
   REQUIRE(batch);
   const auto ids = batch.at("id").as<int64_t>();
-  CHECK((ids[1] == 1 || ids[1] == 3));
-  CHECK(ids[3] == 3);
-  CHECK(ids[4] == 3);
-  CHECK(ids[5] == 0);
-  CHECK(batch.at("b").as<uint8_t>()[5 * 5 + 4] == 0);
+  CHECK(std::vector<int64_t>(ids.begin(), ids.end()) == std::vector<int64_t>{1, 1, 3, 3, 3, 3});
+  CHECK(batch.at("b").as<uint8_t>()[5 * 5 + 4] == 3 + 4);
   const auto valid = batch.at("@valid").as<uint8_t>();
   CHECK(std::vector<int>(valid.begin(), valid.end()) == std::vector<int>{1, 0, 1, 0, 0, 0});
+
+  Feeder one_by_one(pipeline.with("batch.global_batch_size", "1"));
+  for (const int64_t id : {1, 0, 3, 0, 0, 0}) {
+    const auto row = one_by_one.next();
+    CHECK(row.at("id").as<int64_t>()[0] == id);
+    CHECK(row.at("b").as<uint8_t>()[4] == (id == 0 ? 0 : id + 4));
+  }
+}
+
+TEST_CASE("an INT64 formula keeps all digits, also where other formulas read it") {
+  const TempDir dir;
+  const std::vector<int64_t> values = {9007199254740993, (int64_t{1} << 62) + 1, std::numeric_limits<int64_t>::max(),
+                                       std::numeric_limits<int64_t>::min() + 5, -9007199254740993, 0};
+  std::vector<std::string> records;
+  for (const int64_t value : values)
+    records.push_back(wire::example(wire::entry("i", wire::int64_feature({value}))));
+  write_records(dir.file("a"), records);
+  Feeder feeder(parse_pipeline(
+      "source { files: 'a' } feature { name: 'i' dtype: INT64 } "
+      "output { name: 'same' dtype: INT64 expression { formula: 'i' } } "
+      "output { name: 'known' dtype: INT64 expression { formula: 'if(i == 0, -1, i)' } } "
+      "output { name: 'real' expression { formula: 'i' } } output { name: 'third' dtype: FLOAT32 expression { formula: "
+      "'i - mod(i, 3)' } } output { name: 'again' dtype: INT64 expression { formula: 'if(out.same > 0, i, 0)' } } "
+      "batch { global_batch_size: 6 }",
+      dir.path()));
+  const auto batch = feeder.next();
+  for (size_t row = 0; row < values.size(); row++) {
+    const int64_t value = values[row];
+    CHECK(batch.at("same").as<int64_t>()[row] == value);
+    CHECK(batch.at("known").as<int64_t>()[row] == (value == 0 ? -1 : value));
+    CHECK(batch.at("again").as<int64_t>()[row] == std::max<int64_t>(value, 0));
+    CHECK(batch.at("real").as<double>()[row] == static_cast<double>(value));
+    CHECK(batch.at("third").as<float>()[row] == static_cast<float>(value - (value % 3 + 3) % 3));
+  }
 }
 
 TEST_CASE("a byte that changes after it was counted is never delivered") {

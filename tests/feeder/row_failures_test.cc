@@ -1,6 +1,7 @@
 // Rows that fail while they are written: counts never change, and the feed ends at the same step whatever the timing.
 #include <atomic>
 #include <cstring>
+#include <random>
 #include <set>
 
 #include "data.h"
@@ -15,13 +16,15 @@ using namespace feedline::test;
 
 namespace {
 
-/// The ids of the records that cannot be made into rows of the output "made".
+/// The ids of the records that cannot be made into rows of the outputs "made" and "made_twice"; "made_odd" can make those
+/// with even ids.
 std::set<int64_t> broken;
 std::atomic<bool> scratch_was_shared{false};
 
 /// Copies the id of a record, unless it is one of `broken`.
 class FragileWriter final : public flow::RowWriter {
  public:
+  explicit FragileWriter(bool odd_alone) : odd_alone_(odd_alone) {}
   uint64_t scratch_bytes() const noexcept override { return 100; }
   void write(std::span<const std::span<const std::byte>> values, const flow::RowNumbers&, std::byte* out, size_t stride,
              std::span<std::byte> scratch, flow::RowOutcome& outcome) const override {
@@ -30,7 +33,7 @@ class FragileWriter final : public flow::RowWriter {
       int64_t id;
       std::memcpy(&id, values[row].data(), sizeof id);
       std::fill(scratch.begin(), scratch.end(), static_cast<std::byte>(id));
-      if (broken.contains(id)) {
+      if (broken.contains(id) && (!odd_alone_ || id % 2 != 0)) {
         std::memset(out + row * stride, 0xee, sizeof id);
         outcome.failed.push_back({row, Category::bad_image, "picture " + std::to_string(id) + " is broken"});
       } else {
@@ -40,15 +43,33 @@ class FragileWriter final : public flow::RowWriter {
         if (byte != static_cast<std::byte>(id)) scratch_was_shared = true;
     }
   }
+
+ private:
+  const bool odd_alone_;
 };
 
-/// While it lives, outputs named "made" are made by FragileWriter, which fails for these ids.
+/// Makes the number by which random choices for a row are drawn.
+class NumberWriter final : public flow::RowWriter {
+ public:
+  uint64_t scratch_bytes() const noexcept override { return 0; }
+  void write(std::span<const std::span<const std::byte>> values, const flow::RowNumbers& rows, std::byte* out,
+             size_t stride, std::span<std::byte>, flow::RowOutcome&) const override {
+    for (size_t row = 0; row < values.size(); row++) {
+      const auto number = static_cast<int64_t>(rows.sample(row));
+      std::memcpy(out + row * stride, &number, sizeof number);
+    }
+  }
+};
+
+/// While it lives, outputs whose names begin with "made" are made by FragileWriter, which fails for these ids, and those
+/// named "number" by NumberWriter.
 class Fragile {
  public:
   explicit Fragile(std::set<int64_t> ids) {
     broken = std::move(ids);
     flow::row_writer_for_tests = [](const flow::OutputSpec& output) -> std::shared_ptr<const flow::RowWriter> {
-      return output.name == "made" ? std::make_shared<FragileWriter>() : nullptr;
+      if (output.name == "number") return std::make_shared<NumberWriter>();
+      return output.name.starts_with("made") ? std::make_shared<FragileWriter>(output.name == "made_odd") : nullptr;
     };
   }
   ~Fragile() {
@@ -59,7 +80,8 @@ class Fragile {
 
 const std::string dense =
     "feature { name: 'b' dtype: BYTES length: 5 } output { name: 'id' feature: 'id' } "
-    "output { name: 'made' feature: 'id' } output { name: 'b' feature: 'b' } ";
+    "output { name: 'made' feature: 'id' } output { name: 'made_twice' feature: 'id' } "
+    "output { name: 'made_odd' feature: 'id' } output { name: 'b' feature: 'b' } ";
 const std::string made = dense + "feature { name: 't' dtype: BYTES kind: VARIABLE } output { name: 't' feature: 't' } ";
 const std::string skip = "errors { on_error: SKIP_RECORD } ";
 
@@ -145,6 +167,56 @@ TEST_CASE("RAISE: where it is asked for, the rows before one that fails late com
   }
 }
 
+TEST_CASE("random choices for the rows before an error are those of a feed without it, on every rank and replica") {
+  const TempDir dir;
+  std::vector<std::string> records;
+  for (int64_t id = 0; id < 100; id++) records.push_back(id == 45 ? "\xff" : sample(id));
+  write_records(dir.file("broken"), records);
+  records[45] = sample(45);
+  write_records(dir.file("sound"), records);
+  for (const std::string file : {"broken", "sound"})  // the record of 45 is bad, or its row
+    for (const std::string& window : {std::string(), std::string("window { size: 2 shift: 2 } ")})
+      for (const int ranks : {1, 2})
+        for (const int count : {1, 2}) {
+          INFO(file << " " << window << ranks << " ranks, " << count << " replicas");
+          const Fragile fragile(file == "broken" ? std::set<int64_t>() : std::set<int64_t>{45});
+          const int64_t frames = window.empty() ? 1 : 2;
+          const Pipeline pipeline =
+              parse_pipeline("source { files: '" + file + "' } feature { name: 'id' dtype: INT64 } " +
+                                 "output { name: 'id' feature: 'id' } output { name: 'number' feature: 'id' } "
+                                 "output { name: 'made' feature: 'id' } " +
+                                 window + batch_of(20, "DROP"),
+                             dir.path());
+          int64_t last = -1;
+          for (int rank = 0; rank < ranks; rank++) {
+            Options options = replicas(count);
+            options.rank = rank;
+            options.world_size = ranks;
+            options.deliver_before_error = true;
+            Feeder feeder(pipeline, options);
+            for (bool ended = false; !ended;)
+              for (int replica = 0; replica < count && !ended; replica++) {
+                Batch batch;
+                try {
+                  batch = feeder.next(replica);
+                } catch (const Error&) {
+                }
+                ended = !batch;
+                if (ended) break;
+                const auto valid = batch.at("@valid").as<uint8_t>();
+                for (size_t row = 0; row < valid.size(); row++) {
+                  if (!valid[row]) continue;
+                  const int64_t id = batch.at("id").as<int64_t>()[row];
+                  CHECK(batch.at("number").as<int64_t>()[row] == id / frames);
+                  last = std::max(last, id);
+                }
+              }
+          }
+          CHECK(last >= 43);
+          if (file == "broken" || ranks == 1) CHECK(last < 45);  // a rank knows its own rows alone
+        }
+}
+
 TEST_CASE("a step that DROP leaves out is not written, so nothing in it can fail late") {
   const Data data({20});
   const Fragile fragile({19});
@@ -204,6 +276,36 @@ TEST_CASE("filler of a row that fails late is the nearest good row in every dens
   CHECK(second.rows() == 6);
   for (const int64_t value : second.at("made").as<int64_t>()) CHECK(value == 0);
   for (const int64_t value : second.at("id").as<int64_t>()) CHECK(value == 0);
+}
+
+TEST_CASE("whichever rows and outputs fail, good rows stay as they are, and filler is one good row in all tensors") {
+  const Data data({64});
+  std::mt19937 random(5);
+  for (int round = 0; round < 40; round++) {
+    std::set<int64_t> bad;
+    for (int64_t id = 0; id < 64; id++)
+      if (random() % 4 < static_cast<unsigned>(round % 4)) bad.insert(id);
+    const Fragile fragile(bad);
+    for (const int batch : {8, 64})
+      for (const int count : {1, 2}) {
+        INFO("round " << round << ", batches of " << batch << ", " << count << " replicas");
+        Feeder feeder(data.pipeline(made + skip + batch_of(batch, "DROP")), replicas(count));
+        for (int64_t first = 0; first < 64; first += batch / count) {
+          const Batch got = feeder.next(static_cast<int>(first / (batch / count) % count));
+          REQUIRE(got.rows() == batch / count);
+          const auto valid = got.at("@valid").as<uint8_t>();
+          const auto ids = got.at("id").as<int64_t>();
+          for (size_t row = 0; row < valid.size(); row++) {
+            const int64_t id = first + static_cast<int64_t>(row);
+            CHECK(valid[row] == (bad.contains(id) ? 0 : 1));
+            if (valid[row]) CHECK(ids[row] == id);
+            for (const char* output : {"made", "made_twice", "made_odd"})
+              CHECK(got.at(output).as<int64_t>()[row] == ids[row]);
+            if (got.valid_count() > 0) CHECK_FALSE(bad.contains(ids[row]));
+          }
+        }
+      }
+  }
 }
 
 TEST_CASE("records that do not parse and rows that fail late count for one limit, which ends the feed at one step") {
@@ -280,6 +382,36 @@ TEST_CASE("a state from before rows that fail late, and one from after them, go 
       CHECK(rest.got[replica].ids == wanted);
     }
   }
+}
+
+TEST_CASE("what filler holds does not depend on where a feed began") {
+  const TempDir dir;
+  std::vector<std::string> records;
+  for (int64_t id = 0; id < 300; id++)
+    records.push_back(id % 7 == 3 || (id >= 100 && id < 130) ? "\xff" : sample(id));
+  write_records(dir.file("a"), records);
+  const Fragile fragile({5, 6, 90, 131, 200});
+  for (const std::string& order : {std::string(), std::string("shuffle { block_size: '16KiB' buffer_size: 40 } "),
+                                   std::string("shuffle { mode: GLOBAL } "),
+                                   std::string("shuffle { mode: BUFFER buffer_size: 30 } ")})
+    for (const int batch : {1, 8, 48})
+      for (const int64_t zero : {-1, 1}) {  // a formula that refuses some records, too
+        INFO(order << "batches of " << batch << ", " << zero);
+        const std::string formula = zero < 0 ? "" : "output { name: 'm' expression { formula: 'mod(1, id - 150)' } } ";
+        const Pipeline pipeline =
+            parse_pipeline("source { files: 'a' } feature { name: 'id' dtype: INT64 } feature { name: 'x' dtype: FLOAT32 "
+                           "shape: 3 } feature { name: 'b' dtype: BYTES length: 5 } output { name: 'id' feature: 'id' } "
+                           "output { name: 'x' feature: 'x' } output { name: 'b' feature: 'b' } output { name: 'at' "
+                           "feature: '@offset' } output { name: 'made' feature: 'id' } " +
+                               formula + skip + order + batch_of(batch, "PAD"),
+                           dir.path());
+        Feeder straight(pipeline), again(pipeline);
+        const auto wanted = epoch_of(straight).front();
+        for (size_t step = 1; step < wanted.size(); step += 1 + wanted.size() / 12) {
+          again.set_state(again.get_state(0, static_cast<int64_t>(step)));
+          CHECK(epoch_of(again).front() == std::vector(wanted.begin() + static_cast<int64_t>(step), wanted.end()));
+        }
+      }
 }
 
 TEST_CASE("an epoch of so many steps: passes add up although rows fail late") {
