@@ -1,7 +1,10 @@
 #include "flowgraph/feed/try_records.h"
 
 #include <algorithm>
+#include <limits>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "flowgraph/feed/sample_reader.h"
 #include "flowgraph/parse/absent_features.h"
@@ -12,11 +15,15 @@ namespace feedline::flow {
 namespace {
 
 constexpr uint64_t most_files = 128, most_bytes = uint64_t{256} << 20;
+// How many pictures are decoded, and other rows made that take long: a second or two.
+constexpr uint64_t most_long_rows = 256;
 
 class Trial {
  public:
-  Trial(const PipelineSpec& spec, const DataSet& data)
-      : spec_(spec), data_(data), parser_(spec), absent_(spec.features, parser_) {
+  Trial(const PipelineSpec& spec, const DataSet& data, uint64_t files)
+      : spec_(spec), data_(data), parser_(spec), formulas_(spec), absent_(spec.features, parser_) {
+    for (const OutputSpec& output : spec.outputs)
+      if (output.writer() && output.writer()->takes_long()) made_of_each_ = std::max<uint64_t>(1, most_long_rows / files);
     tried_.errors = data.raised;
     tried_.raised = spec.on_error == OnError::raise;
   }
@@ -28,13 +35,17 @@ class Trial {
   }
 
  private:
-  void record(const DataFile& file, const io::RecordView& record, uint64_t offset, uint64_t number);
-  void refuse_rows(std::span<const Column> columns, std::vector<RowError>& errors) const;
+  void record(const DataFile& file, const io::RecordView& record, uint64_t offset, uint64_t number, bool is_made);
+  template <typename OnFailure>
+  void make_row(std::span<const Column> columns, const OnFailure& on_failure);
   void note(Error error);
 
   const PipelineSpec& spec_;
   const DataSet& data_;
   const RecordParser parser_;
+  const Formulas formulas_;
+  uint64_t made_of_each_ = std::numeric_limits<uint64_t>::max();  // of how many records of a file rows are made
+  std::vector<std::byte> row_, scratch_;
   AbsentFeatures absent_;
   uint64_t bytes_left_ = most_bytes;
   TriedRecords tried_;
@@ -54,36 +65,74 @@ void Trial::file(const DataFile& file, uint64_t count) {
     if (found == SampleReader::Found::damage) return note(reader.damage().error(file.id.uri));
     bytes_left_ -= std::min(bytes_left_, reader.bytes_read() - before);
     if (bytes_left_ == 0) return;
-    record(file, reader.record(), reader.offset(), reader.number());
+    record(file, reader.record(), reader.offset(), reader.number(), sample < made_of_each_);
   }
 }
 
-void Trial::record(const DataFile& file, const io::RecordView& record, uint64_t offset, uint64_t number) {
-  std::vector<std::byte> memory(parser_.arena_bound(1, record.size));
+void Trial::record(const DataFile& file, const io::RecordView& record, uint64_t offset, uint64_t number, bool is_made) {
+  std::vector<std::byte> memory(parser_.arena_bound(1, record.size) + formulas_.arena_bound(1));
   Arena arena(memory);
   RecordParser::Session session(parser_, 1, arena);
   std::vector<RowError> errors;
   session.parse({&record, 1}, errors);
   tried_.records++;
   absent_.add(session.seen(), {&record, 1});
-  if (errors.empty()) refuse_rows(session.columns(), errors);
-  if (errors.empty()) return;
+  const auto place_of = [&](std::string feature) {
+    return Place{file.id.uri, static_cast<int64_t>(offset), static_cast<int64_t>(number), std::move(feature)};
+  };
+  std::optional<Error> refused;
+  if (!errors.empty()) {
+    RowError& error = errors.front();
+    refused.emplace(error.category, std::move(error.message),
+                    place_of(error.feature < 0 ? "" : spec_.features[static_cast<size_t>(error.feature)].name));
+  } else {
+    std::vector<Column> results;
+    formulas_.evaluate(session.columns(), 1, arena, results, [&](uint32_t, size_t expression) {
+      if (!refused) refused.emplace(Category::wrong_value, formula_failure, place_of(spec_.expressions[expression].output));
+    });
+    if (is_made && !refused) {
+      make_row(session.columns(), [&](int feature, RowFailure&& failure) {
+        if (!refused)
+          refused.emplace(failure.category, std::move(failure.message),
+                          place_of(spec_.features[static_cast<size_t>(feature)].name));
+      });
+    }
+  }
+  if (is_made || refused) tried_.made++;
+  if (!refused) return;
   tried_.failed++;
-  RowError& error = errors.front();
-  note(Error(error.category, std::move(error.message),
-             {file.id.uri, static_cast<int64_t>(offset), static_cast<int64_t>(number),
-              error.feature < 0 ? "" : spec_.features[static_cast<size_t>(error.feature)].name}));
+  note(std::move(*refused));
 }
 
-// Adds the errors of outputs that can be made of no row of this record.
-void Trial::refuse_rows(std::span<const Column> columns, std::vector<RowError>& errors) const {
-  for (const OutputSpec& output : spec_.outputs)
-    for (const DenseJob& job : output.jobs) {
-      if (!job.writer) continue;
-      const auto feature = static_cast<size_t>(job.column.number);
-      if (auto refusal = job.writer->refusal(stored_value(spec_.features[feature], columns[feature], 0)))
-        errors.push_back({0, refusal->category, job.column.number, std::move(refusal->message)});
+// Makes what a feed would make of the record by row writers, and calls on_failure(feature, failure) for what fails.
+template <typename OnFailure>
+void Trial::make_row(std::span<const Column> columns, const OnFailure& on_failure) {
+  for (const OutputSpec& output : spec_.outputs) {
+    const RowWriter* const writer = output.writer();
+    if (!writer) continue;
+    const bool is_padded = output.step_writer != nullptr;
+    const int number = is_padded ? output.feature : output.jobs[0].column.number;
+    const FeatureSpec& feature = spec_.features[static_cast<size_t>(number)];
+    const Column& column = columns[static_cast<size_t>(number)];
+    std::vector<std::span<const std::byte>> values;
+    if (is_padded || output.jobs[0].values > 1) {
+      const ValuesRef steps = values_of(feature, column, 0);
+      for (uint64_t step = 0; step < steps.count; step++) {
+        const BytesRef& bytes = static_cast<const BytesRef*>(steps.values)[step];
+        values.push_back({bytes.data, bytes.size});
+      }
+    } else {
+      values.push_back(stored_value(feature, column, 0));
     }
+    const size_t bytes = is_padded ? output.row_bytes() : output.row_bytes() / output.jobs[0].values;
+    row_.resize(bytes);
+    scratch_.resize(writer->scratch_bytes());
+    for (const auto& value : values) {
+      RowOutcome outcome;
+      writer->write({&value, 1}, {}, row_.data(), bytes, scratch_, outcome);
+      if (!outcome.failed.empty()) return on_failure(number, std::move(outcome.failed.front()));
+    }
+  }
 }
 
 void Trial::note(Error error) {
@@ -96,8 +145,8 @@ void Trial::note(Error error) {
 }  // namespace
 
 TriedRecords try_records(const PipelineSpec& spec, const DataSet& data, uint64_t of_each_file) {
-  Trial trial(spec, data);
   const uint64_t files = data.files.size(), some = std::min(files, most_files);
+  Trial trial(spec, data, std::max<uint64_t>(1, some));
   for (uint64_t i = 0; i < some; i++) trial.file(data.files[i * files / some], of_each_file);
   return std::move(trial).result();
 }

@@ -46,13 +46,6 @@ void RowFinder::add_failures(Values values, std::span<const int64_t> rows, size_
     if (rows[i] < 0) outcome.failed.push_back(failure(first + i, values[i]));
 }
 
-std::optional<RowFailure> RowFinder::refusal(std::span<const std::byte> value) const {
-  int64_t row;
-  find({&value, 1}, {&row, 1});
-  if (row >= 0) return std::nullopt;
-  return failure(0, value);
-}
-
 LookupWriter::LookupWriter(std::shared_ptr<const Table> table, bool by_name, const gpu::UnpackSpec& unpack)
     : finder_{std::move(table), by_name}, table_(*finder_.table), unpack_(unpack) {}
 

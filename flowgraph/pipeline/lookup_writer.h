@@ -23,8 +23,6 @@ struct RowFinder {
   void find(Values values, std::span<int64_t> rows) const noexcept;
   /// Adds a failure for each value that stands for no row. The first value is that of row `first` of the block.
   void add_failures(Values values, std::span<const int64_t> rows, size_t first, RowOutcome& outcome) const;
-  /// Returns why the value stands for no row; nullopt if it does.
-  std::optional<RowFailure> refusal(std::span<const std::byte> value) const;
 
  private:
   RowFailure failure(size_t row, std::span<const std::byte> value) const;
@@ -40,7 +38,6 @@ class LookupWriter final : public RowWriter {
   uint64_t scratch_bytes() const noexcept override;
   bool reads_ahead() const noexcept override { return table_.reads_ahead(); }
   void read_ahead(std::span<const std::span<const std::byte>> values) const noexcept override;
-  std::optional<RowFailure> refusal(std::span<const std::byte> value) const override { return finder_.refusal(value); }
   /// Throws Error io_error if the table cannot be read any more: that says nothing about the records.
   void write(std::span<const std::span<const std::byte>> values, const RowNumbers& rows, std::byte* out, size_t stride,
              std::span<std::byte> scratch, RowOutcome& outcome) const override;
@@ -61,7 +58,6 @@ class LookupNumberWriter final : public RowWriter {
   explicit LookupNumberWriter(RowFinder finder) : finder_(std::move(finder)) {}
 
   uint64_t scratch_bytes() const noexcept override { return 0; }
-  std::optional<RowFailure> refusal(std::span<const std::byte> value) const override { return finder_.refusal(value); }
   void write(std::span<const std::span<const std::byte>> values, const RowNumbers& rows, std::byte* out, size_t stride,
              std::span<std::byte> scratch, RowOutcome& outcome) const override;
 

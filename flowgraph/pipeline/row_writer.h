@@ -90,9 +90,6 @@ class RowWriter {
   /// Is told of values from which rows will be made soon, and begins to read what they need. Does not wait for it.
   virtual void read_ahead(std::span<const std::span<const std::byte>>) const noexcept {}
 
-  /// Returns why no row can be made of a value, as far as that shows without making it. `check` asks for it.
-  virtual std::optional<RowFailure> refusal(std::span<const std::byte>) const { return std::nullopt; }
-
   /// Makes the rows of a block. Row i is made from the bytes values[i], which are one value of a feature as the record
   /// stores it (numbers: as they lie in memory), and begins at out + i * stride. Adds to `outcome`; the bytes of a
   /// failed row may be anything. `scratch` has scratch_bytes() bytes. Random choices are a function of `rows`, so that

@@ -31,14 +31,16 @@ struct CheckArgs {
   bool json = false;
 };
 
-/// Parses the first records of each file, at most `of_each_file`, and prints the result. Returns whether a feed can
-/// succeed with such records: all must fit the features, or at least one if the pipeline skips bad records.
+/// Makes rows of the first records of each file, at most `of_each_file`, and prints the result. Returns whether a feed can
+/// succeed with such records: all must fit the pipeline, or at least one if it skips bad records.
 bool try_records(const Feeder& feeder, uint64_t of_each_file) {
   const TriedRecords tried = feeder.try_records(of_each_file);
   if (tried.records > 0)
-    fmt::print("tried    {} of {}: {}\n", format_count(tried.records, "record"), format_count(tried.files, "file"),
-               tried.failed == 0 ? "all fit the pipeline's features"
-                                 : fmt::format("{} do not fit the pipeline's features", format_count(tried.failed)));
+    fmt::print("tried    {} of {}{}: {}\n", format_count(tried.records, "record"), format_count(tried.files, "file"),
+               tried.made < tried.records ? fmt::format(", and made rows of {}", format_count(tried.made))
+                                                         : "",
+               tried.failed == 0 ? "all fit the pipeline"
+                                 : fmt::format("{} do not fit the pipeline", format_count(tried.failed)));
   for (const Error& error : tried.absent) fmt::print(stderr, "feedline: warning: {}\n", error.what());
   const bool good = tried.errors.empty() || (!tried.raised && tried.failed < tried.records);
   for (const Error& error : tried.errors) fmt::print(stderr, "feedline: {}{}\n", good ? "warning: " : "", error.what());

@@ -1,4 +1,4 @@
-// The result of Feeder::try_records(), which parses a few records to check whether a pipeline fits its data.
+// The result of Feeder::try_records(), which makes rows of a few records to check whether a pipeline fits its data.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@ namespace feedline {
 
 struct TriedRecords {
   uint64_t files = 0, records = 0;  // how many were looked at
+  uint64_t made = 0;                // of how many of these records rows were made, or cannot be made
   uint64_t failed = 0;              // how many of these records were refused
   // What was wrong with these records: the first error of each feature and category. Also the error at which the data
   // ends, if there is one.

@@ -221,9 +221,9 @@ class FEEDLINE_PUBLIC Feeder {
   /// `feedline check` prints these as warnings. Empty on a rank whose rows another rank reads.
   std::vector<std::string> advice() const;
 
-  /// Parses the first `of_each_file` samples of each file, to find out whether the pipeline's features match the
-  /// records. It is quick whatever the size of the data, because it reads only some of many or large files. It does not
-  /// change the feed. On a rank whose rows another rank reads it examines nothing, and returns an empty result. Throws
+  /// Makes rows of the first `of_each_file` samples of each file, to find out whether the records fit the pipeline. It is
+  /// quick whatever the size of the data, because it reads only some of many or large files, and makes at most some 256
+  /// rows of pictures. It does not change the feed. On a rank whose rows another rank reads it examines nothing, and returns an empty result. Throws
   /// Error io_error.
   TriedRecords try_records(uint64_t of_each_file) const;
 
