@@ -64,10 +64,14 @@ KeptPicture::KeptPicture(PictureOrigin origin, const pictures::GeometrySpec& geo
   pixel_bytes_ = static_cast<uint64_t>(finish_of_entry_.channels) * size_of(finish_of_entry_.dtype);
   step_.text = fmt::format("{} {} {}", step_.text, text_of(origin_), text_of(finish_of_entry_));
   if (is_row_) return;
-  const auto* decode = std::get_if<pictures::DecodeOptions>(&origin_);
-  step_.entry_bytes = step_.bytes > 0
-                          ? step_.bytes
-                          : sizeof(Head) + pixel_bytes_ * static_cast<uint64_t>(decode ? decode->max_pixels : 0);
+  step_.entry_bytes = step_.bytes > 0 ? step_.bytes : sizeof(Head) + pixel_bytes_ * most_pixels();
+}
+
+// Returns how many pixels an entry of any size may have.
+uint64_t KeptPicture::most_pixels() const {
+  constexpr int64_t longest = 16;  // times the shorter side
+  if (before_.shorter) return static_cast<uint64_t>(longest * *before_.shorter * *before_.shorter);
+  return static_cast<uint64_t>(std::get<pictures::DecodeOptions>(origin_).max_pixels);
 }
 
 void KeptPicture::keep_decoded() {

@@ -53,6 +53,7 @@ class KeptPicture {
  private:
   void keep_decoded();
   void keep_resized();
+  uint64_t most_pixels() const;
   pictures::Size entry_size(std::span<const std::byte> picture) const;
   pictures::Geometry kept_geometry(int64_t width, int64_t height) const;
 

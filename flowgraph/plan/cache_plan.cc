@@ -18,7 +18,7 @@
 namespace feedline::flow {
 namespace {
 
-constexpr uint64_t version = 1;  // of what entries hold
+constexpr uint64_t version = 2;  // of what entries hold
 // By how many standard errors the sizes are taken to be larger than they were measured.
 constexpr double caution = 4;
 
@@ -146,17 +146,21 @@ void CachePlan::keep_pieces(const PipelineSpec& spec, const DataSet& data) {
     why_off_ = fmt::format("{} has another layout; remove it", path_);
 }
 
-// Two runs share a file if they have the same data and make the same entries of the same samples. A file is in
-// another's place if it is for the same choice among the same files.
+// Two runs share a file if they have the same data and make the same entries of the same samples. So the digest has
+// all that decides which bytes of a record an entry is made of, and what is made of them. A file is in another's place if it is for the same choice among the same files.
 void CachePlan::choose_file(const PipelineSpec& spec, const DataSet& data) {
   uint64_t place = 0;
   const auto add = [](uint64_t& digest, uint64_t value) { digest = mix64(digest ^ mix64(value)); };
   content_ = version;
   for (const uint64_t value : {data.digest, spec_.limit, static_cast<uint64_t>(spec_.what)}) add(content_, value);
   for (const CacheParts::Part& part : parts_.parts) {
-    add(content_, hash64(part.step->text));
-    add(content_, hash64(spec.features[static_cast<size_t>(part.feature)].key));
+    const FeatureSpec& feature = spec.features[static_cast<size_t>(part.feature)];
+    for (const std::string& text : {part.step->text, feature.key}) add(content_, hash64(text));
+    for (const uint64_t value : {static_cast<uint64_t>(feature.where), uint64_t{feature.has_default}})
+      add(content_, value);
+    for (const std::string& value : feature.default_bytes) add(content_, hash64(value));  // of records that lack it
   }
+  for (const SourceSpec& source : spec.sources) add(content_, static_cast<uint64_t>(source.record_type));
   for (const SourceSpec& source : spec.sources)
     for (const uint64_t value : {source.begin.value, uint64_t{source.begin.percent}, source.end.value,
                                  uint64_t{source.end.percent}, uint64_t{source.num_shards}, uint64_t{source.shard_id}})
@@ -167,6 +171,7 @@ void CachePlan::choose_file(const PipelineSpec& spec, const DataSet& data) {
     const uint64_t samples = file.samples.samples();
     add(content_, samples);
     add(content_, samples > 0 ? file.samples.record(0) : 0);
+    add(content_, file.id.changed);
     if (pieces_) {
       add(content_, samples > 0 ? file.samples.record(samples - 1) : 0);
       add(content_, file.index.stride);

@@ -34,34 +34,36 @@ DiskEntries::~DiskEntries() {
 
 bool DiskEntries::has(uint64_t entry) const noexcept {
   const uint8_t known = local(entry).load(std::memory_order_acquire);
-  return known == unknown ? file_.find(entry).has_value() : known != given_up;
+  return known == unknown ? file_.find(entry, true).has_value() : known != given_up;
 }
 
 std::span<const std::byte> DiskEntries::find(uint64_t entry, std::span<std::byte> scratch) noexcept {
   const uint8_t known = local(entry).load(std::memory_order_acquire);
   if (known == given_up) return {};
-  const auto piece = known == unknown ? file_.find(entry) : std::optional(file_.piece(entry));
+  const auto piece = file_.find(entry, known == unknown);
   if (!piece || piece->bytes > scratch.size()) return {};
   const auto bytes = scratch.first(piece->bytes);
   if (file_.read(piece->offset, bytes) == 0 && crc32c(bytes) == piece->crc) return bytes;
-  local(entry).store(given_up, std::memory_order_release);
+  give_up(entry);  // the next run makes it anew
   return {};
 }
 
 std::span<std::byte> DiskEntries::claim(uint64_t entry, uint64_t bytes, std::span<std::byte> scratch) noexcept {
   if (off_ || bytes > scratch.size()) return {};
-  if (local(entry).load(std::memory_order_acquire) != unknown || !file_.claim(entry)) return {};
-  return scratch.first(bytes);
+  if (local(entry).load(std::memory_order_acquire) != unknown) return {};
+  int error = 0;
+  const bool is_mine = file_.claim(entry, error);
+  if (error) turn_off("cannot be written", error);
+  return is_mine ? scratch.first(bytes) : std::span<std::byte>();
 }
 
 void DiskEntries::keep(uint64_t entry, std::span<const std::byte> bytes) noexcept {
-  const auto offset = file_.take(bytes.size());
-  const int error = offset && !off_ ? file_.write(*offset, bytes) : 0;
-  if (!offset || off_ || error) {
-    if (error) turn_off("cannot be written", error);
-    return give_up(entry);
-  }
-  file_.set_piece(entry, {*offset, bytes.size(), crc32c(bytes)});
+  int error = 0;
+  const auto offset = file_.take(bytes.size(), error);
+  if (offset && !off_) error = file_.write(*offset, bytes);
+  if (offset && !off_ && !error) error = file_.set_piece(entry, {*offset, bytes.size(), crc32c(bytes)});
+  if (error) turn_off("cannot be written", error);
+  if (!offset || off_) return give_up(entry);
   local(entry).store(written, std::memory_order_release);
   note_kept(bytes.size());
   const uint64_t before = unsynced_.fetch_add(bytes.size());
@@ -96,7 +98,7 @@ void DiskEntries::sync() noexcept {
   if (const int error = file_.sync()) return turn_off("cannot be synced", error);
   for (uint64_t entry = 0; entry < entries(); entry++) {
     if (local(entry).load(std::memory_order_acquire) != syncing) continue;
-    file_.publish(entry);
+    if (const int error = file_.publish(entry)) return turn_off("cannot be written", error);
     local(entry).store(unknown, std::memory_order_release);
   }
 }

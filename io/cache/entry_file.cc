@@ -3,14 +3,12 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -47,10 +45,6 @@ struct ReadCacheOp {
 struct SyncCacheOp {
   static constexpr const char* name = "fdatasync of a cache";
   static constexpr int error = EIO;
-};
-struct MapCacheOp {
-  static constexpr const char* name = "mmap of a cache";
-  static constexpr int error = ENOMEM;
 };
 struct LockCacheOp {
   static constexpr const char* name = "flock of a cache";
@@ -106,7 +100,7 @@ struct EntryFile::Header {
   uint64_t content, entries, data_bytes;
   uint32_t crc;  // of what stands before it
   uint32_t unused[23];
-  uint64_t next;  // the bytes of data that are taken; accessed by std::atomic_ref
+  uint64_t next;  // the bytes of data that are taken
 
   static Header of(uint64_t content, const EntryLayout& layout) {
     Header header{};
@@ -126,7 +120,7 @@ struct EntryFile::Header {
 };
 
 struct EntryFile::Row {
-  uint32_t state;  // accessed by std::atomic_ref
+  uint32_t state;
   uint32_t crc;
   uint64_t offset, bytes;
   uint32_t check;  // of the entry's number and what stands before it, without the state
@@ -136,6 +130,49 @@ struct EntryFile::Row {
     const uint64_t all[] = {entry, crc, offset, bytes};
     return crc32c(std::as_bytes(std::span(all)));
   }
+  // The disk, or another program, may have changed the row since it was written.
+  bool is_of(uint64_t entry, const EntryLayout& layout) const noexcept {
+    return check == sum(entry) && bytes <= layout.data_bytes && offset <= layout.data_bytes - bytes;
+  }
+  static uint64_t place(uint64_t entry) noexcept { return page + entry * sizeof(Row); }
+};
+
+namespace {
+
+template <typename T>
+int read_value(int fd, uint64_t at, T& value) noexcept {
+  return read_all(fd, at, std::as_writable_bytes(std::span(&value, 1)));
+}
+template <typename T>
+int write_value(int fd, uint64_t at, const T& value) noexcept {
+  return write_all(fd, at, std::as_bytes(std::span(&value, 1)));
+}
+
+}  // namespace
+
+/// The right to change who has what, among the threads of all processes. The kernel gives it back if the process dies.
+class EntryFile::Exclusive {
+ public:
+  explicit Exclusive(EntryFile& file) noexcept : lock_(file.mutex_), fd_(file.fd_), error_(set(F_WRLCK)) {}
+  ~Exclusive() {
+    if (!error_) set(F_UNLCK);
+  }
+  int error() const noexcept { return error_; }
+
+ private:
+  int set(short type) const noexcept {
+    if (const int error = type == F_WRLCK ? injected<LockCacheOp>() : 0) return error;
+    struct flock range {};
+    range.l_type = type;
+    range.l_whence = SEEK_SET;
+    range.l_len = 1;
+    while (fcntl(fd_, F_OFD_SETLKW, &range) != 0)
+      if (errno != EINTR) return errno;
+    return 0;
+  }
+  const Lock lock_;
+  const int fd_;
+  const int error_;
 };
 
 uint64_t EntryFile::table_bytes(uint64_t entries) noexcept {
@@ -217,7 +254,9 @@ EntryFile::EntryFile(std::string path, uint64_t content, const EntryLayout& want
       const bool was_removed = status.st_nlink == 0, is_whole = layout_in(fd_, content_).has_value();
       if (!was_removed && (is_whole || alone)) {
         if (!is_whole) create(wanted);
-        map();
+        const auto layout = layout_in(fd_, content_);
+        if (!layout) fail("was changed by another program", EBUSY);
+        layout_ = *layout;
         if (alone) recover();
         if (alone)
           if (const int error = lock(fd_, LOCK_SH)) fail("cannot be locked", error);
@@ -235,8 +274,6 @@ EntryFile::EntryFile(std::string path, uint64_t content, const EntryLayout& want
 EntryFile::~EntryFile() { close(); }
 
 void EntryFile::close() noexcept {
-  if (!map_.empty()) munmap(map_.data(), map_.size());
-  map_ = {};
   if (fd_ >= 0) ::close(std::exchange(fd_, -1));
 }
 
@@ -278,86 +315,71 @@ void EntryFile::create(const EntryLayout& wanted) {
   if (const int error = write_all(fd_, 0, block)) fail("cannot be written", error);
 }
 
-void EntryFile::map() {
-  const auto layout = layout_in(fd_, content_);
-  if (!layout) fail("was changed by another program", EBUSY);
-  layout_ = *layout;
-  const uint64_t bytes = table_bytes(layout_.entries);
-  int error = injected<MapCacheOp>();
-  void* at = MAP_FAILED;
-  if (!error) {
-    at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
-    error = errno;
-  }
-  if (at == MAP_FAILED) fail("cannot be mapped", error);
-  map_ = {static_cast<std::byte*>(at), bytes};
-}
-
 // Frees the entries that were claimed by processes that were killed, and the room after the last valid entry.
-void EntryFile::recover() noexcept {
+void EntryFile::recover() const {
   uint64_t next = 0;
-  for (uint64_t entry = 0; entry < layout_.entries; entry++) {
-    Row& each = row(entry);
-    if (each.state == empty) continue;
-    const bool is_whole = each.state == valid && each.check == each.sum(entry) && each.bytes <= layout_.data_bytes &&
-                          each.offset <= layout_.data_bytes - each.bytes;
-    if (is_whole)
-      next = std::max(next, each.offset + round_up(each.bytes, entry_alignment));
-    else
-      each = {};
+  std::array<Row, 16 * page / sizeof(Row)> rows;
+  for (uint64_t first = 0; first < layout_.entries; first += rows.size()) {
+    const auto some = std::span(rows).first(std::min<uint64_t>(rows.size(), layout_.entries - first));
+    if (const int error = read_all(fd_, Row::place(first), std::as_writable_bytes(some)))
+      fail("cannot be read", error);
+    bool changed = false;
+    for (size_t i = 0; i < some.size(); i++) {
+      Row& each = some[i];
+      if (each.state == empty) continue;
+      const bool is_whole = each.state == valid && each.is_of(first + i, layout_);
+      if (is_whole) {
+        next = std::max(next, each.offset + round_up(each.bytes, entry_alignment));
+      } else {
+        each = {};
+        changed = true;
+      }
+    }
+    if (!changed) continue;
+    if (const int error = write_all(fd_, Row::place(first), std::as_bytes(some))) fail("cannot be written", error);
   }
-  reinterpret_cast<Header*>(map_.data())->next = std::min(next, layout_.data_bytes);
+  next = std::min(next, layout_.data_bytes);
+  if (const int error = write_value(fd_, offsetof(Header, next), next)) fail("cannot be written", error);
 }
 
-EntryFile::Row& EntryFile::row(uint64_t entry) const noexcept {
-  return reinterpret_cast<Row*>(map_.data() + page)[entry];
-}
-
-std::optional<EntryFile::Piece> EntryFile::find(uint64_t entry) const noexcept {
-  Row& found = row(entry);
-  if (std::atomic_ref(found.state).load(std::memory_order_acquire) != valid) return std::nullopt;
-  // The disk may have changed the row since it was opened.
-  if (found.check != found.sum(entry) || found.bytes > layout_.data_bytes ||
-      found.offset > layout_.data_bytes - found.bytes)
+std::optional<EntryFile::Piece> EntryFile::find(uint64_t entry, bool published) const noexcept {
+  Row row;
+  if (read_value(fd_, Row::place(entry), row) || (published && row.state != valid) || !row.is_of(entry, layout_))
     return std::nullopt;
-  return piece(entry);
+  return Piece{row.offset, row.bytes, row.crc};
 }
 
-bool EntryFile::claim(uint64_t entry) noexcept {
-  uint32_t before = empty;
-  return std::atomic_ref(row(entry).state).compare_exchange_strong(before, claimed, std::memory_order_acquire);
+bool EntryFile::claim(uint64_t entry, int& error) noexcept {
+  const Exclusive alone(*this);
+  uint32_t state = claimed;
+  error = alone.error();
+  if (!error) error = read_value(fd_, Row::place(entry), state);
+  if (error || state != empty) return false;
+  state = claimed;
+  error = write_value(fd_, Row::place(entry), state);
+  return !error;
 }
 
-void EntryFile::release(uint64_t entry) noexcept {
-  std::atomic_ref(row(entry).state).store(empty, std::memory_order_release);
+void EntryFile::release(uint64_t entry) noexcept { write_value(fd_, Row::place(entry), uint32_t{empty}); }
+
+std::optional<uint64_t> EntryFile::take(uint64_t bytes, int& error) noexcept {
+  const Exclusive alone(*this);
+  uint64_t place = 0;
+  error = alone.error();
+  if (!error) error = read_value(fd_, offsetof(Header, next), place);
+  if (error || place > layout_.data_bytes || bytes > layout_.data_bytes - place) return std::nullopt;
+  error = write_value(fd_, offsetof(Header, next),
+                      std::min(layout_.data_bytes, place + round_up(bytes, entry_alignment)));
+  return error ? std::nullopt : std::optional(place);
 }
 
-std::optional<uint64_t> EntryFile::take(uint64_t bytes) noexcept {
-  const std::atomic_ref next(reinterpret_cast<Header*>(map_.data())->next);
-  uint64_t place = next.load(std::memory_order_relaxed);
-  do
-    if (place > layout_.data_bytes || bytes > layout_.data_bytes - place) return std::nullopt;
-  while (!next.compare_exchange_weak(place, std::min(layout_.data_bytes, place + round_up(bytes, entry_alignment)),
-                                     std::memory_order_relaxed));
-  return place;
+int EntryFile::set_piece(uint64_t entry, const Piece& piece) noexcept {
+  Row row{claimed, piece.crc, piece.offset, piece.bytes, 0, 0};
+  row.check = row.sum(entry);
+  return write_value(fd_, Row::place(entry), row);
 }
 
-void EntryFile::set_piece(uint64_t entry, const Piece& piece) noexcept {
-  Row& of = row(entry);
-  of.crc = piece.crc;
-  of.offset = piece.offset;
-  of.bytes = piece.bytes;
-  of.check = of.sum(entry);
-}
-
-EntryFile::Piece EntryFile::piece(uint64_t entry) const noexcept {
-  const Row& of = row(entry);
-  return {of.offset, of.bytes, of.crc};
-}
-
-void EntryFile::publish(uint64_t entry) noexcept {
-  std::atomic_ref(row(entry).state).store(valid, std::memory_order_release);
-}
+int EntryFile::publish(uint64_t entry) noexcept { return write_value(fd_, Row::place(entry), uint32_t{valid}); }
 
 int EntryFile::read(uint64_t offset, std::span<std::byte> into) const noexcept {
   return read_all(fd_, table_bytes(layout_.entries) + offset, into);

@@ -5,9 +5,9 @@
 //   table     a row of 32 bytes for each entry: state, CRC32C of the data, place, size, CRC32C of the row
 //   data      from the next multiple of 4096 on; the file grows as entries are written
 //
-// Numbers are little-endian. Header and table are mapped by all processes. A row is valid only after the data was
-// synced, so after a crash of the machine a valid row has its data, and the CRC32C shows it if a disk did not keep its
-// word.
+// Numbers are little-endian. A row is valid only after the data was synced, so after a crash of the machine a valid row
+// has its data, and the CRC32C shows it if a disk did not keep its word. Nothing of the file is mapped: where a disk is
+// full or fails, or another program cuts the file short, a call fails, and a mapping would end the process.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +16,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+
+#include "base/mutex.h"
 
 namespace feedline::io {
 
@@ -53,24 +55,26 @@ class EntryFile {
   const std::string& path() const noexcept { return path_; }
   const EntryLayout& layout() const noexcept { return layout_; }
 
-  /// The piece of the data that an entry takes's bytes in the data.
+  /// The piece of the data that an entry takes.
   struct Piece {
     uint64_t offset = 0, bytes = 0;
     uint32_t crc = 0;  // CRC32C of the bytes
   };
-  /// Returns the place of a valid entry; nullopt if the entry is not valid.
-  std::optional<Piece> find(uint64_t entry) const noexcept;
-  /// Claims an empty entry among all processes. Returns whether it was empty.
-  bool claim(uint64_t entry) noexcept;
-  /// Makes a claimed entry empty again.
+  /// Returns the place of a valid entry, or of one that this process has kept and not yet published; nullopt if there
+  /// is none, or if it cannot be read.
+  std::optional<Piece> find(uint64_t entry, bool published) const noexcept;
+  /// Claims an empty entry among all processes. Returns whether it was empty. Sets `error` to an errno if that cannot be
+  /// told.
+  bool claim(uint64_t entry, int& error) noexcept;
+  /// Makes a claimed or damaged entry empty again.
   void release(uint64_t entry) noexcept;
-  /// Takes room for so many bytes among all processes. Returns the offset; nullopt if there is none.
-  std::optional<uint64_t> take(uint64_t bytes) noexcept;
-  /// Notes where the bytes of a claimed entry are. Only this process knows it until publish().
-  void set_piece(uint64_t entry, const Piece& piece) noexcept;
-  Piece piece(uint64_t entry) const noexcept;
-  /// Makes a claimed entry valid for all processes. Its bytes must have been synced.
-  void publish(uint64_t entry) noexcept;
+  /// Takes room for so many bytes among all processes. Returns the offset; nullopt if there is none. Sets `error` to an
+  /// errno if that cannot be told.
+  std::optional<uint64_t> take(uint64_t bytes, int& error) noexcept;
+  /// Notes where the bytes of a claimed entry are. Returns 0 or an errno.
+  int set_piece(uint64_t entry, const Piece& piece) noexcept;
+  /// Makes a claimed entry valid for all processes. Its bytes must have been synced. Returns 0 or an errno.
+  int publish(uint64_t entry) noexcept;
 
   /// Read or write all bytes at an offset of the data, and sync what was written. Return 0 or an errno.
   int read(uint64_t offset, std::span<std::byte> into) const noexcept;
@@ -81,11 +85,10 @@ class EntryFile {
   struct Header;
   struct Row;
   static std::optional<EntryLayout> layout_in(int fd, uint64_t content) noexcept;
+  class Exclusive;
   bool open();
   void create(const EntryLayout& wanted);
-  void map();
-  void recover() noexcept;
-  Row& row(uint64_t entry) const noexcept;
+  void recover() const;
   [[noreturn]] void fail(const char* what, int error) const;
   void close() noexcept;
 
@@ -93,7 +96,7 @@ class EntryFile {
   const uint64_t content_;
   EntryLayout layout_;
   int fd_ = -1;
-  std::span<std::byte> map_;  // header and table
+  Mutex mutex_;  // held while the file's lock of claims is
 };
 
 }  // namespace feedline::io

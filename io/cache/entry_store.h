@@ -12,7 +12,7 @@ namespace feedline::io {
 inline constexpr uint64_t entry_alignment = 64;
 
 /// Keeps bytes under the numbers [0, entries()). Each entry is written once and never changes, and none is ever thrown
-/// out to make room. Thread-safe. No call allocates memory or takes a lock.
+/// out to make room. Thread-safe. No call allocates memory; has() and find() take no lock.
 ///
 /// An entry is empty, claimed by the thread that writes it, valid, or given up. A caller that does not find() an entry
 /// makes the bytes, and may claim() the entry to keep them.

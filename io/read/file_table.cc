@@ -79,8 +79,8 @@ uint32_t direct_alignment(int fd) noexcept {
   return about.stx_dio_offset_align > 0 && alignment <= block_bytes && std::has_single_bit(alignment) ? alignment : 0;
 }
 
-uint64_t version_of(const struct stat& about) noexcept {
-  return static_cast<uint64_t>(about.st_mtim.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(about.st_mtim.tv_nsec);
+uint64_t nanoseconds(const timespec& time) noexcept {
+  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
 }
 
 }  // namespace
@@ -92,7 +92,7 @@ FileId stat_file(std::string path) {
   if (!error && stat(path.c_str(), &about) != 0) error = errno;
   if (error) fail(std::generic_category().message(error));
   if (!S_ISREG(about.st_mode)) fail(S_ISDIR(about.st_mode) ? "a folder, not a file" : "not a regular file");
-  return {std::move(path), static_cast<uint64_t>(about.st_size), version_of(about)};
+  return {std::move(path), static_cast<uint64_t>(about.st_size), nanoseconds(about.st_mtim), nanoseconds(about.st_ctim)};
 }
 
 size_t FileTable::default_capacity() noexcept {
@@ -227,7 +227,7 @@ int FileTable::verify(const Lease& lease) const noexcept {
   struct stat about {};
   if (fstat(lease.fd, &about) != 0) return errno;
   const FileId& id = files_[lease.file];
-  return static_cast<uint64_t>(about.st_size) == id.size && version_of(about) == id.version ? 0 : ESTALE;
+  return static_cast<uint64_t>(about.st_size) == id.size && nanoseconds(about.st_mtim) == id.version ? 0 : ESTALE;
 }
 
 }  // namespace feedline::io

@@ -27,6 +27,8 @@ struct FileId {
   std::string uri;       // a local path
   uint64_t size = 0;     // bytes
   uint64_t version = 0;  // changes when the content does: the mtime in nanoseconds
+  // Changes also when another file with the same mtime takes its place: the ctime in nanoseconds.
+  uint64_t changed = 0;
 };
 
 /// Returns the FileId of a local file. Throws Error io_error if it cannot be looked at or is not a regular file.

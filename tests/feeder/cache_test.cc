@@ -38,6 +38,7 @@ const std::string crop_of_shorter = decode +
 const std::string middle = decode +
                            "resize { shorter: 16 antialias: true } crop { size: [14, 14] after_resize: true } "
                            "normalize { scale: 0.0039 } } ";
+const std::string middle_of_small = decode + "resize { size: [8, 8] } crop { size: [6, 6] after_resize: true } } ";
 const std::string padded = decode + "crop { size: [40, 44] padding: 20 fill: 7 } resize { size: [12, 12] } } ";
 const std::string sixteen =
     "output { name: 'image' feature: 'image' decode_image { bit_depth: 16 channels: 1 } "
@@ -382,7 +383,7 @@ TEST_CASE("a disk that fails or is full costs the cache, not the feed") {
   Feeder plain(pictures.with_batch(middle));
   const Texts right = epochs_of(plain, 2);
   for (const char* name : {"open a cache", "write to a cache", "write short to a cache", "read from a cache",
-                           "fdatasync of a cache", "mmap of a cache", "flock of a cache"})
+                           "fdatasync of a cache", "flock of a cache"})
     for (int64_t n = 1; n <= 80; n += n < 5 ? 1 : 25) {
       INFO(name << " " << n);
       const LogLines log;
@@ -396,6 +397,67 @@ TEST_CASE("a disk that fails or is full costs the cache, not the feed") {
       hook.fail_nth_call(0);
       CHECK(log.lines().size() <= 1);
     }
+}
+
+TEST_CASE("a file that is cut short while feeds use it costs what it held, and no feed") {
+  const Pictures pictures;
+  for (const char* what : {"RESIZED", "DECODED", "RECORDS"}) {
+    INFO(what);
+    fs::remove_all(pictures.dir.file("kept"));
+    const Pipeline plain = pictures.with_batch(middle), cached = pictures.with_batch(middle + cache("DISK", what, "4MiB"));
+    Feeder wanted(plain), first(cached), second(cached);
+    const Texts right = epochs_of(wanted, 4);
+    const Texts begun = epochs_of(first, 2);
+    CHECK(epoch_of(second) == epoch_of(*std::make_unique<Feeder>(plain)));
+    for (const fs::path& file : cache_files(pictures)) fs::resize_file(file, 0);
+    Texts all = begun;
+    const Texts rest = epochs_of(first, 2);
+    all.insert(all.end(), rest.begin(), rest.end());
+    CHECK(all == right);
+    epochs_of(second, 1);
+    Feeder again(cached);
+    CHECK(epochs_of(again, 4) == right);
+  }
+}
+
+TEST_CASE("what decides the bytes of a picture decides in which file it is kept") {
+  const TempDir dir;
+  const std::string black = to_png(picture_of(9, 9, 3, 1)), white = to_png(picture_of(9, 9, 3, 2));
+  dir.write("black", black);
+  std::vector<std::string> records;
+  for (int64_t i = 0; i < 12; i++)
+    records.push_back(wire::example(wire::entry("id", wire::int64_feature({i})) +
+                                    (i % 3 == 0 ? "" : wire::entry("image", wire::bytes_feature({black})))));
+  write_records(dir.file("a"), records);
+  const auto pipeline = [&](const std::string& image, const std::string& kept) {
+    std::string escaped;
+    for (const char byte : image) {
+      char text[8];
+      std::snprintf(text, sizeof text, "\\%03o", static_cast<unsigned char>(byte));
+      escaped += text;
+    }
+    return parse_pipeline("source { files: 'a' } feature { name: 'image' dtype: BYTES default_value { bytes_value: '" +
+                              escaped + "' } } " + middle_of_small + kept + batch_of(4, "DROP"),
+                          dir.path());
+  };
+  for (const char* what : {"DECODED", "RESIZED"})
+    for (const std::string& image : {black, white, black}) {
+      Feeder wanted(pipeline(image, "")), kept(pipeline(image, cache("DISK", what, "1MiB")));
+      CHECK(epochs_of(kept, 2) == epochs_of(wanted, 2));
+    }
+}
+
+TEST_CASE("pictures that `shorter` makes larger than max_pixels are kept on a disk, too") {
+  const Pictures pictures;
+  const std::string pipeline =
+      "output { name: 'image' feature: 'image' decode_image { max_pixels: 900 } resize { shorter: 60 } "
+      "crop { mode: RANDOM size: [50, 50] after_resize: true } } ";
+  for (const char* where : {"MEMORY", "DISK"}) {
+    Feeder feeder(pictures.with_batch(pipeline + cache(where, "RESIZED", "10MiB")));
+    epochs_of(feeder, 3);
+    CHECK(feeder.report().cache->entries == count);
+    CHECK(feeder.report().cache->hits >= 2 * count);
+  }
 }
 
 TEST_CASE("a plan says what is kept, and counts its memory") {

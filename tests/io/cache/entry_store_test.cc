@@ -312,9 +312,9 @@ TEST_CASE("what could not be synced is not there in the next run") {
   CHECK(put(disk.store, 1, scratch));
 }
 
-TEST_CASE("a file that cannot be opened, made, locked or mapped is an error that names it") {
+TEST_CASE("a file that cannot be opened, made or locked is an error that names it") {
   const TempDir dir;
-  for (const char* name : {"open a cache", "write to a cache", "mmap of a cache", "flock of a cache"}) {
+  for (const char* name : {"open a cache", "write to a cache", "flock of a cache"}) {
     find_hook(name)->fail_nth_call(1);
     std::filesystem::remove(dir.file("x.feedline-cache"));
     const size_t before = test::open_descriptors();
