@@ -23,6 +23,10 @@ struct ListOp {
   static constexpr const char* name = "list_files";
   static constexpr int error = EACCES;
 };
+struct TypeOp {
+  static constexpr const char* name = "list_files: type";
+  static constexpr int error = EIO;
+};
 
 bool has_magic(std::string_view text) { return text.find_first_of("*?[") != std::string_view::npos; }
 
@@ -92,6 +96,15 @@ std::string what_is_there(const fs::path& pattern) {
   return text;
 }
 
+// Returns what the path names, after links. A path of which the system does not say it could name data, which must not be
+// left out.
+fs::file_type type_of(const fs::path& path) {
+  std::error_code error(injected<TypeOp>(), std::generic_category());
+  const fs::file_type type = error ? fs::file_type::none : fs::status(path, error).type();
+  if (type == fs::file_type::none) cannot_list(path.string(), error.value());
+  return type;
+}
+
 struct CloseFolder {
   void operator()(DIR* folder) const noexcept { closedir(folder); }
 };
@@ -101,11 +114,11 @@ void expand(const fs::path& folder, fs::path::const_iterator at, const fs::path:
             std::vector<std::string>& files) {
   const std::string component = at->string();
   const bool last = std::next(at) == end;
-  std::error_code error;
   if (!has_magic(component)) {
     const fs::path path = folder / component;
     if (!last) return expand(path, std::next(at), end, files);
-    if (fs::exists(path, error) && !fs::is_directory(path, error)) files.push_back(path.string());
+    const fs::file_type type = type_of(path);
+    if (type != fs::file_type::not_found && type != fs::file_type::directory) files.push_back(path.string());
     return;
   }
   // std::filesystem makes a path of each entry, which takes several times as long as reading and matching its name.
@@ -125,7 +138,7 @@ void expand(const fs::path& folder, fs::path::const_iterator at, const fs::path:
     std::string path = prefix + entry->d_name;
     // The type is mostly known without another system call.
     const bool unknown = entry->d_type == DT_LNK || entry->d_type == DT_UNKNOWN;
-    const bool is_folder = unknown ? fs::is_directory(path, error) : entry->d_type == DT_DIR;
+    const bool is_folder = unknown ? type_of(path) == fs::file_type::directory : entry->d_type == DT_DIR;
     if (!last && is_folder) expand(path, std::next(at), end, files);
     if (last && !is_folder) files.push_back(std::move(path));
   }

@@ -117,6 +117,22 @@ TEST_CASE_METHOD(Files, "a folder that cannot be listed is not an empty one") {
         "source.files: cannot list '" + folder.file("data") + "': Permission denied");
 }
 
+TEST_CASE_METHOD(Files, "a path that the system does not tell about is not left out") {
+  std::filesystem::create_symlink("inner", folder.file("data/link"));
+  std::filesystem::create_symlink("nowhere", folder.file("data/lost.rec"));
+  for (const char* pattern : {"*/a.rec", "data/li*/*", "data/lo*"}) {
+    INFO(pattern);
+    list_files({"source", folder.path(), {pattern}, {}});
+    for (SyscallHook* hook : SyscallHook::all())
+      if (std::string(hook->name()) == "list_files: type") hook->fail_nth_call(1);
+    CHECK(error_of({"source", folder.path(), {pattern}, {}}, Category::io_error).find("Input/output error") !=
+          std::string::npos);
+  }
+  // A link that leads nowhere is listed, so that opening it is an error.
+  CHECK(list_files({"source", folder.path(), {"data/lo*"}, {}}).files ==
+        std::vector<std::string>{folder.file("data/lost.rec")});
+}
+
 // The tests list ten thousand files. A hundred thousand take 0.3 s: file_list_test "[.speed]".
 namespace {
 double list_many(int count) {
