@@ -72,7 +72,6 @@ struct Inflater::Impl {
   uint8_t fixed[10] = {};    // the wrapper field that is being collected
   size_t have = 0;           // how many bytes of that field have arrived
   uint8_t flags = 0;         // the flags of the gzip header
-  uint32_t header_crc = 0;   // the CRC32 of the gzip header so far
   uint16_t extra_left = 0;   // bytes of the gzip header's extra field that are still to come
   uint32_t check = 0;        // CRC32 or Adler32 of this member's output so far
   uint64_t size = 0;         // bytes of this member's output so far
@@ -131,8 +130,6 @@ struct Inflater::Impl {
 
   // Takes one byte of a header or trailer. Returns false if it is wrong; `message` then says why.
   bool wrapper_byte(uint8_t byte) {
-    // The header's checksum covers all fields before it.
-    if (gzip && state < State::header_crc) header_crc = crc32_gzip_refl(header_crc, &byte, 1);
     switch (state) {
       case State::between:
         if (!gzip) {
@@ -142,8 +139,8 @@ struct Inflater::Impl {
           state = State::zlib_flags;
           return true;
         }
+        if (seen_stream && byte == 0) return true;  // padding up to a block of a disk or a tape, as gzip(1) has it
         have = 0;
-        header_crc = crc32_gzip_refl(0, &byte, 1);
         state = State::header;
         [[fallthrough]];
       case State::header:
@@ -183,12 +180,8 @@ struct Inflater::Impl {
         if (byte == 0) next_field(gzip_comment);
         return true;
       case State::header_crc:
-        fixed[have++] = byte;
-        if (have == 2) {
-          if (static_cast<uint32_t>(fixed[0] | fixed[1] << 8) != (header_crc & 0xffff))
-            return refuse("the gzip header's checksum is wrong");
-          begin_body();
-        }
+        // It is not compared: nothing that a header says is used, and what is inflated has checksums of its own.
+        if (++have == 2) begin_body();
         return true;
       case State::zlib_flags:
         if (!is_zlib_header(fixed[0], byte))

@@ -11,7 +11,8 @@
 namespace feedline::io {
 
 /// Inflates a gzip file with all its members, empty ones too, or a single zlib stream. It verifies the checksums and
-/// sizes in the trailers. After an error, all further calls return the error. Not thread-safe.
+/// sizes in the trailers. Zeros after a member are passed over. After an error, all further calls return the error. Not
+/// thread-safe.
 class Inflater {
  public:
   enum class Status : uint8_t {

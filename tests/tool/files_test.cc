@@ -229,6 +229,10 @@ TEST_CASE("verify says what TensorFlow says of every golden file") {
     if (c.name == "shards/fourth_damaged") expected = {"bad_length_crc"};  // the changed bit is in a length
     uint64_t records = c.records;
     bool exact = c.error.records_exact;
+    if (c.oddity.is_object() && c.oddity.contains("refuses_padding")) {
+      expected.clear();
+      exact = true;
+    }
     if (c.oddity.is_object() && c.oddity.contains("accepts_damage")) {
       expected.insert(c.oddity["accepts_damage"].get<std::string>());
       exact = exact && c.group != "compression";  // for a cut stream TensorFlow's count depends on its buffers
