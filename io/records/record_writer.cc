@@ -105,6 +105,11 @@ RecordWriter::~RecordWriter() = default;
 
 void RecordWriter::write(std::span<const std::byte> payload) {
   impl_->file.check_open();
+  if (payload.size() > UINT32_MAX)
+    throw Error(Category::record_too_large,
+                fmt::format("record {} would have a payload of {} bytes, but no reader takes more than {}",
+                            impl_->records, payload.size(), UINT32_MAX),
+                Place::of_file(impl_->file.path()));
   std::array<std::byte, io::header_bytes> header;
   const uint64_t length = payload.size();
   std::memcpy(header.data(), &length, 8);

@@ -1,3 +1,4 @@
+#include <sys/mman.h>
 #include <sys/resource.h>
 
 #include <csignal>
@@ -108,6 +109,27 @@ TEST_CASE("a folder that is not there, a compression that is not written") {
   CHECK_THROWS_AS(RecordWriter(dir.file("none/a")), Error);
   CHECK_THROWS_AS(RecordWriter(dir.file("a"), {.compression = Compression::zlib}), Error);
   CHECK(files_in(dir) == 0);
+}
+
+TEST_CASE("a payload that no reader takes is refused, and the writer goes on") {
+  const TempDir dir;
+  const size_t bytes = size_t{1} << 32;
+  void* const memory = mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  REQUIRE(memory != MAP_FAILED);
+  RecordWriter writer(dir.file("a"));
+  writer.write(bytes_of("before"));
+  try {
+    writer.write({static_cast<const std::byte*>(memory), bytes});
+    FAIL("no error");
+  } catch (const Error& error) {
+    CHECK(error.category() == Category::record_too_large);
+    CHECK(error.message() ==
+          "record 1 would have a payload of 4294967296 bytes, but no reader takes more than 4294967295");
+  }
+  munmap(memory, bytes);
+  writer.write(bytes_of("after"));
+  writer.close();
+  CHECK(content(dir.file("a")) == frame("before") + frame("after"));
 }
 
 TEST_CASE("a full disk is an error and leaves nothing") {
