@@ -8,6 +8,7 @@
 
 #include "base/load.h"
 #include "io/records/crc32c.h"
+#include "io/records/other_format.h"
 
 namespace feedline::io {
 namespace {
@@ -192,9 +193,11 @@ RecordStream::Found RecordStream::report_damage(Category category, uint64_t want
                           mask_crc(crc32c({bytes, 8})), load<uint32_t>(bytes + 8));
     if (start == 0) {
       const auto looks = detect_compression({bytes, std::min<size_t>(end_ - begin_, 18)});
-      message += looks == Compression::none ? ": the file is damaged, or is not a TFRecord file"
-                                            : fmt::format(": the file looks like {}, but is read as uncompressed",
-                                                          looks == Compression::gzip ? "gzip" : "zlib");
+      const std::string_view other = other_format({bytes, end_ - begin_});
+      message += looks != Compression::none ? fmt::format(": the file looks like {}, but is read as uncompressed",
+                                                          looks == Compression::gzip ? "gzip" : "zlib")
+                 : other.empty()            ? ": the file is damaged, or is not a TFRecord file"
+                                 : fmt::format(": the file is not a TFRecord file, but looks like {}", other);
     }
   } else if (category == Category::record_too_large) {
     message = fmt::format(

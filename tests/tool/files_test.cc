@@ -281,6 +281,29 @@ TEST_CASE("verify tells damage, and goes on with other files") {
   CHECK(text.out.find("0 of 2 files sound: 4 good records") != std::string::npos);
 }
 
+TEST_CASE("whoever reads a file of another format says what it looks like") {
+  const TempDir dir;
+  const std::string file = dir.write("table.parquet", "PAR1" + std::string(1000, '\xa5')),
+                    what = "offset 0: record 0: the checksum of the length ",
+                    looks = "looks like a Parquet file; `python -m feedline convert parquet` converts it";
+  const std::string pipeline =
+      dir.write("p.textproto", "source { files: 'table.parquet' record_type: RAW } batch { global_batch_size: 1 }");
+  for (const std::vector<std::string>& command : {std::vector<std::string>{"verify", file},
+                                                  {"inspect", file},
+                                                  {"inspect", "--pipeline", file},
+                                                  {"index", file},
+                                                  {"cat", file},
+                                                  {"run", pipeline},
+                                                  {"run", pipeline, "--set", "source.index.mode=LAZY"},
+                                                  {"split", file, "--out", dir.file("out"), "--shards", "1"}}) {
+    const ToolResult result = run_tool(command);
+    INFO(command.front() << ": " << result.err);
+    CHECK(result.code == 1);
+    CHECK(result.err.find(file + ": " + what) != std::string::npos);
+    CHECK(result.err.find(looks) != std::string::npos);
+  }
+}
+
 TEST_CASE("index makes what is missing, keeps what holds, and says what does not") {
   const TempDir dir;
   const std::string good = dir.write("good", read_file(golden("framing/good.tfrecord")));

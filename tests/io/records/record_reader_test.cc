@@ -145,6 +145,64 @@ TEST_CASE("damage in a compressed file") {
         std::vector<Failure>{{Category::bad_compression, 0, 0, 0}});
 }
 
+TEST_CASE("a file of another format is told by its first bytes, with what to do") {
+  const TempDir dir;
+  const auto said = [&](const std::string& content, const RecordReader::Options& options = {}) {
+    RecordReader reader(dir.write("a", content), options);
+    Record record;
+    if (reader.next(record) != ReadResult::error) return std::string("no error");
+    CHECK(reader.error().place() == Place{dir.file("a"), 0, 0, ""});
+    return reader.error().message();
+  };
+  const std::string rest(600, '\xa5'), zero(1, '\0');
+  std::string tar(600, '\0');
+  tar.replace(0, 5, "a.jpg").replace(257, 5, "ustar");
+  const std::string mds = little_endian(uint32_t{2}) + little_endian(uint32_t{41}) + little_endian(uint32_t{50}) +
+                          little_endian(uint32_t{60}) + R"({"column_names": ["a"]})" + rest;
+  const std::pair<std::string, const char*> formats[] = {
+      {"\x28\xb5\x2f\xfd" + rest, "zstd has compressed; decompress it by `zstd -d`"},
+      {"\x04\x22\x4d\x18" + rest, "lz4 has compressed"},
+      {std::string("\xff\x06\0\0sNaPpY", 10) + rest, "snappy has compressed"},
+      {"BZh91AY&SY" + rest, "bzip2 has compressed"},
+      {"\xfd"
+       "7zXZ" +
+           zero + rest,
+       "xz has compressed"},
+      {tar, "a tar archive; `feedline convert webdataset`"},
+      {"PAR1\x15\x04" + rest, "a Parquet file; `python -m feedline convert parquet`"},
+      {"ARROW1" + zero + zero + rest, "an Arrow file"},
+      {"\xff\xff\xff\xff" + little_endian(uint32_t{0x250}) + rest, "a stream of Arrow"},
+      {"\x89HDF\r\n\x1a\n" + rest, "an HDF5 file"},
+      {"\x83\xaf\x70\xd1\x0d\x88\x4a\x3f" + std::string(8, '\0') + rest, "an ArrayRecord file"},
+      {"\x93NUMPY\x01" + zero + rest, "an array of NumPy; `feedline convert npy`"},
+      {"PK\x03\x04" + rest, "a zip archive"},
+      {"\xff\xd8\xff\xe0" + rest, "a picture; `feedline convert images`"},
+      {"\x89PNG\r\n\x1a\n" + rest, "a picture; `feedline convert images`"},
+      {mds, "a shard of MosaicML's streaming (MDS)"},
+      {"version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "a pointer of Git LFS"},
+      {"name,age\nAda,36\n", "text; `feedline convert csv`"},
+      {std::string(511, 'a') + "\xc3\xa4 more", "text; `feedline convert csv`"},  // a character that is cut
+  };
+  for (const auto& [content, what] : formats) {
+    INFO(what);
+    for (const std::string& file : {content, gzipped(content)}) {  // also inside of gzip, as .tar.gz
+      const std::string message = said(file);
+      CHECK(message.find(": the file is not a TFRecord file, but looks like ") != std::string::npos);
+      CHECK(message.find(what) != std::string::npos);
+    }
+    // Only the beginning of a file says what it is.
+    CHECK(read_all(dir.write("b", frame("record") + content)).payloads.size() == 1);
+    RecordReader reader(dir.file("b"));
+    Record record;
+    CHECK(reader.next(record) == ReadResult::record);
+    CHECK(reader.next(record) == ReadResult::error);
+    CHECK(reader.error().message().find("looks like") == std::string::npos);
+  }
+  CHECK(said(rest).find(": the file is damaged, or is not a TFRecord file") != std::string::npos);
+  CHECK(said(std::string(600, '\xff')).find("is damaged, or is not") != std::string::npos);
+  CHECK(said(gzipped("x"), {.compression = Compression::none}).find("looks like gzip, but") != std::string::npos);
+}
+
 TEST_CASE("a length in a header allocates no memory by itself") {
   const TempDir dir;
   // By its header the record has 200 MiB, which is within the limit; how many bytes a compressed file holds is not
