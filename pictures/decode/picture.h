@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <stdexcept>
+#include <string>
 #include <string_view>
 
 namespace feedline::pictures {
@@ -24,6 +25,9 @@ inline std::optional<Format> format_of(std::span<const std::byte> bytes) noexcep
   if (text.starts_with("\x89PNG\r\n\x1a\n")) return Format::png;  // RFC 2083, section 3.1
   return std::nullopt;
 }
+
+/// Returns why bytes that are of no format are not decoded, with what they look like.
+std::string no_format(std::span<const std::byte> bytes);
 
 /// Pixels [x, x + width) of the rows [y, y + height) of a picture.
 struct Window {

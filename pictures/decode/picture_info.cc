@@ -18,7 +18,7 @@ PictureInfo info_of(Format format, std::span<const std::byte> bytes) {
 
 PictureInfo picture_info(std::span<const std::byte> bytes) {
   const auto format = format_of(bytes);
-  if (!format) throw BadPicture("it is neither a JPEG nor a PNG");
+  if (!format) throw BadPicture(no_format(bytes));
   return *format == Format::jpeg ? info_of<JpegDecoder>(*format, bytes) : info_of<PngDecoder>(*format, bytes);
 }
 

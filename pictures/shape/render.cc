@@ -306,7 +306,7 @@ uint64_t render(std::span<const std::byte> picture, DecodeOptions options, const
   options.channels = finish.channels;
   switch (const auto format = format_of(picture); format.value_or(Format::jpeg)) {
     case Format::jpeg:
-      if (!format) throw BadPicture("it is neither a JPEG nor a PNG");
+      if (!format) throw BadPicture(no_format(picture));
       return decode_and_render<JpegDecoder>(picture, options, geometry_of, finish, out, scratch);
     case Format::png:
       return decode_and_render<PngDecoder>(picture, options, geometry_of, finish, out, scratch);

@@ -290,3 +290,30 @@ TEST_CASE("a format is told by its first bytes") {
   CHECK(format(to_png(picture_of(8, 8, 3, 1))) == Format::png);
   for (const char* other : {"", "\xff", "\xff\xd8", "\x89PN", "GIF89a"}) CHECK_FALSE(format(other));
 }
+
+TEST_CASE("bytes that are no picture are told from those of another format") {
+  const auto told = [](const std::string& bytes) { return no_format(std::as_bytes(std::span(bytes))); };
+  const std::string neither = "it is neither a JPEG nor a PNG", other = neither + ", but looks like ";
+  CHECK(told("") == neither + ", but empty");
+  for (const char* unknown : {"x", "\xff\xd8", "some text that is long enough", "RIFF1234WAVE"})
+    CHECK(told(unknown) == neither);
+  const std::pair<std::string, const char*> formats[] = {{"GIF89a", "a GIF"},
+                                                         {"GIF87a", "a GIF"},
+                                                         {std::string("RIFF\0\0\0\0WEBPVP8 ", 16), "a WebP"},
+                                                         {std::string("\0\0\0\x20"
+                                                                      "ftypavif",
+                                                                      12),
+                                                          "an AVIF"},
+                                                         {std::string("\0\0\0\x20"
+                                                                      "ftypheic",
+                                                                      12),
+                                                          "a HEIC"},
+                                                         {std::string("II*\0", 4), "a TIFF"},
+                                                         {std::string("MM\0*", 4), "a TIFF"},
+                                                         {"\x93NUMPY", "an array of numpy.save"},
+                                                         {"BM1234", "a BMP"}};
+  for (const auto& [bytes, name] : formats) CHECK(told(bytes) == other + name + "; store it as a JPEG or a PNG");
+  for (const auto& [bytes, name] :
+       {std::pair{"/9j/4AAQ", "a JPEG"}, {"iVBORw0KGgoAAAA", "a PNG"}, {"data:image/png;base64,", "a picture"}})
+    CHECK(told(bytes) == other + name + " as base64 text; store the bytes that the text stands for");
+}
