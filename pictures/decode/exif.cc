@@ -27,10 +27,18 @@ class Tiff {
   bool is_big_endian_ = false;
 };
 
+// Returns the bytes of a whole number of this type. The tag is a SHORT; some writers make it another one.
+size_t size_of_type(uint32_t type) noexcept {
+  constexpr uint32_t is_byte = 1, is_long = 4, is_signed_byte = 6, is_signed_long = 9;
+  return type == is_byte || type == is_signed_byte ? 1 : type == is_long || type == is_signed_long ? 4 : 2;
+}
+
 }  // namespace
 
 Orientation exif_orientation(std::span<const std::byte> bytes) noexcept {
   constexpr uint32_t orientation_tag = 0x0112, entry_bytes = 12;
+  if (std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()).starts_with(exif_begins))
+    bytes = bytes.subspan(exif_begins.size());
   const Tiff tiff(bytes);
   const auto directory = tiff.number(4, 4);
   if (!directory) return {};
@@ -41,7 +49,7 @@ Orientation exif_orientation(std::span<const std::byte> bytes) noexcept {
     const auto tag = tiff.number(entry, 2);
     if (!tag) return {};
     if (*tag != orientation_tag) continue;
-    switch (tiff.number(entry + 8, 2).value_or(1)) {
+    switch (tiff.number(entry + 8, size_of_type(tiff.number(entry + 2, 2).value_or(0))).value_or(1)) {
       case 2:
         return {.mirrored = true};
       case 3:

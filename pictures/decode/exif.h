@@ -3,12 +3,17 @@
 
 #include <cstddef>
 #include <span>
+#include <string_view>
 
 #include "pictures/decode/picture.h"
 
 namespace feedline::pictures {
 
-/// Returns the orientation that the TIFF structure says. Data without the tag, or that is damaged, says none.
-Orientation exif_orientation(std::span<const std::byte> tiff) noexcept;
+/// What EXIF data of a JPEG begins with, and that of a PNG by some writers.
+inline constexpr std::string_view exif_begins("Exif\0\0", 6);
+
+/// Returns the orientation that a TIFF structure says, which may have exif_begins before it. Data without the tag, or
+/// that is damaged, says none.
+Orientation exif_orientation(std::span<const std::byte> bytes) noexcept;
 
 }  // namespace feedline::pictures

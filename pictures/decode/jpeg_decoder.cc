@@ -19,10 +19,11 @@ constexpr int64_t margin = 2;
 constexpr std::string_view end_marker("\xff\xd9");
 constexpr int exif_marker = JPEG_APP0 + 1;
 constexpr unsigned most_of_exif = 65533;  // the longest marker
-constexpr std::string_view exif_begins("Exif\0\0", 6);
+constexpr int most_scans = 100;           // encoders write about ten, and each costs as much as a pass over the picture
 constexpr char too_many_coefficients[] =
     "the coefficients of this progressive picture need more memory than decode_image.max_pixels allows; allow more "
     "pixels";
+constexpr char too_many_scans[] = "the picture has more than 100 scans";
 static_assert(sizeof too_many_coefficients <= JMSG_LENGTH_MAX);
 
 }  // namespace
@@ -40,7 +41,16 @@ void JpegDecoder::fail(j_common_ptr info) {
 void JpegDecoder::note(j_common_ptr info, int level) {
   if (level >= 0) return;
   info->err->num_warnings++;
-  if (info->err->msg_code == JWRN_JPEG_EOF) reinterpret_cast<Errors*>(info->err)->cut = true;
+  auto* errors = reinterpret_cast<Errors*>(info->err);
+  if (info->err->msg_code == JWRN_JPEG_EOF) errors->cut = true;
+  if (info->err->msg_code == JWRN_HIT_MARKER) errors->scan_ended = true;
+}
+
+void JpegDecoder::count_scans(j_common_ptr info) {
+  if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= most_scans) return;
+  auto* errors = reinterpret_cast<Errors*>(info->err);
+  std::strcpy(errors->message, too_many_scans);
+  std::longjmp(errors->jump, 1);
 }
 
 template <typename Body>
@@ -50,14 +60,16 @@ void JpegDecoder::call(Body body) {
 }
 
 JpegDecoder::JpegDecoder(std::span<const std::byte> bytes, const DecodeOptions& options)
-    : bytes_(bytes), errors_(), info_() {
+    : bytes_(bytes), errors_(), progress_(), info_() {
   info_.err = jpeg_std_error(&errors_.base);
   errors_.base.error_exit = fail;
   errors_.base.emit_message = note;
   errors_.base.output_message = keep_quiet;
+  progress_.progress_monitor = count_scans;
   try {
     call([&] {
       jpeg_create_decompress(&info_);
+      info_.progress = &progress_;
       info_.mem->max_memory_to_use = static_cast<long>(decoder_memory(options));
       jpeg_mem_src(&info_, reinterpret_cast<const unsigned char*>(bytes.data()),
                    static_cast<unsigned long>(bytes.size()));
@@ -65,6 +77,8 @@ JpegDecoder::JpegDecoder(std::span<const std::byte> bytes, const DecodeOptions& 
       jpeg_read_header(&info_, TRUE);
     });
     check_size(info_.image_width, info_.image_height, options);
+    if (options.channels == 1 && is_cmyk())
+      throw BadPicture("a picture in CMYK is not decoded to one channel; use decode_image { channels: 3 }");
     channels_ = options.channels != 0 ? options.channels : std::min(info_.num_components, 3);
     // Guesses coefficients of progressive pictures that lack scans from the blocks around, which a window may lack.
     info_.do_block_smoothing = FALSE;
@@ -87,8 +101,7 @@ Orientation JpegDecoder::orientation() const noexcept {
   for (jpeg_saved_marker_ptr marker = info_.marker_list; marker; marker = marker->next) {
     const auto bytes = std::as_bytes(std::span(marker->data, marker->data_length));
     const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    if (marker->marker == exif_marker && text.starts_with(exif_begins))
-      return exif_orientation(bytes.subspan(exif_begins.size()));
+    if (marker->marker == exif_marker && text.starts_with(exif_begins)) return exif_orientation(bytes);
   }
   return {};
 }
@@ -133,9 +146,20 @@ void JpegDecoder::read_row(uint8_t* row) {
 }
 
 void JpegDecoder::finish() {
+  // If the last row is decoded, or if the scan has ended before it, libjpeg sees at no cost what follows the scan.
+  const bool reads_end = errors_.scan_ended || info_.output_scanline == info_.output_height;
+  if (reads_end && !errors_.cut) {
+    if (info_.output_scanline < info_.output_height)
+      row_.resize(size_t{info_.output_width} * static_cast<size_t>(info_.output_components));
+    JSAMPROW rows[] = {row_.data()};
+    call([&] {
+      while (info_.output_scanline < info_.output_height) jpeg_read_scanlines(&info_, rows, 1);
+      jpeg_finish_decompress(&info_);
+    });
+  }
   if (errors_.cut) throw BadPicture("the picture is cut short");
-  // What follows the window is not decoded, so that the end marker is looked for. libjpeg may have read it already, as
-  // the last thing. A scan has no end marker in it.
+  if (reads_end) return;
+  // What follows the window is not decoded, so that the end marker is looked for. A scan has no end marker in it.
   const std::string_view text(reinterpret_cast<const char*>(bytes_.data()), bytes_.size());
   const size_t end = text.rfind(end_marker), read = bytes_.size() - info_.src->bytes_in_buffer;
   if (end == std::string_view::npos || end + end_marker.size() < read) throw BadPicture("the picture is cut short");

@@ -19,8 +19,9 @@ namespace feedline::pictures {
 /// Decodes one picture. The pixels are those of TensorFlow's decode_jpeg with dct_method INTEGER_ACCURATE (or its
 /// default with `fast_dct`), and a window's are those of the whole picture. Samples have 8 bits.
 ///
-/// A picture that ends too early is refused, as TensorFlow does. Other damage of the scan cannot be told from a
-/// picture; libjpeg warns of some of it, see warnings().
+/// A picture that ends too early is refused, as TensorFlow does, and so is one whose scan is followed by what cannot
+/// follow it. What lies in rows after a window is not seen. Other damage of the scan cannot be told from a picture;
+/// libjpeg warns of some of it, see warnings().
 class JpegDecoder {
  public:
   /// Reads the header. `bytes` must stay as long as the decoder. Throws BadPicture.
@@ -57,20 +58,22 @@ class JpegDecoder {
     jpeg_error_mgr base;
     std::jmp_buf jump;
     char message[JMSG_LENGTH_MAX];
-    bool cut;  // the data has ended before the picture
+    bool cut;         // the data has ended before the picture
+    bool scan_ended;  // a scan has ended before its last row
   };
   static void fail(j_common_ptr info);
+  static void count_scans(j_common_ptr info);
   static void note(j_common_ptr info, int level);
   static void keep_quiet(j_common_ptr) {}
 
   /// Runs `body`, which calls libjpeg and holds nothing that has a destructor. Throws BadPicture if libjpeg fails.
   template <typename Body>
   void call(Body body);
-  void check_whole() const;
   bool is_cmyk() const noexcept;
 
   const std::span<const std::byte> bytes_;
   Errors errors_;
+  jpeg_progress_mgr progress_;
   jpeg_decompress_struct info_;
   int channels_ = 0;
   Window window_;

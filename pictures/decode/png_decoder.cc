@@ -1,8 +1,10 @@
 #include "pictures/decode/png_decoder.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 #include <string_view>
 
 #include "pictures/decode/exif.h"
@@ -10,7 +12,25 @@
 namespace feedline::pictures {
 namespace {
 
-constexpr size_t most_of_a_chunk = 8 << 20;  // of chunks other than pixels, such as colour profiles
+constexpr size_t most_of_a_chunk = 8 << 20;                   // of chunks other than pixels, such as colour profiles
+constexpr size_t signature_bytes = 8, frame_of_a_chunk = 12;  // length and name before its content, CRC32 after it
+constexpr uint8_t crc_of_end[] = {0xae, 0x42, 0x60, 0x82};    // of IEND, which has no content
+constexpr png_byte texts[] = "tEXt\0zTXt\0iTXt";  // chunks that are passed over: nobody wants them in memory
+
+struct Chunk {
+  std::string_view name;
+  std::span<const std::byte> content;
+};
+
+/// Returns the chunk at `at`, and moves `at` to the next one; nullopt if the picture ends before the chunk does.
+std::optional<Chunk> next_chunk(std::span<const std::byte> picture, size_t& at) noexcept {
+  const std::span<const std::byte> left = picture.subspan(std::min(at, picture.size()));
+  if (left.size() < frame_of_a_chunk) return std::nullopt;
+  const size_t length = png_get_uint_32(reinterpret_cast<png_const_bytep>(left.data()));
+  if (length > left.size() - frame_of_a_chunk) return std::nullopt;
+  at += frame_of_a_chunk + length;
+  return Chunk{{reinterpret_cast<const char*>(left.data()) + 4, 4}, left.subspan(8, length)};
+}
 
 }  // namespace
 
@@ -47,6 +67,7 @@ PngDecoder::PngDecoder(std::span<const std::byte> bytes, const DecodeOptions& op
       png_set_user_limits(png_, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // check_size() has the limit
       png_set_chunk_malloc_max(png_, most_of_a_chunk);
       png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, 0);
+      png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, texts, sizeof texts / 5);
       png_read_info(png_, info_);
     });
     width_ = png_get_image_width(png_, info_);
@@ -83,13 +104,13 @@ PngDecoder::~PngDecoder() { png_destroy_read_struct(&png_, &info_, nullptr); }
 
 void PngDecoder::begin(const Window& window) {
   window_ = window;
+  row_ = window.y;
   if (interlaced_) {
     pixels_.resize(row_bytes_ * static_cast<size_t>(height_));
     std::vector<png_bytep> rows(static_cast<size_t>(height_));
     for (size_t i = 0; i < rows.size(); i++) rows[i] = pixels_.data() + i * row_bytes_;
     png_bytepp all = rows.data();
     call([&] { png_read_image(png_, all); });
-    row_ = window.y;
     return;
   }
   pixels_.resize(row_bytes_);
@@ -100,18 +121,20 @@ void PngDecoder::begin(const Window& window) {
 }
 
 Orientation PngDecoder::orientation() const noexcept {
-  png_bytep exif = nullptr;
-  png_uint_32 bytes = 0;
-  if (!png_get_eXIf_1(png_, info_, &bytes, &exif)) return {};
-  return exif_orientation(std::as_bytes(std::span(exif, bytes)));
+  // libpng would find the chunk after the pixels when these are decoded, which is too late.
+  size_t at = signature_bytes;
+  while (const auto chunk = next_chunk(bytes_, at))
+    if (chunk->name == "eXIf") return exif_orientation(chunk->content);
+  return {};
 }
 
 void PngDecoder::read_samples(uint8_t* row) {
   const size_t skipped = static_cast<size_t>(window_.x) * pixel_bytes_,
                wanted = static_cast<size_t>(window_.width) * pixel_bytes_;
   const uint8_t* from = pixels_.data();
+  const int64_t y = row_++;
   if (interlaced_) {
-    from += static_cast<size_t>(row_++) * row_bytes_;
+    from += static_cast<size_t>(y) * row_bytes_;
   } else if (window_.width == width_) {
     call([&] { png_read_row(png_, row, nullptr); });
     return;
@@ -122,9 +145,17 @@ void PngDecoder::read_samples(uint8_t* row) {
 }
 
 void PngDecoder::finish() {
-  // What follows the window is not decoded, so that its end is looked for.
-  const std::string_view text(reinterpret_cast<const char*>(bytes_.data()), bytes_.size());
-  if (text.rfind("IEND") == std::string_view::npos) throw BadPicture("the picture is cut short");
+  // libpng sees what follows the last row. What follows a window is not decoded, so that its chunks are looked at.
+  if (interlaced_ || row_ == height_) return call([&] { png_read_end(png_, info_); });
+  size_t at = signature_bytes;
+  for (;;) {
+    const auto chunk = next_chunk(bytes_, at);
+    if (!chunk) throw BadPicture("the picture is cut short");
+    if (chunk->name != "IEND") continue;
+    if (std::memcmp(&bytes_[at - sizeof crc_of_end], crc_of_end, sizeof crc_of_end) != 0)
+      throw BadPicture("IEND: CRC error");
+    return;
+  }
 }
 
 }  // namespace feedline::pictures

@@ -14,7 +14,8 @@
 namespace feedline::pictures {
 
 /// Decodes one picture, to the pixels of TensorFlow's decode_png, of uint8 or (options.bits 16) uint16: palettes and
-/// small greys are expanded, gamma is ignored. Alpha is dropped.
+/// small greys are expanded, gamma is ignored. Alpha is dropped. A picture whose end is missing or wrong is refused, as
+/// TensorFlow does; what lies in rows after a window is not seen.
 ///
 /// An interlaced picture is decoded whole before its first row is delivered.
 class PngDecoder {
@@ -58,7 +59,7 @@ class PngDecoder {
   size_t pixel_bytes_ = 0;
   Window window_;
   bool interlaced_ = false;
-  int64_t row_ = 0;              // the next row of an interlaced picture
+  int64_t row_ = 0;              // the next row of the picture
   size_t row_bytes_ = 0;         // of a whole row
   std::vector<uint8_t> pixels_;  // a row, or the whole picture if it is interlaced
 };

@@ -205,10 +205,11 @@ TEST_CASE("pictures that warn are decoded in every epoch, so that they warn in e
   std::string bytes = to_jpeg(picture_of(60, 50, 3, 1));
   std::string damaged = bytes;
   std::vector<std::string> records;
-  for (size_t at = bytes.size() / 2; at < bytes.size() - 40; at++) {  // looks for damage of which libjpeg warns
+  for (size_t at = bytes.size() / 2; at < bytes.size() - 40;
+       at++) {  // an end marker in the scan, of which libjpeg warns
     damaged = bytes;
     damaged[at] = static_cast<char>(0xff);
-    damaged[at + 1] = static_cast<char>(0x31);
+    damaged[at + 1] = static_cast<char>(0xd9);
     records.push_back(wire::example(wire::entry("image", wire::bytes_feature({damaged}))));
   }
   write_records(dir.file("x.tfrecord"), records);

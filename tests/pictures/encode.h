@@ -40,12 +40,14 @@ struct JpegOptions {
   int quality = 90;
   int across = 2, down = 2;  // how many columns and rows of pixels share a pixel of colour
   bool progressive = false;
+  int restarts = 0;                  // rows of blocks between two restart markers; 0: there are none
   J_COLOR_SPACE stored = JCS_YCbCr;  // JCS_GRAYSCALE for one channel
   std::string exif = {};             // a TIFF structure
 };
 
-/// Returns the TIFF structure of EXIF data that has an orientation.
-inline std::string exif_of(int orientation, bool big_endian) {
+/// Returns the TIFF structure of EXIF data that has an orientation, as a number of this type: 3 is SHORT, 4 is LONG, 1 is
+/// BYTE.
+inline std::string exif_of(int orientation, bool big_endian, uint32_t type = 3) {
   std::string tiff(big_endian ? "MM" : "II");
   const auto add = [&](uint32_t value, int bytes) {
     for (int i = 0; i < bytes; i++) tiff.push_back(static_cast<char>(value >> 8 * (big_endian ? bytes - 1 - i : i)));
@@ -54,11 +56,12 @@ inline std::string exif_of(int orientation, bool big_endian) {
   add(8, 4);  // where the directory is
   add(2, 2);  // its entries
   for (const auto& [tag, value] : {std::pair<uint32_t, int>{0x0100, 7}, {0x0112, orientation}}) {
+    const int bytes = type == 1 ? 1 : type == 4 ? 4 : 2;
     add(tag, 2);
-    add(3, 2);  // SHORT
+    add(type, 2);
     add(1, 4);
-    add(static_cast<uint32_t>(value), 2);
-    add(0, 2);
+    add(static_cast<uint32_t>(value), bytes);
+    add(0, 4 - bytes);
   }
   add(0, 4);
   return tiff;
@@ -82,6 +85,7 @@ inline std::string to_jpeg(const Pixels& pixels, const JpegOptions& options = {}
   info.comp_info[0].h_samp_factor = pixels.channels == 1 ? 1 : options.across;
   info.comp_info[0].v_samp_factor = pixels.channels == 1 ? 1 : options.down;
   if (options.progressive) jpeg_simple_progression(&info);
+  info.restart_in_rows = options.restarts;
   jpeg_start_compress(&info, TRUE);
   if (!options.exif.empty()) {
     const std::string marker = std::string("Exif\0\0", 6) + options.exif;
@@ -137,6 +141,28 @@ inline std::string to_png(const Pixels& pixels, const PngOptions& options = {}) 
   png_write_png(png, info, PNG_TRANSFORM_IDENTITY, nullptr);
   png_destroy_write_struct(&png, &info);
   return bytes;
+}
+
+/// Returns the chunk of a PNG.
+inline std::string png_chunk(const std::string& name, const std::string& content) {
+  std::string chunk;
+  const auto add = [&](uint32_t number) {
+    for (int shift = 24; shift >= 0; shift -= 8) chunk.push_back(static_cast<char>(number >> shift));
+  };
+  add(static_cast<uint32_t>(content.size()));
+  chunk += name + content;
+  uint32_t crc = 0xffffffff;
+  for (const char c : name + content) {
+    crc ^= static_cast<uint8_t>(c);
+    for (int bit = 0; bit < 8; bit++) crc = crc >> 1 ^ (crc & 1 ? 0xedb88320 : 0);
+  }
+  add(~crc);
+  return chunk;
+}
+
+/// Returns the PNG with this in front of its last chunk, IEND.
+inline std::string before_end(const std::string& png, const std::string& chunk) {
+  return png.substr(0, png.size() - 12) + chunk + png.substr(png.size() - 12);
 }
 
 }  // namespace feedline::test

@@ -124,7 +124,9 @@ TEST_CASE("a JPEG of one channel, of three, and of four") {
       apart = std::max<int64_t>(apart, std::abs(wanted - int{rgb.bytes[3 * i + c]}));
     }
   CHECK(apart <= 4);
-  CHECK(why([&] { decoded<JpegDecoder>(stored, {.channels = 1}); }) == "Unsupported color conversion request");
+  for (const auto kind : {JCS_CMYK, JCS_YCCK})
+    CHECK(why([&] { decoded<JpegDecoder>(to_jpeg(cmyk, {.stored = kind}), {.channels = 1}); }) ==
+          "a picture in CMYK is not decoded to one channel; use decode_image { channels: 3 }");
 }
 
 TEST_CASE("a PNG of every kind has the pixels that were stored, whole and in windows") {
@@ -184,17 +186,24 @@ TEST_CASE("the orientation is read from EXIF data, and damage of it is none") {
                                 {.transposed = true, .upside_down = true},
                                 {}};
   const Pixels pixels = picture_of(20, 10, 3, 1);
+  const auto of_png = [](const std::string& png) {
+    return PngDecoder(std::as_bytes(std::span(png)), {.apply_exif = true}).orientation();
+  };
   for (int value = 0; value < 10; value++)
-    for (const bool big_endian : {false, true}) {
-      const std::string exif = exif_of(value, big_endian);
-      const std::string jpeg = to_jpeg(pixels, {.exif = exif}), png = to_png(pixels, {.exif = exif});
-      const JpegDecoder from_jpeg(std::as_bytes(std::span(jpeg)), {.apply_exif = true});
-      const PngDecoder from_png(std::as_bytes(std::span(png)), {.apply_exif = true});
-      CHECK(from_jpeg.orientation() == wanted[value]);
-      CHECK(from_png.orientation() == wanted[value]);
-      for (size_t size = 0; size < exif.size() - 8; size++)  // the orientation is the last but 6 bytes
-        CHECK(exif_orientation(std::as_bytes(std::span(exif)).first(size)) == Orientation());
-    }
+    for (const bool big_endian : {false, true})
+      for (const uint32_t type : {1, 3, 4}) {
+        INFO(value << (big_endian ? " big-endian, type " : " little-endian, type ") << type);
+        const std::string exif = exif_of(value, big_endian, type), prefixed = std::string("Exif\0\0", 6) + exif;
+        const std::string jpeg = to_jpeg(pixels, {.exif = exif}), plain = to_png(pixels);
+        const JpegDecoder from_jpeg(std::as_bytes(std::span(jpeg)), {.apply_exif = true});
+        CHECK(from_jpeg.orientation() == wanted[value]);
+        CHECK(of_png(to_png(pixels, {.exif = exif})) == wanted[value]);
+        CHECK(of_png(to_png(pixels, {.exif = prefixed})) == wanted[value]);
+        CHECK(of_png(before_end(plain, png_chunk("eXIf", exif))) == wanted[value]);  // after the pixels
+        CHECK(of_png(before_end(plain, png_chunk("eXIf", prefixed))) == wanted[value]);
+        for (size_t size = 0; size < exif.size() - 8; size++)  // the orientation is the last but 6 to 8 bytes
+          CHECK(exif_orientation(std::as_bytes(std::span(exif)).first(size)) == Orientation());
+      }
 }
 
 TEST_CASE("a picture that is cut anywhere is refused, whole and in windows") {
@@ -211,12 +220,82 @@ TEST_CASE("a picture that is cut anywhere is refused, whole and in windows") {
   }
   for (const bool interlaced : {false, true}) {
     const std::string png = to_png(pixels, {.interlaced = interlaced});
-    for (size_t size = 0; size + 4 < png.size(); size += 11) {  // the last 4 bytes are a CRC of nothing
+    for (size_t size = 0; size < png.size(); size += size + 30 < png.size() ? 11 : 1) {
       INFO("PNG of " << size << " of " << png.size() << " bytes");
       CHECK(why([&] { decoded<PngDecoder>(png.substr(0, size)); }) != "no error");
       CHECK(why([&] { decoded<PngDecoder>(png.substr(0, size), {}, top); }) != "no error");
     }
   }
+}
+
+TEST_CASE("what follows the pixels must be the end of the picture") {
+  const Pixels pixels = picture_of(50, 40, 3, 9);
+  const Window top{3, 2, 20, 5}, bottom{3, 35, 20, 5};
+  for (const bool interlaced : {false, true}) {
+    const std::string png = to_png(pixels, {.interlaced = interlaced}), end = png_chunk("IEND", "");
+    REQUIRE(png.ends_with(end));
+    const std::string pixels_end = png.substr(0, png.size() - end.size());
+    const auto refused = [&](const std::string& bytes, bool whole_only = false) {
+      INFO(bytes.size() << " of " << png.size() << " bytes" << (interlaced ? ", interlaced" : ""));
+      CHECK(why([&] { decoded<PngDecoder>(bytes); }) != "no error");
+      CHECK(why([&] { decoded<PngDecoder>(bytes, {}, bottom); }) != "no error");
+      if (!whole_only) CHECK(why([&] { decoded<PngDecoder>(bytes, {}, top); }) != "no error");
+    };
+    for (size_t cut = 1; cut <= end.size(); cut++) refused(png.substr(0, png.size() - cut));
+    for (size_t from_end = 1; from_end <= end.size(); from_end++) {
+      std::string wrong = png;
+      wrong[wrong.size() - from_end] ^= 1;
+      refused(wrong);
+    }
+    refused(pixels_end + png_chunk("tEXt", std::string("Comment\0IEND", 12)));  // a text is no end
+    std::string wrong = png;  // the CRC of the pixels, and the Adler-32 in them
+    wrong[pixels_end.size() - 1] ^= 1;
+    refused(wrong, true);
+    refused(before_end(png, png_chunk("NEWc", "")), true);  // a chunk that one must know to understand the picture
+    const auto taken = [&](const std::string& bytes) {
+      for (const Window& window : {Window{}, top, bottom})
+        CHECK(why([&] { decoded<PngDecoder>(bytes, {}, window); }) == "no error");
+    };
+    taken(before_end(png, png_chunk("neWc", "more")));
+    taken(before_end(png, png_chunk("tEXt", std::string("Comment\0text", 12))));
+    taken(png + "more");
+  }
+
+  for (const int restarts : {0, 1}) {
+    const std::string jpeg = to_jpeg(pixels, {.quality = 95, .restarts = restarts}),
+                      whole = to_jpeg(picture_of(20, 10, 3, 1));
+    const size_t scan = jpeg.find("\xff\xda");
+    REQUIRE(scan != std::string::npos);
+    for (size_t at = scan + 40; at + 40 < jpeg.size(); at += 97) {
+      INFO("cut after " << at << " of " << jpeg.size() << " bytes");
+      if (jpeg[at - 1] == '\xff' || jpeg[at] == '\xff') continue;
+      const std::string cut = jpeg.substr(0, at), end = "\xff\xd9";
+      // Another picture, a table that is no table, and a scan follow. The end marker at the end belongs to another picture.
+      for (const std::string& more : {whole, "\xff\xdb" + std::string(2, '\0') + end, jpeg.substr(scan, 14) + end}) {
+        CHECK(why([&] { decoded<JpegDecoder>(cut + more); }) != "no error");
+        CHECK(why([&] { decoded<JpegDecoder>(cut + more, {}, bottom); }) != "no error");
+      }
+      // As TensorFlow, libjpeg takes a scan that ends early, but properly.
+      CHECK(why([&] { decoded<JpegDecoder>(cut + end); }) == "no error");
+    }
+    CHECK(why([&] { decoded<JpegDecoder>(jpeg + whole); }) == "no error");
+    CHECK(why([&] { decoded<JpegDecoder>(jpeg + "more"); }) == "no error");
+  }
+}
+
+TEST_CASE("a picture of more scans than any encoder writes is refused") {
+  const std::string jpeg = to_jpeg(picture_of(64, 64, 3, 1), {.progressive = true});
+  // The first scan has the DC coefficients. It may come again and again.
+  const size_t first = jpeg.find("\xff\xda"), second = jpeg.find("\xff\xc4", first);
+  REQUIRE(second != std::string::npos);
+  const auto with = [&](int scans) {
+    std::string bytes = jpeg.substr(0, first);
+    for (int i = 0; i < scans; i++) bytes += jpeg.substr(first, second - first);
+    return bytes + jpeg.substr(second);
+  };
+  CHECK(why([&] { decoded<JpegDecoder>(with(1)); }) == "no error");
+  CHECK(why([&] { decoded<JpegDecoder>(with(50)); }) == "no error");
+  CHECK(why([&] { decoded<JpegDecoder>(with(101)); }) == "the picture has more than 100 scans");
 }
 
 TEST_CASE("10,000 damaged pictures are decoded or refused") {
