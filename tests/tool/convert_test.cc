@@ -2,6 +2,7 @@
 // input must be refused.
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <sys/stat.h>
 #include <zlib.h>
 
 #include <cmath>
@@ -511,8 +512,9 @@ TEST_CASE("images: a folder for each class") {
   put_file(in + "/Dog/x", jpeg + "x");
   put_file(in + "/bird/.hidden", "text");
   put_file(in + "/cat/empty.jpg", "");
+  put_file(in + "/cat/moving", "GIF89a");
   put_file(in + "/notes.txt", "notes");
-  fs::create_symlink("nowhere", in + "/cat/link.png");
+  mkfifo((in + "/cat/pipe").c_str(), 0600);
   const json result = convert(dir, {"images", in});
   CHECK(read_file(dir.file("out/labels.txt")) == "Dog\nbird\ncat\n");
   const auto examples = examples_of(dir, result.at("sets")[0]);
@@ -521,9 +523,10 @@ TEST_CASE("images: a folder for each class") {
   CHECK(got == std::vector<std::pair<int64_t, std::string>>{
                    {0, jpeg + "x"}, {2, jpeg + "a"}, {2, png + "b"}, {2, jpeg + "c"}});
   CHECK(result.at("left_out") ==
-        json({in + "/notes.txt: lies in no class's folder", in + "/bird/.hidden: neither JPEG nor PNG",
-              in + "/cat/empty.jpg: neither JPEG nor PNG",
-              in + "/cat/link.png: cannot be opened: No such file or directory"}));
+        json({in + "/notes.txt: lies in no class's folder", in + "/bird/.hidden: it is neither a JPEG nor a PNG",
+              in + "/bird: holds no JPEG or PNG file, so no record has its label, 1", in + "/cat/pipe: is no file",
+              in + "/cat/empty.jpg: it is neither a JPEG nor a PNG, but empty",
+              in + "/cat/moving: it is neither a JPEG nor a PNG, but looks like a GIF; store it as a JPEG or a PNG"}));
   const ToolResult text = run_tool({"convert", "images", in, "--out", dir.file("out"), "--shard-size", "8"});
   CHECK(text.code == 0);
   CHECK(contains(text.out, "4 records"));
@@ -535,6 +538,35 @@ TEST_CASE("images: a folder for each class") {
   CHECK(contains(refusal(dir, {"images", dir.file("none/a")}), "has no folders"));
   CHECK(contains(refusal(dir, {"images", dir.file("missing")}), "cannot be listed"));
   CHECK(contains(refusal(dir, {"images", in, "--feature", "a=" + in}, 2), "name one DIR"));
+}
+
+TEST_CASE("images: links are followed, and a picture that cannot be read ends the conversion") {
+  const TempDir dir;
+  const std::string in = dir.file("in"), elsewhere = dir.file("elsewhere");
+  put_file(in + "/cat/a.png", png + "a");
+  put_file(elsewhere + "/b.png", png + "b");
+  put_file(elsewhere + "/deep/c.png", png + "c");
+  fs::create_symlink("../../elsewhere", in + "/cat/more");
+  fs::create_symlink("../../elsewhere/b.png", in + "/cat/link.png");
+  fs::create_symlink(elsewhere, in + "/dog");
+  fs::create_symlink("..", elsewhere + "/deep/up");  // a circle
+  const json result = convert(dir, {"images", in});
+  CHECK(read_file(dir.file("out/labels.txt")) == "cat\ndog\n");
+  std::vector<std::pair<int64_t, std::string>> got;
+  for (const Example& example : examples_of(dir, result.at("sets")[0]))
+    got.emplace_back(int_in(example, "label"), bytes_in(example, "image"));
+  CHECK(got == std::vector<std::pair<int64_t, std::string>>{
+                   {0, png + "a"}, {0, png + "b"}, {0, png + "b"}, {0, png + "c"}, {1, png + "b"}, {1, png + "c"}});
+  const std::string circle = "/deep/up: is a link to a folder that it lies in";
+  CHECK(result.at("left_out") == json({in + "/cat/more" + circle, in + "/dog" + circle}));
+
+  // Nothing is known of what a link leads to that leads nowhere: the disk with the pictures may not be mounted.
+  for (const char* link : {"/cat/lost.png", "/lost", "/cat/more/lost"}) {
+    fs::create_symlink("nowhere", in + link);
+    CHECK(contains(refusal(dir, {"images", in}), in + link + ": cannot be opened: No such file or directory"));
+    CHECK(contains(refusal(dir, {"images", "--feature", "a=" + in, "--feature", "b=" + in}), "cannot be opened"));
+    fs::remove(in + link);
+  }
 }
 
 TEST_CASE("images: folders joined by relative path") {

@@ -335,7 +335,9 @@ TEST_CASE("convert images writes a pipeline that decodes them, or pixels") {
   const std::string in = dir.file("in");
   for (int i = 0; i < 4; i++) {
     const Pixels pixels = picture_of(40 + i, 30, 3, static_cast<uint32_t>(i));
-    put_file(in + (i < 2 ? "/a/" : "/b/") + std::to_string(i), i % 2 ? to_png(pixels) : to_jpeg(pixels));
+    const std::string exif = exif_of(1 + 5 * i % 8, false);  // as it is, and turned by 90, 180 and 270 degrees
+    put_file(in + (i < 2 ? "/a/" : "/b/") + std::to_string(i),
+             i % 2 ? to_png(pixels, {.exif = exif}) : to_jpeg(pixels, {.exif = exif}));
   }
   put_file(in + "/a/broken", broken_jpeg);
   const std::string files = dir.file("files"), raw = dir.file("raw");
@@ -346,7 +348,9 @@ TEST_CASE("convert images writes a pipeline that decodes them, or pixels") {
   CHECK(contains(stored.out, "# 1 picture that cannot be read\n"));
   const std::string pipeline = files + "/pipeline.textproto";
   CHECK(run_tool({"check", pipeline}).code == 0);
-  const NpyArray resized = dumped(pipeline, "image", {"--set", "output.image.resize=size: [24, 32] antialias: true"});
+  const NpyArray resized = dumped(pipeline, "image",
+                                  {"--set", "output.image.resize=size: [24, 32] antialias: true", "--set",
+                                   "output.image.decode_image.apply_exif=true"});
   CHECK(resized.shape == std::vector<int64_t>{4, 24, 32, 3});
 
   const ToolResult decoded =

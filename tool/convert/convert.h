@@ -43,12 +43,13 @@ struct Converted {
 Converted convert_cifar10(const std::string& archive, const ConvertTarget& target);
 
 /// Converts a folder that holds one folder for each class. The classes are numbered in the order of their names.
-/// `image` is the JPEG or PNG file as it is, or with `decode_to` its pixels, resized: uint8 [height, width, 3]. `label`
-/// is the number of the class; folder/labels.txt holds the classes' names.
+/// `image` is the JPEG or PNG file as it is, or with `decode_to` its pixels, turned as its EXIF data says, and resized:
+/// uint8 [height, width, 3]. `label` is the number of the class; folder/labels.txt holds the classes' names. Symbolic
+/// links are followed. Throws Error io_error if a file or a folder cannot be read; what is no picture is left out.
 Converted convert_image_classes(const std::string& images, const std::optional<pictures::Size>& decode_to,
                                 const ConvertTarget& target);
 /// Converts one folder for each feature, given as (name, folder): each relative path that all folders have becomes one
-/// record.
+/// record. The rest is as above.
 Converted convert_image_sets(const std::vector<std::pair<std::string, std::string>>& folders,
                              const std::optional<pictures::Size>& decode_to, const ConvertTarget& target);
 

@@ -1,9 +1,13 @@
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <filesystem>
+#include <system_error>
 
+#include "base/syscall_hooks.h"
 #include "io/file.h"
 #include "pictures/decode/picture_info.h"
 #include "pictures/shape/render.h"
@@ -16,53 +20,117 @@ namespace {
 
 namespace fs = std::filesystem;
 
+struct ListFolderOp {
+  static constexpr const char* name = "list folder";
+  static constexpr int error = EIO;
+};
+struct TypeOp {
+  static constexpr const char* name = "type of file";
+  static constexpr int error = EACCES;
+};
+
 constexpr uint64_t most_image_bytes = uint64_t{255} << 20;  // a record has at most 256 MiB
 
 struct Image {
   std::string path;  // absolute, or relative to the current folder
-  uint64_t bytes = 0;
+  uint64_t bytes = 0, version = 0;
 };
 
-/// Returns the relative paths of all files below a folder, in ascending order, byte by byte. Folders that are symbolic
-/// links are not entered.
-std::vector<std::string> files_below(const fs::path& folder) {
-  std::vector<std::string> files;
-  std::error_code error;
-  for (auto entry = fs::recursive_directory_iterator(folder, error); !error && entry != fs::end(entry);
-       entry.increment(error)) {
-    std::error_code unknown;  // for example a dangling link; reading the file will fail later
-    if (!entry->is_directory(unknown)) files.push_back(entry->path().lexically_relative(folder).string());
-  }
-  if (error) refuse_input(folder.string(), fmt::format("cannot be listed: {}", error.message()));
-  std::sort(files.begin(), files.end());
-  return files;
+/// Throws Error io_error: the system has refused what the conversion needs, so nothing is known of the pictures there.
+[[noreturn]] void cannot_be(const char* done, const fs::path& path, const std::error_code& error) {
+  throw Error(Category::io_error, fmt::format("cannot be {}: {}", done, error.message()),
+              Place::of_file(path.string()));
 }
 
-/// Returns the size of a JPEG or PNG file; nullopt if the file cannot be taken, and `why` says why.
-std::optional<uint64_t> image_size(const std::string& path, std::string& why) {
-  try {
-    const io::InputFile file(path);
-    std::array<std::byte, 8> first{};
-    const auto begin = std::span(first).first(std::min<uint64_t>(first.size(), file.size()));
-    file.read_at(0, begin);
-    why = !pictures::format_of(begin)      ? "neither JPEG nor PNG"
-          : file.size() > most_image_bytes ? "larger than 255 MiB"
-                                           : "";
-    if (why.empty()) return file.size();
-  } catch (const Error& error) {
-    why = error.message();
+/// Returns what is in the folder, in ascending order of name.
+std::vector<fs::directory_entry> list(const fs::path& folder) {
+  std::vector<fs::directory_entry> entries;
+  std::error_code error(injected<ListFolderOp>(), std::generic_category());
+  if (!error)
+    for (fs::directory_iterator entry(folder, error); !error && entry != fs::end(entry); entry.increment(error))
+      entries.push_back(*entry);
+  if (error) cannot_be("listed", folder, error);
+  std::sort(entries.begin(), entries.end());
+  return entries;
+}
+
+enum class Is : uint8_t { folder, file, other };
+
+/// Returns what the entry is, or what it leads to. A link that leads nowhere may be one to a disk that is not mounted.
+Is what(const fs::directory_entry& entry) {
+  std::error_code error(injected<TypeOp>(), std::generic_category());
+  if (!error && entry.is_directory(error)) return Is::folder;
+  if (!error && entry.is_regular_file(error)) return Is::file;
+  if (error) cannot_be("opened", entry.path(), error);
+  return Is::other;
+}
+
+/// The files below a folder, also those in folders that are symbolic links.
+class FilesBelow {
+ public:
+  /// Lists them. Adds to `left_out` what is neither a file nor a folder, and links to folders around themselves.
+  FilesBelow(const fs::path& folder, std::vector<std::string>& left_out) : left_out_(left_out) { enter(folder, ""); }
+
+  /// Returns the relative paths in ascending order, byte by byte.
+  std::vector<std::string> take() {
+    std::sort(files_.begin(), files_.end());
+    return std::move(files_);
   }
-  return std::nullopt;
+
+ private:
+  void enter(const fs::path& folder, const fs::path& relative) {
+    struct stat status {};
+    int error = injected<TypeOp>();
+    if (!error && stat(folder.c_str(), &status) != 0) error = errno;
+    if (error) cannot_be("listed", folder, {error, std::generic_category()});
+    const std::pair id(status.st_dev, status.st_ino);
+    if (std::find(above_.begin(), above_.end(), id) != above_.end()) {
+      left_out_.push_back(folder.string() + ": is a link to a folder that it lies in");
+      return;
+    }
+    above_.push_back(id);
+    for (const fs::directory_entry& entry : list(folder)) {
+      const fs::path name = relative / entry.path().filename();
+      switch (what(entry)) {
+        case Is::folder:
+          enter(entry.path(), name);
+          break;
+        case Is::file:
+          files_.push_back(name.string());
+          break;
+        case Is::other:
+          left_out_.push_back(entry.path().string() + ": is no file");
+      }
+    }
+    above_.pop_back();
+  }
+
+  std::vector<std::string>& left_out_;
+  std::vector<std::string> files_;
+  std::vector<std::pair<dev_t, ino_t>> above_;  // the folders that are being listed
+};
+
+/// Looks at a file. Returns nothing if it is not taken, and `why` says why. Throws Error io_error if it cannot be read.
+std::optional<Image> look_at(const std::string& path, std::string& why) {
+  const io::InputFile file(path);
+  std::array<std::byte, 32> first{};
+  const auto begin = std::span(first).first(std::min<uint64_t>(first.size(), file.size()));
+  file.read_at(0, begin);
+  why = !pictures::format_of(begin)      ? pictures::no_format(begin)
+        : file.size() > most_image_bytes ? "it is larger than 255 MiB"
+                                         : "";
+  if (!why.empty()) return std::nullopt;
+  return Image{path, file.size(), file.version()};
 }
 
 /// Calls on_image(relative path, image) for each JPEG or PNG file below a folder, in ascending order of path. Adds the
 /// other files to `left_out`.
 void for_each_image(const std::string& folder, std::vector<std::string>& left_out, auto&& on_image) {
-  for (const std::string& file : files_below(folder)) {
+  for (const std::string& file : FilesBelow(folder, left_out).take()) {
     const std::string path = (fs::path(folder) / file).string();
     std::string why;
-    if (const auto bytes = image_size(path, why))
-      on_image(file, Image{path, *bytes});
+    if (const auto image = look_at(path, why))
+      on_image(file, *image);
     else
       left_out.push_back(path + ": " + why);
     Interrupt::check();
@@ -71,12 +139,17 @@ void for_each_image(const std::string& folder, std::vector<std::string>& left_ou
 
 void read_image(const Image& image, std::vector<std::byte>& content) {
   const io::InputFile file(image.path);
-  if (file.size() != image.bytes) refuse_input(image.path, "changed after it was listed; convert the files again");
+  if (file.size() != image.bytes || file.version() != image.version)
+    throw Error(Category::io_error,
+                "has changed since it was listed; convert the files again when nothing writes to them",
+                Place::of_file(image.path));
   content.resize(image.bytes);
   file.read_at(0, content);
+  file.check_unchanged();
 }
 
-/// Makes the pixels of pictures in one size: uint8 [height, width, 3].
+/// Makes the pixels of pictures in one size: uint8 [height, width, 3]. Pictures are turned as their EXIF data says,
+/// because pixels do not say it.
 class Decoder {
  public:
   explicit Decoder(const pictures::Size& size)
@@ -85,7 +158,7 @@ class Decoder {
   /// Returns the pixels, which are valid until the next call. Throws BadPicture.
   std::span<const std::byte> decode(std::span<const std::byte> picture) {
     const pictures::PictureInfo info = pictures::picture_info(picture);
-    const pictures::DecodeOptions options{.max_pixels = info.width * info.height};
+    const pictures::DecodeOptions options{.max_pixels = info.width * info.height, .apply_exif = true};
     scratch_.resize(std::max<size_t>(scratch_.size(), pictures::render_memory(options)));
     const auto whole = [this](int64_t width, int64_t height) {
       return pictures::Geometry{.source = {0, 0, width, height},
@@ -205,17 +278,12 @@ Converted convert_image_classes(const std::string& images, const std::optional<p
   Plan plan;
   plan.keys = {"image"};
   std::vector<std::string> classes;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(images, error)) {
-    std::error_code unknown;
-    if (entry.is_directory(unknown))
+  for (const fs::directory_entry& entry : list(images)) {
+    if (what(entry) == Is::folder)
       classes.push_back(entry.path().filename());
     else
       result.left_out.push_back(entry.path().string() + ": lies in no class's folder");
   }
-  if (error) refuse_input(images, fmt::format("cannot be listed: {}", error.message()));
-  std::sort(classes.begin(), classes.end());
-  std::sort(result.left_out.begin(), result.left_out.end());
   if (classes.empty())
     refuse_input(images,
                  "has no folders, but needs one for each class (for folders whose pictures belong together, use "
@@ -226,10 +294,14 @@ Converted convert_image_classes(const std::string& images, const std::optional<p
   for (const std::string& name : classes) {
     if (name.find('\n') != std::string::npos)
       refuse_input(images, "the name of a folder has a line end, which labels.txt cannot hold; rename the folder");
-    for_each_image((fs::path(images) / name).string(), result.left_out, [&](const std::string&, const Image& image) {
+    const std::string folder = (fs::path(images) / name).string();
+    for_each_image(folder, result.left_out, [&](const std::string&, const Image& image) {
       plan.records.push_back({image});
       plan.labels.push_back(label);
     });
+    if (plan.labels.empty() || plan.labels.back() != label)
+      result.left_out.push_back(
+          fmt::format("{}: holds no JPEG or PNG file, so no record has its label, {}", folder, label));
     labels += name + "\n";
     label++;
   }
