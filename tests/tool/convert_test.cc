@@ -1,5 +1,6 @@
 // feedline convert: the records must hold what was read, the pipeline written beside them must feed them, and other
 // input must be refused.
+#include <fmt/format.h>
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <sys/stat.h>
@@ -9,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <limits>
+#include <optional>
 #include <random>
 
 #include "feedline/records.h"
@@ -230,11 +232,13 @@ std::string python_batch(const Pictures& pictures, const std::string& dtype = "u
          "aeu.";
 }
 
-std::string tar_entry(const std::string& name, const std::string& content) {
+/// `type` is that of a ustar header, and `link` what a hard or symbolic link names. `bytes` replaces the content's size.
+std::string tar_entry(const std::string& name, const std::string& content, const std::string& type = "0",
+                      const std::string& link = "", std::optional<size_t> bytes = {}) {
   std::string header(512, '\0');
   const auto put = [&](size_t at, const std::string& text) { header.replace(at, text.size(), text); };
   char size[13];
-  std::snprintf(size, sizeof size, "%011lo", static_cast<unsigned long>(content.size()));
+  std::snprintf(size, sizeof size, "%011lo", static_cast<unsigned long>(bytes.value_or(content.size())));
   put(0, name);
   put(100, "0000644");
   put(108, "0000000");
@@ -242,7 +246,8 @@ std::string tar_entry(const std::string& name, const std::string& content) {
   put(124, size);
   put(136, "00000000000");
   put(148, "        ");
-  put(156, "0");
+  put(156, type);
+  put(157, link);
   put(257, std::string("ustar\0", 6) + "00");
   unsigned sum = 0;
   for (const char c : header) sum += static_cast<unsigned char>(c);
@@ -385,6 +390,82 @@ TEST_CASE("webdataset: what has no samples is refused") {
   CHECK(contains(refusal(dir, {"webdataset", dir.write("1.tar", twice)}), "two files a.txt in one sample"));
   CHECK(contains(refusal(dir, {"webdataset", dir.write("2.tar", "no archive")}), "is not a tar archive"));
   CHECK(contains(refusal(dir, {"webdataset", dir.file("3.tar")}), "3.tar"));
+}
+
+TEST_CASE("webdataset: every member is taken or told") {
+  const TempDir dir;
+  if (without_libarchive(dir)) return;
+  const std::string end(1024, '\0');
+  // The name of the next member in UTF-8, as pax stores it.
+  const std::string pax = tar_entry("x", "17 path=d/\xc3\xa4.txt\n", "x");
+  const std::string members[] = {
+      tar_entry("d/", "", "5"),
+      tar_entry("d/0.jpg", "picture"),
+      tar_entry("d/0.cls", "0"),
+      tar_entry("d/0.__key__", "mine"),
+      tar_entry("d/1.jpg", "", "1", "d/0.jpg"),
+      tar_entry("d/1.cls", "1"),
+      tar_entry("d/2.jpg", "", "2", "0.jpg"),
+      tar_entry("d/2.cls", "2"),
+      tar_entry("d/3.jpg", "", "1", "d/4.jpg"),  // which comes after it
+      tar_entry("d/3.cls", "", "1", "d/1.cls"),
+      tar_entry("d/4.jpg", "other"),
+      tar_entry("d/4.pipe", "", "6"),
+      pax + tar_entry("x", "text"),
+  };
+  std::string tar;
+  for (const std::string& member : members) tar += member;
+  const std::string whole = tar + end, again = tar_entry("e/5.cls", "5") + end;
+  for (const bool gzip : {false, true}) {
+    const std::string file = gzip ? gzip_file(dir.file("0.tar"), whole + again) : dir.write("0.tar", whole + again);
+    const json result = convert(dir, {"webdataset", file});
+    std::vector<std::string> got;
+    for (const Example& example : examples_of(dir, result.at("sets")[0]))
+      got.push_back(fmt::format("{}: {} {} {}", bytes_in(example, "__key__"), bytes_in(example, "jpg"),
+                                int_in(example, "cls"), bytes_in(example, "txt")));
+    const auto none = INT64_MIN;
+    CHECK(got == std::vector<std::string>{"d/0: picture 0 (none)", "d/1: picture 1 (none)", "d/2: (none) 2 (none)",
+                                          "d/3: (none) 1 (none)", fmt::format("d/4: other {} (none)", none),
+                                          fmt::format("d/\xc3\xa4: (none) {} text", none), "e/5: (none) 5 (none)"});
+    CHECK(result.at("left_out") == json({file + ": d/0.__key__: __key__ is the feature with the sample's path",
+                                         file + ": d/2.jpg: is a symbolic link to 0.jpg",
+                                         file + ": d/3.jpg: is a hard link to d/4.jpg, which does not come before it",
+                                         file + ": d/4.pipe: is no regular file"}));
+  }
+
+  // Cut between any two members. Nothing is known of what came after.
+  size_t at = 0;
+  for (const std::string& member : members) {
+    at += member.size();
+    if (at < 1536) continue;
+    const std::string cut = dir.write("cut.tar", whole.substr(0, at));
+    const json result = convert(dir, {"webdataset", cut});
+    CHECK(result.at("left_out").back() ==
+          cut + ": has no mark at its end, so it may have been cut short between two files");
+  }
+
+  // A damaged header ends it, and the message says where. So does what is no archive after the end of one.
+  std::string damaged = whole;
+  damaged[512 + 1024 + 3] ^= 1;
+  CHECK(contains(refusal(dir, {"webdataset", dir.write("damaged.tar", damaged)}),
+                 "damaged.tar: is damaged at or after its member d/0.jpg: Damaged tar archive"));
+  CHECK(contains(refusal(dir, {"webdataset", dir.write("more.tar", whole + std::string(512, 'x'))}),
+                 "is damaged at or after its member d/\xc3\xa4.txt"));
+}
+
+TEST_CASE("webdataset: a sample has at most what a record may have") {
+  const TempDir dir;
+  if (without_libarchive(dir)) return;
+  // Two files of zeros, which take no memory on the way: the file has holes.
+  const size_t bytes = size_t{130} << 20;
+  std::ofstream file(dir.file("large.tar"), std::ios::binary);
+  for (size_t i = 0; i < 2; i++) {
+    file.seekp(static_cast<std::streamoff>(i * (512 + bytes)));
+    file << tar_entry("k." + std::to_string(i), "", "0", "", bytes);
+  }
+  file.close();
+  fs::resize_file(dir.file("large.tar"), 2 * (512 + bytes) + 1024);
+  CHECK(contains(refusal(dir, {"webdataset", dir.file("large.tar")}), "sample k has more than 268435456 bytes"));
 }
 
 TEST_CASE("pickles of every protocol that Python 3 writes") {

@@ -3,7 +3,7 @@
 #include <map>
 #include <stdexcept>
 
-#include "tool/common/record_map.h"
+#include "io/file.h"
 #include "tool/convert/cifar10.h"
 #include "tool/convert/convert.h"
 #include "tool/convert/example_writer.h"
@@ -27,29 +27,37 @@ std::map<std::string, Cifar10Batch> read_batches(const std::string& archive) {
     const std::string file = path.substr(path.rfind('/') + 1);
     return file.ends_with(".bin") ? file.substr(0, file.size() - 4) : file;
   };
-  Progress progress("reading", identify(archive).size);
+  const io::InputFile file(archive);
+  Progress progress("reading", file.size());
+  const auto ignore = [](const auto&...) {};
   read_archive(
-      archive, most_batch_bytes,
-      [&](const std::string& file) {
-        for (const auto& [set, names] : sets)
-          for (const std::string& name : names)
-            if (batch_of(file) == name) return true;
-        return false;
-      },
-      [&](const std::string& file, std::string content) {
-        try {
-          const bool binary = file.ends_with(".bin");
-          if (!batches.try_emplace(batch_of(file), binary ? read_binary_batch(content) : read_python_batch(content))
-                   .second)
-            throw std::runtime_error("the archive has this file twice");
-        } catch (const std::runtime_error& error) {
-          refuse_input(archive, fmt::format("{} in the archive: {}", file, error.what()));
-        }
-      },
-      [&](uint64_t bytes) {
-        progress.add(bytes);
-        Interrupt::check();
-      });
+      file, most_batch_bytes,
+      {.wanted =
+           [&](const std::string& path) {
+             for (const auto& [set, names] : sets)
+               for (const std::string& name : names)
+                 if (batch_of(path) == name) return true;
+             return false;
+           },
+       .on_file =
+           [&](const std::string& path, const std::string& content) {
+             try {
+               const bool binary = path.ends_with(".bin");
+               if (!batches
+                        .try_emplace(batch_of(path), binary ? read_binary_batch(content) : read_python_batch(content))
+                        .second)
+                 throw std::runtime_error("the archive has this file twice");
+             } catch (const std::runtime_error& error) {
+               refuse_input(archive, fmt::format("{} in the archive: {}", path, error.what()));
+             }
+           },
+       .on_hard_link = ignore,
+       .on_other = ignore,
+       .progress =
+           [&](uint64_t bytes) {
+             progress.add(bytes);
+             Interrupt::check();
+           }});
   for (const auto& [set, names] : sets)
     for (const std::string& name : names)
       if (!batches.contains(name))

@@ -4,9 +4,11 @@
 #include <array>
 #include <charconv>
 #include <map>
+#include <optional>
+#include <set>
 
+#include "io/file.h"
 #include "tool/common/picture_stats.h"
-#include "tool/common/record_map.h"
 #include "tool/convert/convert.h"
 #include "tool/convert/example_writer.h"
 #include "tool/convert/tar_archive.h"
@@ -14,41 +16,103 @@
 namespace feedline::cli {
 namespace {
 
-constexpr uint64_t most_file_bytes = uint64_t{256} << 20;  // what a record can have
-constexpr const char* key_feature = "__key__";             // as WebDataset calls it
+constexpr uint64_t most_record_bytes = uint64_t{256} << 20, most_linked_bytes = uint64_t{1} << 30;
+constexpr const char* key_feature = "__key__";  // as WebDataset calls it
+
+[[noreturn]] void refuse_changed(const std::string& archive) {
+  throw Error(Category::io_error, "has changed since it was read; convert it again when nothing writes to it",
+              Place::of_file(archive));
+}
+
+/// An archive as it was at the beginning.
+struct Archive {
+  explicit Archive(const std::string& where) : path(where) {
+    const io::InputFile file(path);
+    size = file.size();
+    version = file.version();
+  }
+  /// Returns the file. Throws Error io_error if it has changed.
+  io::InputFile open() const {
+    io::InputFile file(path);
+    if (file.size() != size || file.version() != version) refuse_changed(path);
+    return file;
+  }
+
+  std::string path;
+  uint64_t size = 0, version = 0;
+  std::set<std::string> linked;  // the files that hard links name, as far as is known
+};
 
 struct Sample {
   std::string key;                           // the path without its extension
   std::map<std::string, std::string> files;  // extension -> content
+  uint64_t bytes = 0;                        // of all contents
 };
 
-/// Calls on_sample for each sample of the archives, in order, and left_out with the name of each file that belongs to
+/// Calls on_sample for each sample of the archives, in order, and left_out with a text for each member that belongs to
 /// no sample. Calls progress as read_archive() does.
-void for_each_sample(const std::vector<std::string>& archives, auto&& left_out, auto&& progress, auto&& on_sample) {
-  for (const std::string& archive : archives) {
+///
+/// What a hard link names is kept in memory if it is known that it will be named. Links to other files are noted in
+/// `archives`, and their samples lack them: then all must be read again.
+void for_each_sample(std::vector<Archive>& archives, auto&& left_out, auto&& progress, auto&& on_sample) {
+  for (Archive& archive : archives) {
     Sample sample;
     const auto finish = [&] {
       if (!sample.files.empty()) on_sample(sample);
       sample.files.clear();
+      sample.bytes = 0;
     };
-    read_archive(
-        archive, most_file_bytes, [](const std::string&) { return true; },
-        [&](const std::string& path, std::string content) {
-          const size_t name = path.rfind('/') + 1, dot = path.find('.', name);
-          if (dot == std::string::npos || dot == name || dot + 1 == path.size()) {
-            left_out(fmt::format("{}: {}", archive, path));
-            return;
-          }
-          std::string key = path.substr(0, dot), extension = path.substr(dot + 1);
-          std::transform(extension.begin(), extension.end(), extension.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-          if (key != sample.key) finish();
-          sample.key = std::move(key);
-          if (!sample.files.try_emplace(extension, std::move(content)).second)
-            refuse_input(archive, fmt::format("has two files {}.{} in one sample", sample.key, extension));
-        },
-        progress);
+    const auto leave_out = [&](const std::string& path, const std::string& why) {
+      left_out(fmt::format("{}: {}: {}", archive.path, path, why));
+    };
+    const auto add = [&](const std::string& path, std::string content) {
+      const size_t name = path.rfind('/') + 1, dot = path.find('.', name);
+      if (dot == std::string::npos || dot == name || dot + 1 == path.size())
+        return leave_out(path, "its name has no extension");
+      std::string key = path.substr(0, dot), extension = path.substr(dot + 1);
+      std::transform(extension.begin(), extension.end(), extension.begin(),
+                     [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+      if (extension == key_feature)
+        return leave_out(path, fmt::format("{} is the feature with the sample's path", key_feature));
+      if (key != sample.key) finish();
+      sample.key = std::move(key);
+      sample.bytes += content.size();
+      if (sample.bytes > most_record_bytes)
+        refuse_input(archive.path, fmt::format("sample {} has more than {} bytes, the most that a record may have",
+                                               sample.key, most_record_bytes));
+      if (!sample.files.try_emplace(extension, std::move(content)).second)
+        refuse_input(archive.path, fmt::format("has two files {}.{} in one sample", sample.key, extension));
+    };
+    std::map<std::string, std::string> linked;  // path -> content
+    uint64_t linked_bytes = 0;
+    const bool whole = read_archive(
+        archive.open(), most_record_bytes,
+        {.wanted = [](const std::string&) { return true; },
+         .on_file =
+             [&](const std::string& path, std::string content) {
+               if (archive.linked.contains(path)) {
+                 linked_bytes += content.size();
+                 if (linked_bytes > most_linked_bytes)
+                   refuse_input(
+                       archive.path,
+                       fmt::format("its hard links name files of more than {} bytes, which are held in memory; "
+                                   "make the archive by tar --hard-dereference",
+                                   most_linked_bytes));
+                 linked[path] = content;
+               }
+               add(path, std::move(content));
+             },
+         .on_hard_link =
+             [&](const std::string& path, const std::string& target) {
+               if (const auto found = linked.find(target); found != linked.end())
+                 add(path, found->second);
+               else if (!archive.linked.insert(target).second)
+                 leave_out(path, fmt::format("is a hard link to {}, which does not come before it", target));
+             },
+         .on_other = [&](const std::string& path, const std::string& what) { leave_out(path, "is " + what); },
+         .progress = progress});
     finish();
+    if (!whole) left_out(archive.path + ": has no mark at its end, so it may have been cut short between two files");
   }
 }
 
@@ -88,29 +152,41 @@ struct Files {
 
 }  // namespace
 
-Converted convert_webdataset(const std::vector<std::string>& archives, const ConvertTarget& target) {
+Converted convert_webdataset(const std::vector<std::string>& paths, const ConvertTarget& target) {
   Converted result;
   std::map<std::string, Files> extensions;
   uint64_t samples = 0, bytes = 0, archive_bytes = 0;
-  for (const std::string& archive : archives) archive_bytes += identify(archive).size;
-  Progress reading("reading", archive_bytes);
-  for_each_sample(
-      archives, [&](const std::string& file) { result.left_out.push_back(file + ": its name has no extension"); },
-      [&](uint64_t read) {
-        reading.add(read);
-        Interrupt::check();
-      },
-      [&](const Sample& sample) {
-        samples++;
-        bytes += sample.key.size() + 32;
-        for (const auto& [extension, content] : sample.files) {
-          extensions[extension].add(extension, content);
-          bytes += extension.size() + content.size() + 16;
-        }
-      });
-  reading.done();
+  std::vector<Archive> archives(paths.begin(), paths.end());
+  for (const Archive& archive : archives) archive_bytes += archive.size;
+  const auto linked = [&] {
+    size_t count = 0;
+    for (const Archive& archive : archives) count += archive.linked.size();
+    return count;
+  };
+  for (std::optional<size_t> known; known != linked();) {
+    known = linked();
+    result.left_out.clear();
+    extensions.clear();
+    samples = bytes = 0;
+    Progress reading("reading", archive_bytes);
+    for_each_sample(
+        archives, [&](std::string text) { result.left_out.push_back(std::move(text)); },
+        [&](uint64_t read) {
+          reading.add(read);
+          Interrupt::check();
+        },
+        [&](const Sample& sample) {
+          samples++;
+          bytes += sample.key.size() + 32;
+          for (const auto& [extension, content] : sample.files) {
+            extensions[extension].add(extension, content);
+            bytes += extension.size() + content.size() + 16;
+          }
+        });
+    reading.done();
+  }
   if (samples == 0)
-    refuse_input(archives.front(), "has no sample: no file of it has a name with an extension, such as 000001.jpg");
+    refuse_input(paths.front(), "has no sample: no file of it has a name with an extension, such as 000001.jpg");
 
   make_folder(target.folder);
   std::vector<std::string> keys = {key_feature};
@@ -119,13 +195,11 @@ Converted convert_webdataset(const std::vector<std::string>& archives, const Con
   Progress writing("writing", bytes);
   ShardWriter writer(target, "data", samples, bytes, writing);
   const auto ignore = [](const auto&) {};
-  const auto changed = [&] { refuse_input(archives.front(), "or another archive changed while it was read"); };
   for_each_sample(archives, ignore, ignore, [&](const Sample& sample) {
-    if (samples-- == 0) changed();
     example.set_bytes(0, std::string_view(sample.key));
     for (const auto& [extension, content] : sample.files) {
       const auto found = extensions.find(extension);
-      if (found == extensions.end()) changed();
+      if (found == extensions.end()) refuse_changed(paths.front());
       const auto feature = static_cast<size_t>(std::distance(extensions.begin(), found)) + 1;
       if (found->second.integers) {
         const int64_t number = integer_of(content).value_or(0);
@@ -136,7 +210,6 @@ Converted convert_webdataset(const std::vector<std::string>& archives, const Con
     }
     writer.write(example.finish());
   });
-  if (samples != 0) changed();
   result.sets.push_back(writer.finish());
   writing.done();
 

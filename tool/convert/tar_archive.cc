@@ -22,9 +22,9 @@ struct Free {
 /// The file that libarchive reads through a callback. io::InputFile reads it, so that a failing read is feedline's own
 /// Error.
 struct Source {
-  explicit Source(const std::string& path) : file(path), block(block_bytes) {}
+  explicit Source(const io::InputFile& input) : file(input), block(block_bytes) {}
 
-  io::InputFile file;
+  const io::InputFile& file;
   std::vector<std::byte> block;
   uint64_t position = 0;
   std::exception_ptr thrown;  // by a read. It is kept here, because it must not unwind libarchive's frames
@@ -44,46 +44,68 @@ struct Source {
   }
 };
 
+std::string text_of(const char* name) { return name ? name : ""; }
+
 }  // namespace
 
-void read_archive(const std::string& path, uint64_t most_bytes, const std::function<bool(const std::string&)>& wanted,
-                  const std::function<void(const std::string&, std::string)>& on_file,
-                  const std::function<void(uint64_t)>& progress) {
-  Source source(path);
+bool read_archive(const io::InputFile& file, uint64_t most_bytes, const ArchiveCalls& calls) {
+  Source source(file);
   const std::unique_ptr<archive, Free> tar(archive_read_new());
   if (!tar) throw std::bad_alloc();
+  std::string last;  // the last member whose header was read
   // Throws if libarchive failed. After a warning it can continue.
   const auto check = [&](la_ssize_t result) {
-    if (result >= ARCHIVE_WARN) return;
+    if (result >= 0 || result == ARCHIVE_WARN) return;
     if (source.thrown) std::rethrow_exception(source.thrown);
     const char* why = archive_error_string(tar.get());
-    refuse_input(path,
-                 fmt::format("is not a tar archive, or is damaged: {}", why ? why : "libarchive does not say why"));
+    refuse_input(file.path(), fmt::format("{}: {}",
+                                          last.empty() ? "is not a tar archive, or is damaged"
+                                                       : fmt::format("is damaged at or after its member {}", last),
+                                          why ? why : "libarchive does not say why"));
   };
   check(archive_read_support_filter_gzip(tar.get()));
   check(archive_read_support_format_tar(tar.get()));
+  // Without it what follows the first end would be passed over.
+  check(archive_read_set_format_option(tar.get(), "tar", "read_concatenated_archives", "1"));
   check(archive_read_open(tar.get(), &source, nullptr, Source::read, nullptr));
 
   uint64_t told = 0;
   std::vector<char> block(block_bytes);
-  for (archive_entry* entry = nullptr;;) {
-    const int result = archive_read_next_header(tar.get(), &entry);
-    if (result == ARCHIVE_EOF) return;
-    check(result);
-    const char* full = archive_entry_pathname(entry);
-    const std::string name = full ? full : "";
-    const bool take = archive_entry_filetype(entry) == AE_IFREG && wanted(name);
+  const auto read_content = [&](const std::string& name, bool take) {
     std::string content;
     for (la_ssize_t size; (size = archive_read_data(tar.get(), block.data(), block.size())) != 0;) {
       check(size);
-      progress(source.position - std::exchange(told, source.position));
+      calls.progress(source.position - std::exchange(told, source.position));
       if (!take) continue;
       content.append(block.data(), static_cast<size_t>(size));
       if (content.size() > most_bytes)
-        refuse_input(
-            path, fmt::format("{} in the archive has more than {} bytes, the most that is accepted", name, most_bytes));
+        refuse_input(file.path(), fmt::format("{} in the archive has more than {} bytes, the most that is accepted",
+                                              name, most_bytes));
     }
-    if (take) on_file(name, std::move(content));
+    return content;
+  };
+  for (archive_entry* entry = nullptr;;) {
+    const la_int64_t end_of_member = archive_filter_bytes(tar.get(), 0);
+    const int result = archive_read_next_header(tar.get(), &entry);
+    if (result == ARCHIVE_EOF) {
+      file.check_unchanged();
+      return archive_filter_bytes(tar.get(), 0) > end_of_member;
+    }
+    check(result);
+    const std::string name = text_of(archive_entry_pathname(entry)), target = text_of(archive_entry_hardlink(entry)),
+                      symlink = text_of(archive_entry_symlink(entry));
+    last = name;
+    const auto type = archive_entry_filetype(entry);
+    const bool take = type == AE_IFREG && calls.wanted(name);
+    std::string content = read_content(name, take);  // which passes over the content of what is not taken
+    if (take)
+      calls.on_file(name, std::move(content));
+    else if (type == AE_IFLNK)
+      calls.on_other(name, "a symbolic link to " + symlink);
+    else if (type != AE_IFREG && !target.empty())  // pax may store the content again, and then it is a file
+      calls.on_hard_link(name, target);
+    else if (type != AE_IFREG && type != AE_IFDIR)
+      calls.on_other(name, "no regular file");
   }
 }
 

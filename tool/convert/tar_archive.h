@@ -5,17 +5,28 @@
 #include <functional>
 #include <string>
 
+#include "io/file.h"
+
 namespace feedline::cli {
 
-/// Calls on_file with the path in the archive and the content of each regular file for whose path `wanted` returns
-/// true. Calls progress with the number of bytes of the archive that were read since its last call; it may throw to
-/// stop.
+/// What is called for the members of an archive, in their order. Folders are passed over. Each may throw to stop.
+struct ArchiveCalls {
+  /// Returns whether on_file is to be called for the regular file with this path.
+  std::function<bool(const std::string& path)> wanted;
+  std::function<void(const std::string& path, std::string content)> on_file;
+  /// A further name of the file `target`, which came before.
+  std::function<void(const std::string& path, const std::string& target)> on_hard_link;
+  /// Anything else. `what` is "a symbolic link to X", for example.
+  std::function<void(const std::string& path, const std::string& what)> on_other;
+  /// `bytes` of the archive were read since the last call.
+  std::function<void(uint64_t bytes)> progress;
+};
+
+/// Reads an archive, or several that follow one another in one file. Returns whether the end is marked by blocks of
+/// zeros, as tar writes them: without them the file may have been cut between two members.
 ///
-/// Throws Error io_error if the archive cannot be opened or read. Throws Error bad_pipeline if it is damaged, if a
-/// wanted file has more than `most_bytes` bytes, or if feedline was built without libarchive.
-void read_archive(const std::string& archive, uint64_t most_bytes,
-                  const std::function<bool(const std::string& path)>& wanted,
-                  const std::function<void(const std::string& path, std::string content)>& on_file,
-                  const std::function<void(uint64_t bytes)>& progress);
+/// Throws Error io_error if the file cannot be read, or changes meanwhile. Throws Error bad_pipeline if it is damaged,
+/// if a wanted file has more than `most_bytes` bytes, or if feedline was built without libarchive.
+bool read_archive(const io::InputFile& file, uint64_t most_bytes, const ArchiveCalls& calls);
 
 }  // namespace feedline::cli

@@ -3,9 +3,8 @@
 
 namespace feedline::cli {
 
-void read_archive(const std::string& archive, uint64_t, const std::function<bool(const std::string&)>&,
-                  const std::function<void(const std::string&, std::string)>&, const std::function<void(uint64_t)>&) {
-  refuse_input(archive,
+bool read_archive(const io::InputFile& file, uint64_t, const ArchiveCalls&) {
+  refuse_input(file.path(),
                "archives cannot be read, because this feedline was built without libarchive (Debian: libarchive-dev)");
 }
 
