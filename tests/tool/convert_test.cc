@@ -914,3 +914,26 @@ TEST_CASE("csv: what is no table is refused with its line") {
   CHECK(contains(refused("a\n1\n", {"--type", "b=int64"}), "there is no column \"b\""));
   CHECK(contains(refusal(dir, {"csv", dir.file("x.csv"), "--type", "a=int32"}, 2), "write int64, float32 or bytes"));
 }
+
+// Numbers and data sets as a whole.
+
+TEST_CASE("numbers that no float32 holds are refused, wherever they come from") {
+  const TempDir dir;
+  const double most = std::numeric_limits<float>::max(), infinite = std::numeric_limits<double>::infinity();
+  for (const double number : {1e39, -1e39, 1e308}) {
+    for (const bool big : {false, true})
+      CHECK(contains(refusal(dir, {"npy", dir.write("x.npy", npy(big ? ">f8" : "<f8", "(2, 2)",
+                                                                 elements<double>({1, 2, 3, number}, big)))}),
+                     fmt::format("row 1 has {}, which is no number of float32", number)));
+    CHECK(contains(refusal(dir, {"csv", dir.write("x.csv", fmt::format("a\n1.5\n{}\n", number))}),
+                   "no number of float32"));
+  }
+  const std::vector<double> kept = {most, -most, infinite, -infinite, 1e-300, std::nan("")};
+  const json result = convert(dir, {"npy", dir.write("x.npy", npy("<f8", "(6,)", elements(kept)))});
+  const auto rows = examples_of(dir, result.at("sets")[0]);
+  REQUIRE(rows.size() == kept.size());
+  for (size_t i = 0; i < kept.size(); i++) {
+    const float value = rows[i].features().feature().at("x").float_list().value(0);
+    CHECK((value == static_cast<float>(kept[i]) || (std::isnan(value) && std::isnan(kept[i]))));
+  }
+}

@@ -54,7 +54,8 @@ Converted convert_image_sets(const std::vector<std::pair<std::string, std::strin
                              const std::optional<pictures::Size>& decode_to, const ConvertTarget& target);
 
 /// Converts .npy files, given as (feature name, file), with equal numbers of rows; each row becomes a record. int64 and
-/// float32 are kept, float64 is rounded to float32, and other types are stored as their bytes.
+/// float32 are kept, float64 is rounded to float32 (numbers beyond it are refused), and other types are stored as their
+/// bytes.
 Converted convert_npy(const std::vector<std::pair<std::string, std::string>>& arrays, const ConvertTarget& target);
 
 /// Converts a table (RFC 4180) whose first row names the features. A column is int64, float32 or bytes, whichever all
@@ -105,5 +106,7 @@ void make_folder(const std::string& folder);
 void write_text(const std::string& path, const std::string& text);
 /// Throws Error bad_pipeline with `file` as its place. `why` says what is wrong with this input of the command.
 [[noreturn]] void refuse_input(const std::string& file, const std::string& why);
+/// Returns the nearest float32; nullopt if the number is finite and no float32 is as large.
+std::optional<float> to_float32(double number) noexcept;
 
 }  // namespace feedline::cli

@@ -118,10 +118,10 @@ class Csv {
     } else if (column.kind() == Kind::float_list) {
       double value = 0;
       if (!parse(text, value)) refuse("number");
-      const auto rounded = static_cast<float>(value);
-      if (std::isfinite(value) && !std::isfinite(rounded)) refuse("number of float32");
-      columns_[i].rounded = columns_[i].rounded || (std::isfinite(value) && static_cast<double>(rounded) != value);
-      example.set_floats(i, {&rounded, 1});
+      const std::optional<float> rounded = to_float32(value);
+      if (!rounded) refuse("number of float32");
+      columns_[i].rounded = columns_[i].rounded || (std::isfinite(value) && static_cast<double>(*rounded) != value);
+      example.set_floats(i, {&*rounded, 1});
     } else {
       example.set_bytes(i, text);
     }

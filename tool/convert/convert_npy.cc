@@ -50,8 +50,8 @@ class NpyColumn {
   /// Returns about how many bytes the feature takes in a record.
   uint64_t record_bytes() const { return array_.row_bytes() / (array_.type() == "f8" ? 2 : 1) + key_.size() + 24; }
 
-  /// Sets the feature with this number to the next row of the array.
-  void write_next(ExampleWriter& example, size_t feature) {
+  /// Sets the feature with this number to the next row of the array, which is `number`.
+  void write_next(ExampleWriter& example, size_t feature, uint64_t number) {
     const auto row = array_.next();
     const bool big = array_.byte_order() == '>';
     if (stored_.kind == Kind::bytes_list) return example.set_bytes(feature, row);
@@ -62,7 +62,7 @@ class NpyColumn {
       if (stored_.kind == Kind::int64_list)
         ints_.push_back(load<int64_t>(&row[at], big));
       else
-        floats_.push_back(size == 4 ? load<float>(&row[at], big) : static_cast<float>(load<double>(&row[at], big)));
+        floats_.push_back(size == 4 ? load<float>(&row[at], big) : rounded(load<double>(&row[at], big), number));
     }
     stored_.kind == Kind::int64_list ? example.set_ints(feature, ints_) : example.set_floats(feature, floats_);
   }
@@ -84,6 +84,15 @@ class NpyColumn {
   }
 
  private:
+  float rounded(double value, uint64_t row) const {
+    const std::optional<float> found = to_float32(value);
+    if (!found)
+      refuse_input(
+          array_.path(),
+          fmt::format("row {} has {}, which is no number of float32; scale the array, or clip it", row, value));
+    return *found;
+  }
+
   const std::string key_;
   NpyReader array_;
   Stored stored_{};
@@ -118,7 +127,7 @@ Converted convert_npy(const std::vector<std::pair<std::string, std::string>>& ar
   Progress progress("writing", bytes);
   ShardWriter writer(target, "data", first.rows(), bytes, progress);
   for (uint64_t row = 0; row < first.rows(); row++) {
-    for (size_t f = 0; f < columns.size(); f++) columns[f].write_next(example, f);
+    for (size_t f = 0; f < columns.size(); f++) columns[f].write_next(example, f, row);
     writer.write(example.finish());
   }
   result.sets.push_back(writer.finish());

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include "io/index/index.h"
@@ -82,6 +83,11 @@ void write_text(const std::string& path, const std::string& text) {
 
 void refuse_input(const std::string& file, const std::string& why) {
   throw Error(Category::bad_pipeline, why, Place::of_file(file));
+}
+
+std::optional<float> to_float32(double number) noexcept {
+  const auto rounded = static_cast<float>(number);
+  return std::isfinite(number) && !std::isfinite(rounded) ? std::nullopt : std::optional(rounded);
 }
 
 }  // namespace feedline::cli
