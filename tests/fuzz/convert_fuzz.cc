@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "feedline/error.h"
+#include "io/file.h"
 #include "tool/convert/cifar10.h"
 #include "tool/convert/csv_reader.h"
 #include "tool/convert/npy_reader.h"
@@ -57,7 +58,8 @@ using Rows = std::vector<std::vector<std::string>>;
 
 Rows rows_of(std::string_view text) {
   const File file(text);
-  CsvReader reader(file.path());
+  const feedline::io::InputFile input(file.path());
+  CsvReader reader(input);
   Rows rows;
   std::vector<CsvReader::Cell> cells;
   while (reader.next(cells)) {

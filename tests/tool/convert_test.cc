@@ -799,8 +799,9 @@ namespace {
 using Rows = std::vector<std::vector<std::string>>;
 
 /// Returns the cells of each row, with a ' before the quoted ones.
-Rows rows_of(const TempDir& dir, const std::string& text) {
-  cli::CsvReader reader(dir.write("rows.csv", text));
+Rows rows_of(const TempDir& dir, const std::string& text, char delimiter = ',') {
+  const io::InputFile file(dir.write("rows.csv", text));
+  cli::CsvReader reader(file, delimiter);
   Rows rows;
   std::vector<cli::CsvReader::Cell> cells;
   while (reader.next(cells)) {
@@ -836,6 +837,8 @@ TEST_CASE("csv: rows and cells by RFC 4180") {
   CHECK(contains(error("a\n\nb,\"c\nd"), "line 3: a quote is opened here and never closed"));
   CHECK(contains(error("a\n\"b\nc\" ,d"), "line 3: something follows a closing quote"));
   CHECK(contains(error("a,b\"c\""), "line 1: a quote is inside a cell"));
+  CHECK(rows_of(dir, "a;\"b;,\";c,d\n;;\n", ';') == Rows{{"a", "'b;,", "c,d"}, {"", "", ""}});
+  CHECK(rows_of(dir, "a\t\"b\"\"\"\tc", '\t') == Rows{{"a", "'b\"", "c"}});
 }
 
 TEST_CASE("csv: rows longer than a buffer, and cut anywhere by one") {
@@ -913,6 +916,23 @@ TEST_CASE("csv: what is no table is refused with its line") {
   CHECK(contains(refused("a\n1e300\n", {"--type", "a=float32"}), "no number of float32"));
   CHECK(contains(refused("a\n1\n", {"--type", "b=int64"}), "there is no column \"b\""));
   CHECK(contains(refusal(dir, {"csv", dir.file("x.csv"), "--type", "a=int32"}, 2), "write int64, float32 or bytes"));
+}
+
+TEST_CASE("csv: a table with another delimiter is told, or read") {
+  const TempDir dir;
+  for (const auto& [delimiter, name] : {std::pair{std::string("\t"), std::string("tab")}, {";", "semicolon"}}) {
+    const std::string file = dir.write("x.csv", "a" + delimiter + "b\n1" + delimiter + "2,5\n");
+    CHECK(contains(refusal(dir, {"csv", file}), "use --delimiter " + name + ", and otherwise --delimiter comma"));
+    const json result = convert(dir, {"csv", file, "--delimiter", name});
+    const auto rows = examples_of(dir, result.at("sets")[0]);
+    REQUIRE(rows.size() == 1);
+    CHECK(int_in(rows[0], "a") == 1);
+    CHECK(bytes_in(rows[0], "b") == "2,5");
+  }
+  // A column may be called so.
+  const std::string one = dir.write("one.csv", "a;b\n1\n");
+  CHECK(int_in(examples_of(dir, convert(dir, {"csv", one, "--delimiter", "comma"}).at("sets")[0])[0], "a;b") == 1);
+  CHECK(contains(refusal(dir, {"csv", one, "--delimiter", "x"}, 2), "'x' is not one of: comma, semicolon, tab"));
 }
 
 // Numbers and data sets as a whole.

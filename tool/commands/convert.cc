@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <set>
 
 #include "base/byte_size.h"
@@ -23,6 +24,7 @@ constexpr int64_t most_decoded_pixels = (int64_t{255} << 20) / 3;  // a record h
 struct ConvertArgs {
   std::vector<std::string> inputs, features, types;
   std::vector<int64_t> decode_to;  // height and width; empty: files are stored as they are
+  std::optional<char> delimiter;
   ConvertTarget target;
   bool json = false;
 };
@@ -163,9 +165,10 @@ void add_convert(CLI::App& app, Run& run) {
       ->take_all()
       ->allow_extra_args(false);
   images
-      ->add_option("--decode", args->decode_to,
-                   "store pixels instead of files: uint8 [HEIGHT, WIDTH, 3], resized with antialiasing (default: files "
-                   "are stored as they are)")
+      ->add_option(
+          "--decode", args->decode_to,
+          "store pixels instead of files: uint8 [HEIGHT, WIDTH, 3], turned by EXIF and resized with antialiasing "
+          "(default: files are stored as they are)")
       ->expected(2)
       ->check(whole_number(1, 65535))
       ->option_text("HEIGHT WIDTH");
@@ -193,9 +196,10 @@ void add_convert(CLI::App& app, Run& run) {
           const auto [name, word] = parted("--type", text);
           types[name] = kind_of("--type " + text, word);
         }
-        return convert_csv(a.inputs.front(), types, a.target);
+        return convert_csv(a.inputs.front(), types, a.delimiter, a.target);
       });
-  csv->add_option("FILE", args->inputs, "a table by RFC 4180: commas between cells, double quotes around some of them")
+  csv->add_option("FILE", args->inputs,
+                  "a table by RFC 4180: commas (or --delimiter) between cells, double quotes around some of them")
       ->required()
       ->expected(1)
       ->option_text(" ");
@@ -205,6 +209,10 @@ void add_convert(CLI::App& app, Run& run) {
       ->option_text("NAME=TYPE")
       ->take_all()
       ->allow_extra_args(false);
+  add_choice<std::optional<char>>(*csv, "--delimiter", args->delimiter,
+                                  {{"comma", ','}, {"semicolon", ';'}, {"tab", '\t'}},
+                                  "what is between the cells: comma, semicolon or tab (default: comma)")
+      ->option_text("D");
   csv->footer(
       "A column of whole numbers is int64, a column of other numbers is float32, and any other column is bytes. "
       "Numbers\n"

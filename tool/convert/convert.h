@@ -59,8 +59,10 @@ Converted convert_image_sets(const std::vector<std::pair<std::string, std::strin
 Converted convert_npy(const std::vector<std::pair<std::string, std::string>>& arrays, const ConvertTarget& target);
 
 /// Converts a table (RFC 4180) whose first row names the features. A column is int64, float32 or bytes, whichever all
-/// its cells allow, or what `types` says. An empty cell without quotes is a missing feature.
-Converted convert_csv(const std::string& file, const std::map<std::string, Kind>& types, const ConvertTarget& target);
+/// its cells allow, or what `types` says. An empty cell without quotes is a missing feature. If no `delimiter` is named
+/// it is the comma, and a first row that looks like another one is refused.
+Converted convert_csv(const std::string& file, const std::map<std::string, Kind>& types, std::optional<char> delimiter,
+                      const ConvertTarget& target);
 
 /// Converts shards of WebDataset, which are tar archives, compressed by gzip or not. Files that follow each other and
 /// have the same path up to the first dot of their name are a sample. Each extension, in lower case, is a feature with

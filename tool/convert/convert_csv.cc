@@ -6,7 +6,7 @@
 #include <set>
 
 #include "base/format_count.h"
-#include "tool/common/record_map.h"
+#include "io/file.h"
 #include "tool/convert/convert.h"
 #include "tool/convert/csv_reader.h"
 #include "tool/convert/example_writer.h"
@@ -65,13 +65,14 @@ bool is_missing(const CsvReader::Cell& cell) { return cell.text.empty() && !cell
 /// A table, which is read twice: look() finds out the types of the columns, then for_rows() gives out the rows.
 class Csv {
  public:
-  Csv(const std::string& file, const std::map<std::string, Kind>& types) : file_(file), types_(types) {}
+  Csv(const std::string& file, const std::map<std::string, Kind>& types, std::optional<char> delimiter)
+      : input_(file), file_(file), types_(types), delimiter_(delimiter) {}
 
   /// Calls on_row(cells, line) for each row after the header. Each row has as many cells as the header. Adds the bytes
   /// that were read to `progress`, unless it is null.
   template <typename OnRow>
   void for_rows(Progress* progress, OnRow&& on_row) {
-    CsvReader reader(file_);
+    CsvReader reader(input_, delimiter_.value_or(','));
     std::vector<CsvReader::Cell> cells;
     if (!reader.next(cells)) refuse_input(file_, "is empty; its first row must name the features");
     if (columns_.empty()) take_header(cells);
@@ -92,7 +93,7 @@ class Csv {
   /// Reads the whole table to find out the types of its columns, and shows progress. Returns the number of rows.
   uint64_t look() {
     uint64_t rows = 0;
-    Progress progress("reading", identify(file_).size);
+    Progress progress("reading", input_.size());
     for_rows(&progress, [&](const std::vector<CsvReader::Cell>& cells, uint64_t) {
       rows++;
       for (size_t i = 0; i < cells.size(); i++)
@@ -128,9 +129,16 @@ class Csv {
   }
 
   const std::vector<CsvColumn>& columns() const { return columns_; }
+  const io::InputFile& input() const { return input_; }
 
  private:
   void take_header(const std::vector<CsvReader::Cell>& cells) {
+    if (!delimiter_ && cells.size() == 1 && !cells[0].quoted)
+      for (const auto& [other, name] : {std::pair{'\t', "tab"}, {';', "semicolon"}})
+        if (cells[0].text.find(other) != std::string_view::npos)
+          refuse_input(file_, fmt::format("the first row has no comma, but a {0}; if {0}s are between the cells, use "
+                                          "--delimiter {0}, and otherwise --delimiter comma",
+                                          name));
     std::set<std::string_view> seen;
     for (const CsvReader::Cell& cell : cells) {
       if (cell.text.empty())
@@ -144,8 +152,10 @@ class Csv {
       if (!seen.contains(key)) refuse_input(file_, fmt::format("--type: there is no column {}", text_literal(key)));
   }
 
+  const io::InputFile input_;  // stays open, so that both readings are of one file
   const std::string file_;
   const std::map<std::string, Kind>& types_;
+  const std::optional<char> delimiter_;
   std::vector<CsvColumn> columns_;
 };
 
@@ -166,8 +176,9 @@ TextFeature text_of(const CsvColumn& column, uint64_t rows) {
 
 }  // namespace
 
-Converted convert_csv(const std::string& file, const std::map<std::string, Kind>& types, const ConvertTarget& target) {
-  Csv csv(file, types);
+Converted convert_csv(const std::string& file, const std::map<std::string, Kind>& types, std::optional<char> delimiter,
+                      const ConvertTarget& target) {
+  Csv csv(file, types, delimiter);
   const uint64_t rows = csv.look();
   std::vector<std::string> keys;
   uint64_t names = 0;
@@ -178,7 +189,7 @@ Converted convert_csv(const std::string& file, const std::map<std::string, Kind>
   make_folder(target.folder);
   Converted result;
   ExampleWriter example(keys);
-  const uint64_t bytes = identify(file).size + rows * names;
+  const uint64_t bytes = csv.input().size() + rows * names;
   Progress progress("writing", bytes);
   ShardWriter writer(target, "data", rows, bytes, progress);
   csv.for_rows(nullptr, [&](const std::vector<CsvReader::Cell>& cells, uint64_t line) {

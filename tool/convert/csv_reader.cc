@@ -14,7 +14,8 @@ constexpr size_t most_csv_row_bytes = size_t{255} << 20;
 
 }  // namespace
 
-CsvReader::CsvReader(const std::string& path) : file_(path) {
+CsvReader::CsvReader(const io::InputFile& file, char delimiter)
+    : file_(file), ends_(std::string(1, delimiter) + "\r\n\"") {
   more();
   if (buffer_.starts_with("\xef\xbb\xbf")) next_ = 3;
 }
@@ -67,7 +68,7 @@ bool CsvReader::scan_row() {
     if (at < buffer_.size() && buffer_[at] == '"') {
       if (!scan_quoted(at, last)) return false;
     } else {
-      const size_t end = std::min(buffer_.find_first_of(",\r\n\"", at), buffer_.size());
+      const size_t end = std::min(buffer_.find_first_of(ends_, at), buffer_.size());
       if (end == buffer_.size() && !last) return false;
       if (end < buffer_.size() && buffer_[end] == '"')
         refuse(line_,
@@ -76,7 +77,7 @@ bool CsvReader::scan_row() {
       pieces_.push_back({at, end, false, false});
       at = end;
     }
-  } while (at < buffer_.size() && buffer_[at] == ',' && ++at);
+  } while (at < buffer_.size() && buffer_[at] == ends_[0] && ++at);
   next_ = at;  // next() skips the line end
   return true;
 }
@@ -100,11 +101,10 @@ bool CsvReader::scan_quoted(size_t& at, bool last) {
       from = ++at;
       continue;
     }
-    if (at < buffer_.size() && buffer_[at] != ',' && buffer_[at] != '\r' && buffer_[at] != '\n')
-      refuse(
-          line_,
-          "something follows a closing quote, where a comma or the end of the line was expected; if the quote belongs "
-          "to the cell, write it twice: \"\"");
+    if (at < buffer_.size() && buffer_[at] != ends_[0] && buffer_[at] != '\r' && buffer_[at] != '\n')
+      refuse(line_,
+             "something follows a closing quote, where a delimiter or the end of the line was expected; if the quote "
+             "belongs to the cell, write it twice: \"\"; if the delimiter is no comma, use --delimiter");
     const bool rewritten = from != begin;
     if (rewritten) rewritten_.append(buffer_, from, quote - from);
     pieces_.push_back(rewritten ? Piece{rewritten_begin, rewritten_.size(), true, true}

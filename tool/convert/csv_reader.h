@@ -1,4 +1,5 @@
-// Reads tables (RFC 4180) row by row, also with a UTF-8 byte order mark and with bare line feeds.
+// Reads tables (RFC 4180) row by row, also with a UTF-8 byte order mark, with bare line feeds, and with another delimiter
+// than the comma.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +19,9 @@ class CsvReader {
     bool quoted = false;
   };
 
-  /// Opens the file. Throws Error io_error, as next() does, if the file cannot be read.
-  explicit CsvReader(const std::string& path);
+  /// `delimiter` is what stands between two cells: no quote, and no line end. The file must stay as long as the reader.
+  /// Throws Error io_error, as next() does, if the file cannot be read.
+  explicit CsvReader(const io::InputFile& file, char delimiter = ',');
 
   /// Reads the next row (the header is a row, too); the cells are valid until the next call. Skips empty lines. Returns
   /// false at the end. Throws Error bad_pipeline, with the line, if quotes do not follow RFC 4180 or a row has more
@@ -41,7 +43,8 @@ class CsvReader {
   bool scan_row();
   bool scan_quoted(size_t& at, bool last);
 
-  io::InputFile file_;
+  const io::InputFile& file_;
+  const std::string ends_;  // what ends a cell without quotes, first of all the delimiter
   uint64_t file_position_ = 0;
   std::string buffer_;     // a part of the file that begins with the row
   size_t next_ = 0;        // in buffer_: the end of the row
