@@ -60,6 +60,19 @@ std::string folder_of(const std::string& path) {
 
 }  // namespace
 
+int rename_file(const std::string& from, const std::string& to) noexcept {
+  return attempt<RenameOp>([&] { return rename(from.c_str(), to.c_str()); });
+}
+
+int sync_folder(const std::string& folder) noexcept {
+  int error = injected<OpenOp>();
+  const int fd = error ? -1 : open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (!error && fd < 0) error = errno;
+  if (!error) error = attempt<SyncOp>([&] { return fsync(fd); });
+  if (fd >= 0) close(fd);
+  return error == EINVAL ? 0 : error;  // this file system cannot sync folders
+}
+
 OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
   static std::atomic<unsigned> counter{0};
   int error = 0;
@@ -138,8 +151,7 @@ void OutputFile::rename_to_path() {
   // Linux has closed the descriptor even if close() reports a failure.
   if (const int error = attempt<CloseOp>([&] { return close(std::exchange(fd_, -1)); }))
     fail("cannot be closed", error);
-  if (const int error = attempt<RenameOp>([&] { return rename(temporary_.c_str(), path_.c_str()); }))
-    fail("cannot be renamed from its temporary name", error);
+  if (const int error = rename_file(temporary_, path_)) fail("cannot be renamed from its temporary name", error);
   temporary_.clear();
 }
 
@@ -152,14 +164,7 @@ void OutputFile::publish() {
   check_open();
   if (const int error = attempt<SyncOp>([&] { return fsync(fd_); })) fail("cannot be synced", error);
   rename_to_path();
-  const std::string folder = folder_of(path_);
-  int error = injected<OpenOp>();
-  const int fd = error ? -1 : open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (!error && fd < 0) error = errno;
-  if (!error) error = attempt<SyncOp>([&] { return fsync(fd); });
-  if (fd >= 0) close(fd);
-  // EINVAL means that this file system cannot sync folders.
-  if (error && error != EINVAL) fail("is complete, but its folder cannot be synced", error);
+  if (const int error = sync_folder(folder_of(path_))) fail("is complete, but its folder cannot be synced", error);
 }
 
 }  // namespace feedline::io

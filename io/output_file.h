@@ -8,6 +8,11 @@
 
 namespace feedline::io {
 
+/// Renames a file, and replaces the one that is called `to`. Returns the errno of the failure, or 0.
+int rename_file(const std::string& from, const std::string& to) noexcept;
+/// Syncs a folder, so that the names of its files outlast a power cut. Returns the errno of the failure, or 0.
+int sync_folder(const std::string& folder) noexcept;
+
 /// A file that is written under a temporary name in the same folder, and renamed when it is complete. Not thread-safe.
 ///
 /// Every member throws Error io_error, with the file as its place, if the system refuses. After such a failure, and

@@ -1,21 +1,25 @@
 """`python -m feedline convert parquet`: tables of Apache Arrow to TFRecord shards, with a pipeline beside them."""
 
 import argparse
+import itertools
 import os
 import subprocess
 import sys
 
+from . import _feedline
 from ._errors import Error
 from ._records import RecordWriter
 
 
-def convert_parquet(files: list[str], folder: str, shard_bytes: int = 100_000_000) -> list[str]:
+def convert_parquet(files: list[str], folder: str, shard_bytes: int = 100_000_000) -> tuple[list[str], str]:
     """Converts the rows of Parquet files with the same columns, in order, into shards of about `shard_bytes`, and returns
-    their names. Integers and booleans are int64, other numbers float32, and texts and binaries bytes; a column of lists has
-    several values a row. A null, or an empty list, is a missing feature. Raises feedline.Error for a column of another
-    type, and ImportError without the package pyarrow."""
+    their names and the pipeline that it has written beside them. They replace what is there at the end, together. Integers
+    and booleans are int64, other numbers float32, and texts and binaries bytes; a column of lists has several values a row.
+    A null, or an empty list, is a missing feature. Raises feedline.Error for a column of another type, and ImportError
+    without the package pyarrow."""
     import pyarrow.parquet
 
+    versions = [_version(file) for file in files]
     tables = [pyarrow.parquet.ParquetFile(file) for file in files]
     for file, table in zip(files, tables):
         if not table.schema_arrow.equals(tables[0].schema_arrow):
@@ -25,18 +29,33 @@ def convert_parquet(files: list[str], folder: str, shard_bytes: int = 100_000_00
     rows = sum(table.metadata.num_rows for table in tables)
     groups = [table.metadata.row_group(i) for table in tables for i in range(table.num_row_groups)]
     shards = max(1, min(rows, round(sum(group.total_byte_size for group in groups) / shard_bytes)))
-    os.makedirs(folder, exist_ok=True)
     names = [f"data-{shard:05}-of-{shards:05}.tfrecord" for shard in range(shards)]
     records = _records_of(files, tables)
-    for shard, name in enumerate(names):
-        with RecordWriter(os.path.join(folder, name)) as writer:
-            for _ in range(rows * (shard + 1) // shards - rows * shard // shards):
-                file, number, row = next(records)
-                try:
-                    writer.write(row)
-                except (Error, TypeError, OverflowError) as error:
-                    raise Error(f"row {number} cannot be a record: {error}", file=file) from None
-    return names
+    out = _feedline.OutputFolder(folder)
+    try:
+        for shard, name in enumerate(names):
+            with RecordWriter(out.place(name)) as writer:
+                for file, number, row in itertools.islice(records, rows * (shard + 1) // shards - rows * shard // shards):
+                    try:
+                        writer.write(row)
+                    except (Error, TypeError, OverflowError) as error:
+                        raise Error(f"row {number} cannot be a record: {error}", file=file) from None
+        for file, version in zip(files, versions):
+            if _version(file) != version:
+                raise Error("has changed while it was read; convert it again when nothing writes to it", "io_error", file=file)
+        out.publish()
+        shards = [os.path.join(folder, name) for name in names]
+        inspect = [sys.executable, "-m", "feedline", "inspect", "--pipeline", *shards]
+        pipeline = subprocess.run(inspect, check=True, stdout=subprocess.PIPE, text=True).stdout
+        out.write_pipeline(pipeline)
+    finally:
+        out.close()
+    return names, pipeline
+
+
+def _version(file):
+    status = os.stat(file)
+    return status.st_size, status.st_mtime_ns
 
 
 def _records_of(files, tables):
@@ -72,19 +91,14 @@ def main(arguments: list[str]) -> int:
         description="Makes TFRecord shards and a pipeline for them from Parquet files. Needs the package pyarrow.",
     )
     parser.add_argument("files", nargs="+", metavar="FILE", help="Parquet files with the same columns")
-    parser.add_argument("--out", required=True, metavar="DIR", help="folder to write to; files of the same names are replaced")
+    parser.add_argument("--out", required=True, metavar="DIR", help="folder to write to; files of the same names are replaced at the end")
     flags = parser.parse_args(arguments)
     try:
-        names = convert_parquet(flags.files, flags.out)
+        names, pipeline = convert_parquet(flags.files, flags.out)
     except (Error, OSError, ImportError, ValueError) as error:  # Arrow's are ValueErrors
         place = getattr(error, "file", None)
         print(f"feedline: {place}: {error}" if place else f"feedline: {error}", file=sys.stderr)
         return 1
-    shards = [os.path.join(flags.out, name) for name in names]
-    inspect = [sys.executable, "-m", "feedline", "inspect", "--pipeline", *shards]
-    pipeline = subprocess.run(inspect, check=True, stdout=subprocess.PIPE, text=True).stdout
     path = os.path.join(flags.out, "pipeline.textproto")
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(pipeline)
-    print(f"{len(shards)} {'shard' if len(shards) == 1 else 'shards'} in {flags.out}\n\n{path}:\n\n{pipeline}", end="")
+    print(f"{len(names)} {'shard' if len(names) == 1 else 'shards'} in {flags.out}\n\n{path}:\n\n{pipeline}", end="")
     return 0

@@ -14,7 +14,9 @@
 #include "feedline/records.h"
 #include "python/src/text.h"
 #include "tool/common/example_view.h"
+#include "tool/convert/convert.h"
 #include "tool/convert/example_writer.h"
+#include "tool/convert/output_folder.h"
 
 namespace nb = nanobind;
 
@@ -92,6 +94,12 @@ nb::dict parse_example(const nb::bytes& record) {
   return example;
 }
 
+/// A folder that Python closes.
+struct Output {
+  explicit Output(const std::string& path) { folder.emplace(path); }
+  std::optional<cli::OutputFolder> folder;
+};
+
 template <typename T>
 using Values = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
@@ -141,6 +149,13 @@ void add_records(nb::module_& module) {
              writer.set_ints(feature, {values.data(), values.size()});
            })
       .def("finish", [](cli::ExampleWriter& writer) { return bytes_of(writer.finish()); });
+  nb::class_<Output>(module, "OutputFolder")
+      .def("__init__", [](Output* self, nb::handle folder) { new (self) Output(file_name(folder)); })
+      .def("place", [](Output& out, nb::handle name) { return text_of(out.folder->place(file_name(name))); })
+      .def("publish", [](Output& out) { out.folder->publish(); })
+      .def("write_pipeline",
+           [](Output& out, const std::string& text) { cli::write_text(out.folder->pipeline(), text); })
+      .def("close", [](Output& out) { out.folder.reset(); });
   module.def("parse_example", parse_example);
 }
 

@@ -5,7 +5,7 @@
 
 namespace feedline::python {
 
-/// Adds RecordReader, RecordWriter, ExampleWriter and parse_example() to the module.
+/// Adds RecordReader, RecordWriter, ExampleWriter, OutputFolder and parse_example() to the module.
 void add_records(nanobind::module_& module);
 
 }  // namespace feedline::python

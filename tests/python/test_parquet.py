@@ -1,5 +1,6 @@
 """`python -m feedline convert parquet`."""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -51,10 +52,45 @@ def test_rows_become_records(files, tmp_path):
 
 
 def test_shards_share_the_rows(files, tmp_path):
-    names = convert_parquet(files, str(tmp_path / "out"), shard_bytes=500)
+    names, pipeline = convert_parquet(files, str(tmp_path / "out"), shard_bytes=500)
+    assert pipeline == (tmp_path / "out" / "pipeline.textproto").read_text()
     assert len(names) > 2 and names[0] == f"data-00000-of-{len(names):05}.tfrecord"
     rows = [feedline.parse_example(r)["n"][0] for name in names for r in feedline.records(tmp_path / "out" / name)]
     assert rows == TABLE["n"]
+
+
+def test_a_conversion_that_fails_leaves_what_was_there(files, tmp_path, monkeypatch):
+    from feedline import _feedline, _parquet
+
+    out = tmp_path / "out"
+    convert_parquet(files, str(out), shard_bytes=500)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+
+    def rows_that_end(*_):
+        yield from itertools.islice(whole(*_), 15)
+        raise KeyboardInterrupt
+
+    whole = _parquet._records_of
+    monkeypatch.setattr(_parquet, "_records_of", rows_that_end)
+    with pytest.raises(KeyboardInterrupt):
+        convert_parquet(files[::-1], str(out), shard_bytes=500)
+    monkeypatch.undo()
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+    held = _feedline.OutputFolder(str(out))  # another conversion
+    with pytest.raises(feedline.Error, match="another feedline process is writing to this folder"):
+        convert_parquet(files, str(out))
+    held.close()
+
+    def rows_of_a_file_that_changes(*_):
+        os.utime(files[0])
+        yield from whole(*_)
+
+    monkeypatch.setattr(_parquet, "_records_of", rows_of_a_file_that_changes)
+    with pytest.raises(feedline.Error, match="has changed while it was read") as error:
+        convert_parquet(files, str(out), shard_bytes=500)
+    assert error.value.file == files[0] and error.value.category == "io_error"
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
 
 def test_what_a_record_cannot_hold_is_refused(files, tmp_path):

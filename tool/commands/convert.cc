@@ -105,8 +105,10 @@ CLI::App* add_converter(CLI::App& app, Run& run, const std::shared_ptr<ConvertAr
                         const std::string& help, Convert convert) {
   CLI::App* command = app.add_subcommand(name, help);
   command
-      ->add_option("--out", args->target.folder,
-                   "folder to write to; it is created if it does not exist; files of the same names are replaced")
+      ->add_option(
+          "--out", args->target.folder,
+          "folder to write to; it is created if it does not exist; files of the same names are replaced at the "
+          "end, together")
       ->required()
       ->option_text("DIR");
   add_size(*command, "--shard-size", args->target.shard_bytes, "approximate size of each shard (default: 100MB)");

@@ -15,11 +15,12 @@
 #include "tool/common/meter.h"
 #include "tool/common/pipeline_text.h"
 #include "tool/common/shard_names.h"
+#include "tool/convert/output_folder.h"
 
 namespace feedline::cli {
 
 struct ConvertTarget {
-  std::string folder;                  // created if it does not exist; files of the same names are replaced
+  std::string folder;                  // created if it does not exist; files of the same names are replaced at the end
   uint64_t shard_bytes = 100'000'000;  // the approximate size of a shard; not 0
 };
 
@@ -73,24 +74,26 @@ Converted convert_webdataset(const std::vector<std::string>& archives, const Con
 // What the converters use:
 
 /// Writes a known number of records into shards with equal numbers of records, but for those that are skipped. Throws
-/// Error io_error.
+/// Error io_error, also if there are more records or fewer than were counted, because then the input has changed.
 class ShardWriter {
  public:
   /// `bytes` is the expected size of all records, which decides the number of shards. Each record's size is added to
   /// the progress.
-  ShardWriter(const ConvertTarget& target, std::string name, uint64_t records, uint64_t bytes, Progress& progress);
+  ShardWriter(OutputFolder& out, const ConvertTarget& target, std::string name, uint64_t records, uint64_t bytes,
+              Progress& progress);
 
   void write(std::span<const std::byte> record);
   /// Leaves out the next record.
   void skip() { begin_record(); }
-  /// Closes the last shard. Precondition: all records have been written or skipped.
+  /// Closes the last shard.
   Converted::Set finish();
 
  private:
   void open();
   void begin_record();
+  [[noreturn]] void refuse_count() const;
 
-  const std::string folder_;
+  OutputFolder& out_;
   const uint64_t records_, shards_;
   uint64_t next_ = 0;  // the number of the next record, counting those that were skipped
   Converted::Set set_;
@@ -98,10 +101,10 @@ class ShardWriter {
   Meter meter_;
 };
 
-/// Makes pipeline.textproto for the first of the sets, and writes it to the target's folder. The rest is as for
-/// pipeline_text().
-void write_pipeline(Converted& result, const ConvertTarget& target, const std::vector<std::string>& comments,
-                    const std::vector<TextFeature>& features);
+/// Gives the files of the folder their names, and writes pipeline.textproto, which feeds the first of the sets. The rest
+/// is as for pipeline_text().
+void publish(OutputFolder& out, Converted& result, const std::vector<std::string>& comments,
+             const std::vector<TextFeature>& features);
 /// Creates the folder if it does not exist. Throws Error io_error.
 void make_folder(const std::string& folder);
 /// Writes a text file, completely or not at all. Throws Error io_error.

@@ -71,14 +71,14 @@ Converted convert_cifar10(const std::string& archive, const ConvertTarget& targe
   const auto batches = read_batches(archive);
   uint64_t pictures = 0;
   for (const auto& [name, batch] : batches) pictures += batch.labels.size();
-  make_folder(target.folder);
+  OutputFolder out(target.folder);
   Progress progress("writing", pictures * cifar10_image_bytes);
   Converted result;
   for (const auto& [set, names] : sets) {
     uint64_t records = 0;
     for (const std::string& name : names) records += batches.at(name).labels.size();
     ExampleWriter example({"image", "label"});
-    ShardWriter writer(target, set, records, records * (cifar10_image_bytes + 48), progress);
+    ShardWriter writer(out, target, set, records, records * (cifar10_image_bytes + 48), progress);
     for (const std::string& name : names) {
       const Cifar10Batch& batch = batches.at(name);
       for (size_t i = 0; i < batch.labels.size(); i++) {
@@ -96,11 +96,11 @@ Converted convert_cifar10(const std::string& archive, const ConvertTarget& targe
   // The scale is 1 / 255. The pictures stay separate planes.
   image.made = {"decode_raw { stored: UINT8 shape: [3, 32, 32] layout: CHW } normalize { scale: 0.00392156862745098 }"};
   const TextFeature label{.key = "label", .kind = Kind::int64_list};
-  write_pipeline(result, target,
-                 {"CIFAR-10, three planes of 32 x 32, as float32 from 0 to 1. This is the training set. The others:",
-                  fmt::format("source {{ files: {} }}", text_literal(result.sets[1].pattern())),
-                  fmt::format("source {{ files: {} }}", text_literal(result.sets[2].pattern()))},
-                 {image, label});
+  publish(out, result,
+          {"CIFAR-10, three planes of 32 x 32, as float32 from 0 to 1. This is the training set. The others:",
+           fmt::format("source {{ files: {} }}", text_literal(result.sets[1].pattern())),
+           fmt::format("source {{ files: {} }}", text_literal(result.sets[2].pattern()))},
+          {image, label});
   return result;
 }
 

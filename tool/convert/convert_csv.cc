@@ -186,17 +186,18 @@ Converted convert_csv(const std::string& file, const std::map<std::string, Kind>
     keys.push_back(column.key);
     names += column.key.size() + 16;
   }
-  make_folder(target.folder);
+  OutputFolder out(target.folder);
   Converted result;
   ExampleWriter example(keys);
   const uint64_t bytes = csv.input().size() + rows * names;
   Progress progress("writing", bytes);
-  ShardWriter writer(target, "data", rows, bytes, progress);
+  ShardWriter writer(out, target, "data", rows, bytes, progress);
   csv.for_rows(nullptr, [&](const std::vector<CsvReader::Cell>& cells, uint64_t line) {
     for (size_t i = 0; i < cells.size(); i++)
       if (!is_missing(cells[i])) csv.set(example, i, cells[i].text, line);
     writer.write(example.finish());
   });
+  csv.input().check_unchanged();
   result.sets.push_back(writer.finish());
   progress.done();
 
@@ -208,7 +209,7 @@ Converted convert_csv(const std::string& file, const std::map<std::string, Kind>
     else
       comments.push_back(fmt::format("Column {} is empty", text_literal(column.key)));
   }
-  write_pipeline(result, target, comments, features);
+  publish(out, result, comments, features);
   return result;
 }
 

@@ -236,8 +236,8 @@ bool set_images(const std::vector<Image>& record, std::vector<ImageFeature>& fea
   return true;
 }
 
-Converted write_images(const Plan& plan, const std::optional<pictures::Size>& decode_to, const ConvertTarget& target,
-                       Converted result, const std::vector<std::string>& comments) {
+Converted write_images(const Plan& plan, const std::optional<pictures::Size>& decode_to, OutputFolder& out,
+                       const ConvertTarget& target, Converted result, const std::vector<std::string>& comments) {
   uint64_t bytes = 0;
   for (const auto& record : plan.records)
     for (const Image& image : record)
@@ -246,7 +246,7 @@ Converted write_images(const Plan& plan, const std::optional<pictures::Size>& de
   if (!plan.labels.empty()) keys.push_back("label");
   ExampleWriter example(keys);
   Progress progress("writing", bytes);
-  ShardWriter writer(target, "data", plan.records.size(), bytes, progress);
+  ShardWriter writer(out, target, "data", plan.records.size(), bytes, progress);
   std::vector<ImageFeature> images;
   for (const std::string& key : plan.keys) images.emplace_back(key, decode_to);
   uint64_t written = 0;
@@ -266,7 +266,7 @@ Converted write_images(const Plan& plan, const std::optional<pictures::Size>& de
   std::vector<TextFeature> features;
   for (const ImageFeature& image : images) features.push_back(image.text(written));
   if (!plan.labels.empty()) features.push_back({.key = "label", .kind = Kind::int64_list});
-  write_pipeline(result, target, comments, features);
+  publish(out, result, comments, features);
   return result;
 }
 
@@ -306,9 +306,9 @@ Converted convert_image_classes(const std::string& images, const std::optional<p
     label++;
   }
   if (plan.records.empty()) refuse_input(images, "holds no JPEG or PNG file");
-  make_folder(target.folder);
-  write_text(target.folder + "/labels.txt", labels);
-  return write_images(plan, decode_to, target, std::move(result),
+  OutputFolder out(target.folder);
+  write_text(out.place("labels.txt"), labels);
+  return write_images(plan, decode_to, out, target, std::move(result),
                       {fmt::format("Pictures of {} classes: line n + 1 of labels.txt names label n. The records are "
                                    "sorted by class; `feedline split --shuffle` writes them in random order.",
                                    classes.size())});
@@ -340,8 +340,8 @@ Converted convert_image_sets(const std::vector<std::pair<std::string, std::strin
   }
   if (plan.records.empty())
     refuse_input(folders.front().second, "no JPEG or PNG file has the same relative path in all folders");
-  make_folder(target.folder);
-  return write_images(plan, decode_to, target, std::move(result),
+  OutputFolder out(target.folder);
+  return write_images(plan, decode_to, out, target, std::move(result),
                       {fmt::format("Pictures that have the same path in {} folders.", folders.size())});
 }
 

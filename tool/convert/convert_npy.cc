@@ -67,6 +67,8 @@ class NpyColumn {
     stored_.kind == Kind::int64_list ? example.set_ints(feature, ints_) : example.set_floats(feature, floats_);
   }
 
+  void check_unchanged() const { array_.check_unchanged(); }
+
   TextFeature text() const {
     TextFeature text{.key = key_, .kind = stored_.kind};
     const std::string shape = fmt::format("{}", fmt::join(array_.row_shape(), ", "));
@@ -120,16 +122,17 @@ Converted convert_npy(const std::vector<std::pair<std::string, std::string>>& ar
   }
   if (first.rows() == 0) refuse_input(first.path(), "has no rows");
 
-  make_folder(target.folder);
+  OutputFolder out(target.folder);
   Converted result;
   ExampleWriter example(keys);
   const uint64_t bytes = first.rows() * record_bytes;
   Progress progress("writing", bytes);
-  ShardWriter writer(target, "data", first.rows(), bytes, progress);
+  ShardWriter writer(out, target, "data", first.rows(), bytes, progress);
   for (uint64_t row = 0; row < first.rows(); row++) {
     for (size_t f = 0; f < columns.size(); f++) columns[f].write_next(example, f, row);
     writer.write(example.finish());
   }
+  for (const NpyColumn& column : columns) column.check_unchanged();
   result.sets.push_back(writer.finish());
   progress.done();
 
@@ -140,7 +143,7 @@ Converted convert_npy(const std::vector<std::pair<std::string, std::string>>& ar
     comments.push_back(
         fmt::format("{}: rows of {}", text_literal(features.back().key), text_literal(column.array().path())));
   }
-  write_pipeline(result, target, comments, features);
+  publish(out, result, comments, features);
   return result;
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "base/format_count.h"
 #include "io/index/index.h"
 #include "io/output_file.h"
 #include "tool/convert/convert.h"
@@ -18,22 +19,20 @@ uint64_t shards_for(uint64_t records, uint64_t bytes, uint64_t shard_bytes) {
 
 }  // namespace
 
-ShardWriter::ShardWriter(const ConvertTarget& target, std::string name, uint64_t records, uint64_t bytes,
-                         Progress& progress)
-    : folder_(target.folder),
-      records_(records),
-      shards_(shards_for(records, bytes, target.shard_bytes)),
-      meter_(progress) {
+ShardWriter::ShardWriter(OutputFolder& out, const ConvertTarget& target, std::string name, uint64_t records,
+                         uint64_t bytes, Progress& progress)
+    : out_(out), records_(records), shards_(shards_for(records, bytes, target.shard_bytes)), meter_(progress) {
   set_.name = std::move(name);
   open();
 }
 
 void ShardWriter::open() {
   set_.shards.push_back(shard_name(set_.name, set_.shards.size(), shards_));
-  writer_.emplace(folder_ + "/" + set_.shards.back());
+  writer_.emplace(out_.place(set_.shards.back()));
 }
 
 void ShardWriter::begin_record() {
+  if (next_ == records_) refuse_count();
   if (next_ == shard_begin(set_.shards.size(), shards_, records_)) {
     writer_->close();
     open();
@@ -41,10 +40,18 @@ void ShardWriter::begin_record() {
   next_++;
 }
 
+void ShardWriter::refuse_count() const {
+  throw Error(Category::io_error,
+              fmt::format("its input has {} records than the {} that were counted, so it has changed since; convert it "
+                          "again when nothing writes to it",
+                          next_ == records_ ? "more" : "fewer", format_count(records_)),
+              Place::of_file(out_.path()));
+}
+
 void ShardWriter::write(std::span<const std::byte> record) {
   begin_record();
   if (record.size() > io::default_record_limit)
-    refuse_input(folder_ + "/" + set_.shards.back(),
+    refuse_input(out_.path() + "/" + set_.shards.back(),
                  fmt::format("record {} would have {} bytes, but readers accept at most {}; leave out or shrink its "
                              "largest values",
                              set_.records, record.size(), io::default_record_limit));
@@ -55,16 +62,18 @@ void ShardWriter::write(std::span<const std::byte> record) {
 }
 
 Converted::Set ShardWriter::finish() {
+  if (next_ < records_) refuse_count();
   writer_->close();
   writer_.reset();
   return std::move(set_);
 }
 
-void write_pipeline(Converted& result, const ConvertTarget& target, const std::vector<std::string>& comments,
-                    const std::vector<TextFeature>& features) {
+void publish(OutputFolder& out, Converted& result, const std::vector<std::string>& comments,
+             const std::vector<TextFeature>& features) {
   const Converted::Set& set = result.sets.front();
   result.pipeline = pipeline_text(comments, set.pattern(), features, set.records, set.payload_bytes);
-  write_text(target.folder + "/pipeline.textproto", result.pipeline);
+  out.publish();
+  write_text(out.pipeline(), result.pipeline);
 }
 
 void make_folder(const std::string& folder) {

@@ -188,12 +188,12 @@ Converted convert_webdataset(const std::vector<std::string>& paths, const Conver
   if (samples == 0)
     refuse_input(paths.front(), "has no sample: no file of it has a name with an extension, such as 000001.jpg");
 
-  make_folder(target.folder);
+  OutputFolder out(target.folder);
   std::vector<std::string> keys = {key_feature};
   for (const auto& [extension, files] : extensions) keys.push_back(extension);
   ExampleWriter example(keys);
   Progress writing("writing", bytes);
-  ShardWriter writer(target, "data", samples, bytes, writing);
+  ShardWriter writer(out, target, "data", samples, bytes, writing);
   const auto ignore = [](const auto&) {};
   for_each_sample(archives, ignore, ignore, [&](const Sample& sample) {
     example.set_bytes(0, std::string_view(sample.key));
@@ -215,7 +215,7 @@ Converted convert_webdataset(const std::vector<std::string>& paths, const Conver
 
   std::vector<TextFeature> features = {{.key = key_feature}};
   for (const auto& [extension, files] : extensions) features.push_back(files.text(extension, result.sets[0].records));
-  write_pipeline(result, target, {"Samples of WebDataset: a feature for each extension."}, features);
+  publish(out, result, {"Samples of WebDataset: a feature for each extension."}, features);
   return result;
 }
 

@@ -31,6 +31,8 @@ class NpyReader {
 
   /// Returns the next row, which is valid until the next call. Precondition: fewer than rows() calls so far.
   std::span<const std::byte> next();
+  /// Throws Error io_error if the file has been written to since it was opened.
+  void check_unchanged() const { file_.check_unchanged(); }
 
  private:
   io::InputFile file_;

@@ -1,0 +1,67 @@
+#include "tool/convert/output_folder.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "base/syscall_hooks.h"
+#include "feedline/error.h"
+#include "io/output_file.h"
+
+namespace feedline::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct HiddenFolderOp {
+  static constexpr const char* name = "hidden folder";
+  static constexpr int error = EACCES;
+};
+struct RemoveOp {
+  static constexpr const char* name = "remove pipeline";
+  static constexpr int error = EIO;
+};
+
+[[noreturn]] void refused(const std::string& path, const char* what, const std::string& why) {
+  throw Error(Category::io_error, fmt::format("{}: {}", what, why), Place::of_file(path));
+}
+
+}  // namespace
+
+OutputFolder::OutputFolder(std::string path)
+    : path_(std::move(path)), hidden_(path_ + "/.feedline-convert"), lock_(path_) {
+  std::error_code error(injected<HiddenFolderOp>(), std::generic_category());
+  if (!error) fs::remove_all(hidden_, error);
+  if (!error) fs::create_directory(hidden_, error);
+  if (error) refused(hidden_, "cannot be made anew", error.message());
+}
+
+OutputFolder::~OutputFolder() {
+  std::error_code ignored;  // the next conversion removes it
+  fs::remove_all(hidden_, ignored);
+}
+
+std::string OutputFolder::place(const std::string& name) {
+  names_.push_back(name);
+  return hidden_ + "/" + name;
+}
+
+void OutputFolder::publish() {
+  const auto sync = [&] {
+    if (const int error = io::sync_folder(path_)) refused(path_, "cannot be synced", std::strerror(error));
+  };
+  std::error_code error(injected<RemoveOp>(), std::generic_category());
+  if (!error) fs::remove(pipeline(), error);
+  if (error) refused(pipeline(), "cannot be removed", error.message());
+  sync();
+  for (const std::string& name : names_)
+    if (const int failed = io::rename_file(hidden_ + "/" + name, path_ + "/" + name))
+      refused(path_ + "/" + name, "cannot be renamed from its temporary name", std::strerror(failed));
+  sync();
+}
+
+}  // namespace feedline::cli
