@@ -12,8 +12,8 @@ namespace feedline::pictures {
 enum class Filter : uint8_t {
   bilinear,              // between the two nearest pixels: OpenCV's INTER_LINEAR, torch's interpolate
   bilinear_antialiased,  // when shrinking, a triangle over all pixels that it covers: Pillow, torchvision's antialias
-  area,                  // the mean over the covered area: OpenCV's INTER_AREA, tf.image's area
-  nearest,               // the pixel (2 i + 1) n div 2 m: Pillow, torch's nearest-exact, tf.image's nearest
+  area,     // the mean over the covered area: tf.image's area, OpenCV's INTER_AREA if both axes shrink or grow
+  nearest,  // the pixel (2 i + 1) n div 2 m: torch's nearest-exact, tf.image's nearest
 };
 
 /// The weights of one axis. Each sum is computed in FLOAT32, in ascending order of the source's pixels.

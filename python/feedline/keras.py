@@ -42,7 +42,8 @@ def steps(
         loader: one whose tensors Keras takes: feedline.numpy's for any backend, feedline.torch's with PyTorch,
             feedline.jax's with JAX, feedline.tf's with TensorFlow.
         x, y: the name of an output, a list of names, which Keras is given as a tuple, or a dict {key of Keras: name}.
-        sample_weight: the name of an output, or "@valid": rows of filler (last_batch_policy PAD) then weigh nothing.
+        sample_weight: the name of an output, or "@valid": rows of filler (last_batch_policy PAD, bad
+            records) then weigh nothing.
     """
     wanted = _wanted(loader, x, y, sample_weight)
 
