@@ -33,6 +33,11 @@ TEST_CASE("a header says format, size and channels") {
   }
 }
 
+TEST_CASE("pixels that are kept are those of the libraries and of feedline itself") {
+  for (const char* part : {"libjpeg-turbo ", "libpng ", "feedline 2"})
+    CHECK_THAT(decoder_versions(), Catch::Contains(part));
+}
+
 TEST_CASE("a header that cannot be read, or that promises too much, is refused") {
   const std::string jpeg = to_jpeg(picture_of(100, 100, 3, 1)), png = to_png(picture_of(100, 100, 3, 1));
   const size_t frame = jpeg.find("\xff\xc0");
