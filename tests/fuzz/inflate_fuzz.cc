@@ -1,4 +1,5 @@
-// Compares the inflater with zlib: the same verdict and the same bytes, however the input is cut.
+// Compares the inflater with zlib: the same verdict and the same bytes, however the input is cut. Two things are no damage
+// for the inflater: zeros after a gzip member, and a wrong checksum of a gzip header.
 #include <zlib.h>
 
 #include <algorithm>
@@ -23,6 +24,7 @@ struct Outcome {
   std::vector<std::byte> bytes;
   bool whole = false;  // the stream ended without an error
   bool full = false;   // cut off at most_output
+  bool other = false;  // zlib has refused the checksum of a header
 };
 
 Outcome by_zlib(std::span<const std::byte> data, Compression format) {
@@ -38,12 +40,15 @@ Outcome by_zlib(std::span<const std::byte> data, Compression format) {
   while (stream.avail_in > 0) {
     const int result = inflate(&stream, Z_NO_FLUSH);
     if (result == Z_STREAM_END) {
+      for (; format == Compression::gzip && stream.avail_in > 0 && *stream.next_in == 0; stream.avail_in--)
+        stream.next_in++;
       outcome.whole = stream.avail_in == 0;
       if (outcome.whole || format == Compression::zlib) break;
       inflateReset(&stream);
       continue;
     }
     outcome.full = stream.avail_out == 0;
+    outcome.other = stream.msg && std::strcmp(stream.msg, "header crc mismatch") == 0;
     break;
   }
   outcome.bytes.resize(most_output - stream.avail_out);
@@ -92,6 +97,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static_cast<void>(feedline::io::detect_compression(input));
 
   const Outcome theirs = by_zlib(input, format), ours = by_inflater(input, format, in_step, out_step);
+  if (theirs.other) return 0;
   if (theirs.full || ours.full) {
     if (theirs.full && ours.full && ours.bytes != theirs.bytes) std::abort();
     return 0;
