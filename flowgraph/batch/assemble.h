@@ -21,9 +21,9 @@ namespace feedline::flow {
 /// The rows of a step, which its batches share. Plain pointers to chunks are safe here: the last step that uses a chunk
 /// owns it, and a replica writes its steps in order, so the chunk outlives every step that points to it.
 struct StepRows {
-  std::vector<TicketRows> rows;      // the rows of this rank, ascending by `at`
-  int64_t moved = 0;                 // an error has cut the step short: what was the number of the row that is row 0 now
-  uint64_t first_ticket = 0;         // the ticket of chunks[0]
+  std::vector<TicketRows> rows;  // the rows of this rank, ascending by `at`
+  int64_t moved = 0;             // an error has cut the step short: what was the number of the row that is row 0 now
+  uint64_t first_ticket = 0;     // the ticket of chunks[0]
   std::vector<const Chunk*> chunks;  // by ticket; null: an earlier step finished the chunk
   bool has_filler = false;           // one of the chunks has rows that stand in for bad records
   std::vector<ChunkRef> finished;    // nothing of these chunks is used after this step

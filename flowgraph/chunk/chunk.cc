@@ -228,9 +228,8 @@ void Chunk::evaluate(const Schedule& schedule, Arena& arena, std::vector<BadRow>
       for (size_t f = 0; f < features_.size(); f++) fill_zero(schedule, f, features_[f], row.row);
   const size_t found_before = bad.size();
   schedule.formulas.evaluate(features_, rows_, arena, expressions_, [&](uint32_t row, size_t expression) {
-    bad.push_back(
-        {row, Error(Category::wrong_value,
-                    formula_failure, place_of(schedule, row, offset_of(row), schedule.spec.expressions[expression].output))});
+    bad.push_back({row, Error(Category::wrong_value, formula_failure,
+                              place_of(schedule, row, offset_of(row), schedule.spec.expressions[expression].output))});
   });
   if (bad.size() == found_before) return;
   for (size_t i = found_before; i < bad.size(); i++)

@@ -23,7 +23,8 @@ class Trial {
   Trial(const PipelineSpec& spec, const DataSet& data, uint64_t files)
       : spec_(spec), data_(data), parser_(spec), formulas_(spec), absent_(spec.features, parser_) {
     for (const OutputSpec& output : spec.outputs)
-      if (output.writer() && output.writer()->takes_long()) made_of_each_ = std::max<uint64_t>(1, most_long_rows / files);
+      if (output.writer() && output.writer()->takes_long())
+        made_of_each_ = std::max<uint64_t>(1, most_long_rows / files);
     tried_.errors = data.raised;
     tried_.raised = spec.on_error == OnError::raise;
   }
@@ -88,7 +89,8 @@ void Trial::record(const DataFile& file, const io::RecordView& record, uint64_t 
   } else {
     std::vector<Column> results;
     formulas_.evaluate(session.columns(), 1, arena, results, [&](uint32_t, size_t expression) {
-      if (!refused) refused.emplace(Category::wrong_value, formula_failure, place_of(spec_.expressions[expression].output));
+      if (!refused)
+        refused.emplace(Category::wrong_value, formula_failure, place_of(spec_.expressions[expression].output));
     });
     if (is_made && !refused) {
       make_row(session.columns(), [&](int feature, RowFailure&& failure) {

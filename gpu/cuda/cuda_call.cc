@@ -21,7 +21,8 @@ const char* advice(cudaError_t error) {
     case cudaErrorMapBufferObjectFailed:
       return "";  // peer access that cannot be had, which reach() goes without
     case cudaErrorStreamCaptureImplicit:
-      return "; a default stream cannot be used while a stream captures that was created without cudaStreamNonBlocking: "
+      return "; a default stream cannot be used while a stream captures that was created without "
+             "cudaStreamNonBlocking: "
              "capture on one that was, or call next(), ready_on() and release_on() on streams of your own";
     case cudaErrorStreamCaptureInvalidated:
     case cudaErrorStreamCaptureIsolation:

@@ -321,8 +321,7 @@ void EntryFile::recover() const {
   std::array<Row, 16 * page / sizeof(Row)> rows;
   for (uint64_t first = 0; first < layout_.entries; first += rows.size()) {
     const auto some = std::span(rows).first(std::min<uint64_t>(rows.size(), layout_.entries - first));
-    if (const int error = read_all(fd_, Row::place(first), std::as_writable_bytes(some)))
-      fail("cannot be read", error);
+    if (const int error = read_all(fd_, Row::place(first), std::as_writable_bytes(some))) fail("cannot be read", error);
     bool changed = false;
     for (size_t i = 0; i < some.size(); i++) {
       Row& each = some[i];
@@ -368,8 +367,8 @@ std::optional<uint64_t> EntryFile::take(uint64_t bytes, int& error) noexcept {
   error = alone.error();
   if (!error) error = read_value(fd_, offsetof(Header, next), place);
   if (error || place > layout_.data_bytes || bytes > layout_.data_bytes - place) return std::nullopt;
-  error = write_value(fd_, offsetof(Header, next),
-                      std::min(layout_.data_bytes, place + round_up(bytes, entry_alignment)));
+  error =
+      write_value(fd_, offsetof(Header, next), std::min(layout_.data_bytes, place + round_up(bytes, entry_alignment)));
   return error ? std::nullopt : std::optional(place);
 }
 

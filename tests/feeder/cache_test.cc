@@ -405,7 +405,8 @@ TEST_CASE("a file that is cut short while feeds use it costs what it held, and n
   for (const char* what : {"RESIZED", "DECODED", "RECORDS"}) {
     INFO(what);
     fs::remove_all(pictures.dir.file("kept"));
-    const Pipeline plain = pictures.with_batch(middle), cached = pictures.with_batch(middle + cache("DISK", what, "4MiB"));
+    const Pipeline plain = pictures.with_batch(middle),
+                   cached = pictures.with_batch(middle + cache("DISK", what, "4MiB"));
     Feeder wanted(plain), first(cached), second(cached);
     const Texts right = epochs_of(wanted, 4);
     const Texts begun = epochs_of(first, 2);

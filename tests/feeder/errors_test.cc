@@ -144,11 +144,11 @@ TEST_CASE("filler is the nearest good row of its batch, from whatever file, and 
   const TempDir dir;
   write_records(dir.file("a"), {sample(1), "\xff", sample(3), "\xff", "\xff"});
   write_records(dir.file("b"), {"\xff"});
-  const Pipeline pipeline =
-      parse_pipeline("source { files: 'a' files: 'b' } feature { name: 'id' dtype: INT64 } feature { name: 'b' dtype: "
-                     "BYTES length: 5 }"
-                     "batch { global_batch_size: 6 } errors { on_error: SKIP_RECORD }",
-                     dir.path());
+  const Pipeline pipeline = parse_pipeline(
+      "source { files: 'a' files: 'b' } feature { name: 'id' dtype: INT64 } feature { name: 'b' dtype: "
+      "BYTES length: 5 }"
+      "batch { global_batch_size: 6 } errors { on_error: SKIP_RECORD }",
+      dir.path());
   Feeder feeder(pipeline);
   const auto batch = feeder.next();
   REQUIRE(batch);
@@ -168,11 +168,14 @@ TEST_CASE("filler is the nearest good row of its batch, from whatever file, and 
 
 TEST_CASE("an INT64 formula keeps all digits, also where other formulas read it") {
   const TempDir dir;
-  const std::vector<int64_t> values = {9007199254740993, (int64_t{1} << 62) + 1, std::numeric_limits<int64_t>::max(),
-                                       std::numeric_limits<int64_t>::min() + 5, -9007199254740993, 0};
+  const std::vector<int64_t> values = {9007199254740993,
+                                       (int64_t{1} << 62) + 1,
+                                       std::numeric_limits<int64_t>::max(),
+                                       std::numeric_limits<int64_t>::min() + 5,
+                                       -9007199254740993,
+                                       0};
   std::vector<std::string> records;
-  for (const int64_t value : values)
-    records.push_back(wire::example(wire::entry("i", wire::int64_feature({value}))));
+  for (const int64_t value : values) records.push_back(wire::example(wire::entry("i", wire::int64_feature({value}))));
   write_records(dir.file("a"), records);
   Feeder feeder(parse_pipeline(
       "source { files: 'a' } feature { name: 'i' dtype: INT64 } "

@@ -308,7 +308,8 @@ TEST_CASE("copies between pageable memory and a GPU: read at the call, and ended
     from = 1;
     {
       const Lazily nothing_yet;
-      require(cudaLaunchHostFunc(stream.get(), [](void* value) { *static_cast<float*>(value) = 2; }, &from));
+      require(cudaLaunchHostFunc(
+          stream.get(), [](void* value) { *static_cast<float*>(value) = 2; }, &from));
       require(cudaMemcpyAsync(memory.data(), &from, sizeof from, cudaMemcpyHostToDevice, stream.get()));
     }
     require(cudaMemcpyAsync(&back, memory.data(), sizeof back, cudaMemcpyDeviceToHost, stream.get()));

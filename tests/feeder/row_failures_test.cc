@@ -387,24 +387,23 @@ TEST_CASE("a state from before rows that fail late, and one from after them, go 
 TEST_CASE("what filler holds does not depend on where a feed began") {
   const TempDir dir;
   std::vector<std::string> records;
-  for (int64_t id = 0; id < 300; id++)
-    records.push_back(id % 7 == 3 || (id >= 100 && id < 130) ? "\xff" : sample(id));
+  for (int64_t id = 0; id < 300; id++) records.push_back(id % 7 == 3 || (id >= 100 && id < 130) ? "\xff" : sample(id));
   write_records(dir.file("a"), records);
   const Fragile fragile({5, 6, 90, 131, 200});
-  for (const std::string& order : {std::string(), std::string("shuffle { block_size: '16KiB' buffer_size: 40 } "),
-                                   std::string("shuffle { mode: GLOBAL } "),
-                                   std::string("shuffle { mode: BUFFER buffer_size: 30 } ")})
+  for (const std::string& order :
+       {std::string(), std::string("shuffle { block_size: '16KiB' buffer_size: 40 } "),
+        std::string("shuffle { mode: GLOBAL } "), std::string("shuffle { mode: BUFFER buffer_size: 30 } ")})
     for (const int batch : {1, 8, 48})
       for (const int64_t zero : {-1, 1}) {  // a formula that refuses some records, too
         INFO(order << "batches of " << batch << ", " << zero);
         const std::string formula = zero < 0 ? "" : "output { name: 'm' expression { formula: 'mod(1, id - 150)' } } ";
-        const Pipeline pipeline =
-            parse_pipeline("source { files: 'a' } feature { name: 'id' dtype: INT64 } feature { name: 'x' dtype: FLOAT32 "
-                           "shape: 3 } feature { name: 'b' dtype: BYTES length: 5 } output { name: 'id' feature: 'id' } "
-                           "output { name: 'x' feature: 'x' } output { name: 'b' feature: 'b' } output { name: 'at' "
-                           "feature: '@offset' } output { name: 'made' feature: 'id' } " +
-                               formula + skip + order + batch_of(batch, "PAD"),
-                           dir.path());
+        const Pipeline pipeline = parse_pipeline(
+            "source { files: 'a' } feature { name: 'id' dtype: INT64 } feature { name: 'x' dtype: FLOAT32 "
+            "shape: 3 } feature { name: 'b' dtype: BYTES length: 5 } output { name: 'id' feature: 'id' } "
+            "output { name: 'x' feature: 'x' } output { name: 'b' feature: 'b' } output { name: 'at' "
+            "feature: '@offset' } output { name: 'made' feature: 'id' } " +
+                formula + skip + order + batch_of(batch, "PAD"),
+            dir.path());
         Feeder straight(pipeline), again(pipeline);
         const auto wanted = epoch_of(straight).front();
         for (size_t step = 1; step < wanted.size(); step += 1 + wanted.size() / 12) {

@@ -438,11 +438,12 @@ TEST_CASE("check makes rows, and fails where run would") {
     RecordWriter writer(dir.file("a.tfrecord"));
     for (const std::string& record : records) writer.write(std::as_bytes(std::span(record)));
     writer.close();
-    const std::string pipeline = dir.write(
-        "p.textproto", "source { files: 'a.tfrecord' } feature { name: 'n' dtype: INT64 } "
-                       "feature { name: 'image' dtype: BYTES default_value { bytes_value: '' } } "
-                       "feature { name: 'frames' dtype: BYTES kind: FIXED_SEQUENCE } batch { global_batch_size: 1 } " +
-                           outputs);
+    const std::string pipeline =
+        dir.write("p.textproto",
+                  "source { files: 'a.tfrecord' } feature { name: 'n' dtype: INT64 } "
+                  "feature { name: 'image' dtype: BYTES default_value { bytes_value: '' } } "
+                  "feature { name: 'frames' dtype: BYTES kind: FIXED_SEQUENCE } batch { global_batch_size: 1 } " +
+                      outputs);
     const ToolResult checked = run_tool({"check", pipeline, "--records", "100"});
     INFO(checked.out << checked.err);
     const ToolResult ran = run_tool({"run", pipeline, "--epochs", "1"});
@@ -451,7 +452,8 @@ TEST_CASE("check makes rows, and fails where run would") {
   };
   const std::string png = to_png(picture_of(8, 6, 3, 1)), half = png.substr(0, png.size() / 2);
   const auto record = [](int64_t n, const std::string& image, const std::vector<std::string>& frames) {
-    return wire::example(wire::entry("n", wire::int64_feature({n})) + wire::entry("image", wire::bytes_feature({image})) +
+    return wire::example(wire::entry("n", wire::int64_feature({n})) +
+                         wire::entry("image", wire::bytes_feature({image})) +
                          wire::entry("frames", wire::bytes_feature(frames)));
   };
   const std::string class_of = "output { name: 'c' feature: 'n' one_hot { classes: 3 } } ",

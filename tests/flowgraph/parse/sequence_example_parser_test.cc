@@ -292,9 +292,9 @@ TEST_CASE("steps beyond a fixed list are counted, and stored nowhere") {
           const std::string whole(std::vector<std::string>(1, step_of(dtype, values, usual)).front());
           std::string half;
           for (size_t i = 0; i < fits + 1; i++) half += wire::delimited(1, whole);
-          records.push_back(record(wire::entry("id", wire::int64_feature({1})),
-                                   wire::delimited(1, wire::delimited(1, "x") + wire::delimited(2, half) +
-                                                          wire::delimited(2, half))));
+          records.push_back(record(
+              wire::entry("id", wire::int64_feature({1})),
+              wire::delimited(1, wire::delimited(1, "x") + wire::delimited(2, half) + wire::delimited(2, half))));
           const FeatureSpec x = list("x", dtype, FeatureKind::fixed, {room, static_cast<int64_t>(values)});
           const FeatureSpec id = context(feature("id", DType::int64));
           const FeatureSpec y = list("y", DType::int64, FeatureKind::fixed, {2});
