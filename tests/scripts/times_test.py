@@ -4,6 +4,7 @@
 import importlib.util
 import json
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -42,6 +43,16 @@ def count_cpu(folder: pathlib.Path) -> None:
     assert done.returncode == 7, done
 
 
+def end_what_prints_without_end(folder: pathlib.Path) -> None:
+    for stream in ("stdout", "stderr"):
+        command = [SOURCE / "scripts" / "count_cpu.sh", "sh", "-c", "yes" if stream == "stdout" else "exec yes >&2"]
+        environment = {"FEEDLINE_CPU_TIMES": str(folder), "PATH": "/usr/bin:/bin"}
+        with open(folder / "printed", "wb") as printed:
+            done = subprocess.run(command, env=environment, check=False, **{stream: printed})
+        assert done.returncode == 128 + signal.SIGPIPE, done
+        assert (folder / "printed").stat().st_size == 32 << 20
+
+
 def cpu_of_tests(copy: pathlib.Path, folder: str) -> dict[str, float]:
     spec = importlib.util.spec_from_file_location("times_copy", copy)
     module = importlib.util.module_from_spec(spec)
@@ -58,6 +69,7 @@ def main() -> None:
         usual = {f"lib{number}.a.p/unit{number}.cc.o": 3.0 + number for number in range(6)}
         build(folder, {**usual, "small.o": 0.5})
         count_cpu(folder)
+        end_what_prints_without_end(pathlib.Path(tempfile.mkdtemp(dir=work)))
         said(copy, "budget", work)
         budget = json.loads((folder / "budget.json").read_text(encoding="utf-8"))
         assert budget["compiling"]["lib0.a.p/unit0.cc.o"] == 3.0 and "small.o" not in budget["compiling"], budget
