@@ -292,10 +292,13 @@ void Graph::Impl::assemble(const ChunkRef& chunk) {
 }
 
 Stage Graph::Impl::busy_stage(int replica) const {
+  // The thread that parses a chunk opens its file. One that waits for that can do no other work meanwhile.
+  const int opening = read->opening();
+  if (2 * opening >= plan.threads) return Stage::read;
   if (unpack[static_cast<size_t>(replica)].counters().waiting > 0) return Stage::unpack;
-  if (parse_counters.waiting > 0) return Stage::parse;
+  if (parse_counters.waiting > opening) return Stage::parse;
   if (read->inflating().waiting > 0) return Stage::inflate;
-  if (read->reading().waiting > 0) return Stage::read;
+  if (opening > 0 || read->reading().waiting > 0) return Stage::read;
   // No stage has work. Batches that wait for a buffer of another replica may hold every slot.
   for (const UnpackStage& other : unpack)
     if (other.counters().waiting > 0 && other.ring().pool().dry()) return Stage::replica;

@@ -73,6 +73,9 @@ class ReadStage {
   /// Waits for the reads in flight. Nothing is given to the outlets after it returns.
   void stop_backend();
 
+  /// Returns how many callers of read_cached() wait for a file to open.
+  int opening() const noexcept { return backend_->opening(); }
+
   StageCounters& inflating() noexcept { return inflate_counters_; }
   StageCounters& reading() noexcept { return read_counters_; }
   const StageCounters& inflating() const noexcept { return inflate_counters_; }

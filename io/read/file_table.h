@@ -42,6 +42,7 @@ class FileTable {
   bool lend_spare() noexcept;
   void return_spare() noexcept { spare_lent_--; }
   Toggle direct() const noexcept { return direct_; }
+  std::atomic<int> opening{0};  // callers of read_cached() that wait for acquire()
 
   /// Opens `file`, or finds it open, and fills in `lease`. If all slots have files, it closes the file that was not
   /// used for the longest time. It waits for another program only if that program holds a kernel lease on the file

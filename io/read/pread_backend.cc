@@ -59,6 +59,7 @@ class PreadBackend final : public ReadBackend {
   }
 
   std::optional<int> read_cached(const Read& read) noexcept override { return io::read_cached(*files_, read); }
+  int opening() const noexcept override { return files_->opening; }
 
   void stop() override {
     {

@@ -73,11 +73,14 @@ class ReadBackend {
   /// completions.
   virtual void submit(std::span<const Read> reads) = 0;
 
-  /// Reads the range from the page cache at once, on the caller's thread, without waiting for a disk. Returns 0 or an
+  /// Reads the range from the page cache at once, on the caller's thread, without waiting for a disk
+  /// but where it must open the file. Returns 0 or an
   /// errno, as ReadDone has them. Returns nothing if the page cache does not hold the whole range, or if files are not
   /// read through it; then a part of the buffer may have been written, and the caller must submit the read.
   /// Thread-safe.
   virtual std::optional<int> read_cached(const Read& read) noexcept = 0;
+  /// Returns how many callers of read_cached() wait for a file to open: a disk or a network may not answer. Thread-safe.
+  virtual int opening() const noexcept { return 0; }
 
   /// Cancels the reads that it can cancel, and waits for the others. It waits for ever if a disk never answers. When it
   /// returns, every read that was submitted before has completed, nothing touches the buffers any more, and further

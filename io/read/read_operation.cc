@@ -79,7 +79,9 @@ std::optional<int> read_cached(FileTable& files, const Read& read) noexcept {
   if (files.direct() != Toggle::off || !files.lend_spare()) return std::nullopt;
   std::optional<int> over;
   ReadOperation operation;
+  files.opening++;
   if (const int error = operation.begin(files, read)) over = error;
+  files.opening--;
   while (!over) {
     const int64_t result = read_without_waiting(operation.fd(), operation.call());
     // The page cache does not hold the bytes, or the file system (EOPNOTSUPP) or the kernel (ENOSYS) cannot tell.

@@ -62,6 +62,7 @@ class UringBackend final : public ReadBackend {
   }
 
   std::optional<int> read_cached(const Read& read) noexcept override { return io::read_cached(*files_, read); }
+  int opening() const noexcept override { return files_->opening; }
 
   void stop() override {
     {
