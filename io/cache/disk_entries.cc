@@ -53,7 +53,7 @@ std::span<std::byte> DiskEntries::claim(uint64_t entry, uint64_t bytes, std::spa
   if (local(entry).load(std::memory_order_acquire) != unknown) return {};
   int error = 0;
   const bool is_mine = file_.claim(entry, error);
-  if (error) turn_off("cannot be written", error);
+  if (error) turn_off("cannot be changed", error);
   return is_mine ? scratch.first(bytes) : std::span<std::byte>();
 }
 

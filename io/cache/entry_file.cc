@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -47,7 +46,7 @@ struct SyncCacheOp {
   static constexpr int error = EIO;
 };
 struct LockCacheOp {
-  static constexpr const char* name = "flock of a cache";
+  static constexpr const char* name = "lock of a cache";
   static constexpr int error = ENOLCK;
 };
 
@@ -57,9 +56,20 @@ constexpr int most_tries = 100;
 
 enum State : uint32_t { empty, claimed, valid };
 
-int lock(int fd, int how) noexcept {
-  if (const int error = injected<LockCacheOp>()) return error;
-  while (flock(fd, how) != 0)
+/// The bytes of the file that locks stand for. All locks are of ranges, and these do not overlap: on NFS flock() is a lock
+/// of the whole range, which would keep out a lock of any part of it.
+enum LockedByte : off_t { claiming, using_file };
+
+/// Locks a byte for the open file (fcntl(2), "Open file description locks"): F_RDLCK, F_WRLCK or F_UNLCK. A lock of the
+/// same byte that it has is changed at once. The kernel gives locks back if the process dies. Returns 0 or an errno.
+int lock(int fd, LockedByte byte, short type, bool waits) noexcept {
+  if (const int error = type == F_UNLCK ? 0 : injected<LockCacheOp>()) return error;
+  struct flock range {};
+  range.l_type = type;
+  range.l_whence = SEEK_SET;
+  range.l_start = byte;
+  range.l_len = 1;
+  while (fcntl(fd, waits ? F_OFD_SETLKW : F_OFD_SETLK, &range) != 0)
     if (errno != EINTR) return errno;
   return 0;
 }
@@ -150,26 +160,17 @@ int write_value(int fd, uint64_t at, const T& value) noexcept {
 
 }  // namespace
 
-/// The right to change who has what, among the threads of all processes. The kernel gives it back if the process dies.
+/// The right to change who has what, among the threads of all processes.
 class EntryFile::Exclusive {
  public:
-  explicit Exclusive(EntryFile& file) noexcept : lock_(file.mutex_), fd_(file.fd_), error_(set(F_WRLCK)) {}
+  explicit Exclusive(EntryFile& file) noexcept
+      : lock_(file.mutex_), fd_(file.fd_), error_(lock(fd_, claiming, F_WRLCK, true)) {}
   ~Exclusive() {
-    if (!error_) set(F_UNLCK);
+    if (!error_) lock(fd_, claiming, F_UNLCK, true);
   }
   int error() const noexcept { return error_; }
 
  private:
-  int set(short type) const noexcept {
-    if (const int error = type == F_WRLCK ? injected<LockCacheOp>() : 0) return error;
-    struct flock range {};
-    range.l_type = type;
-    range.l_whence = SEEK_SET;
-    range.l_len = 1;
-    while (fcntl(fd_, F_OFD_SETLKW, &range) != 0)
-      if (errno != EINTR) return errno;
-    return 0;
-  }
   const Lock lock_;
   const int fd_;
   const int error_;
@@ -209,7 +210,7 @@ void for_each_unused(const std::string& path, std::string_view prefix, Visit vis
     const int fd = ::open(entry->path().c_str(), O_RDWR | O_CLOEXEC);
     if (fd < 0) continue;
     struct stat status {};
-    if (lock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &status) == 0) visit(entry->path().c_str(), status);
+    if (lock(fd, using_file, F_WRLCK, false) == 0 && fstat(fd, &status) == 0) visit(entry->path().c_str(), status);
     ::close(fd);
   }
 }
@@ -259,7 +260,7 @@ EntryFile::EntryFile(std::string path, uint64_t content, const EntryLayout& want
         layout_ = *layout;
         if (alone) recover();
         if (alone)
-          if (const int error = lock(fd_, LOCK_SH)) fail("cannot be locked", error);
+          if (const int error = lock(fd_, using_file, F_RDLCK, true)) fail("cannot be locked", error);
         return;
       }
       close();  // another process has removed it, or was killed while it made it
@@ -290,9 +291,9 @@ bool EntryFile::open() {
     if (fd_ < 0) error = errno;
   }
   if (error) fail("cannot be opened", error);
-  if (lock(fd_, LOCK_EX | LOCK_NB) == 0) return true;
+  if (lock(fd_, using_file, F_WRLCK, false) == 0) return true;
   // Waits for a process that makes the file at this moment.
-  if (const int refused = lock(fd_, LOCK_SH)) fail("cannot be locked", refused);
+  if (const int refused = lock(fd_, using_file, F_RDLCK, true)) fail("cannot be locked", refused);
   return false;
 }
 

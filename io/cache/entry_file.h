@@ -28,7 +28,7 @@ struct EntryLayout {
   bool operator==(const EntryLayout&) const = default;
 };
 
-/// An open file of entries. It is locked (flock) as long as a process has it open, so that nobody takes it away.
+/// An open file of entries. It is locked as long as a process has it open, so that nobody takes it away.
 /// Thread-safe, except for construction and destruction.
 class EntryFile {
  public:

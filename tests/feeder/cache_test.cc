@@ -384,7 +384,7 @@ TEST_CASE("a disk that fails or is full costs the cache, not the feed") {
   Feeder plain(pictures.with_batch(middle));
   const Texts right = epochs_of(plain, 2);
   for (const char* name : {"open a cache", "write to a cache", "write short to a cache", "read from a cache",
-                           "fdatasync of a cache", "flock of a cache"})
+                           "fdatasync of a cache", "lock of a cache"})
     for (int64_t n = 1; n <= 80; n += n < 5 ? 1 : 25) {
       INFO(name << " " << n);
       const LogLines log;

@@ -313,7 +313,7 @@ TEST_CASE("a disk that fails or is full costs the cache of records, not the feed
   for (const Data* data : {&plain, &packed}) {
     const Texts right = fed(pipeline_of(*data, ""), {}, 2).texts;
     for (const char* name : {"open a cache", "write to a cache", "write short to a cache", "read from a cache",
-                             "fdatasync of a cache", "flock of a cache"})
+                             "fdatasync of a cache", "lock of a cache"})
       for (int64_t n = 1; n <= 40; n += n < 4 ? 1 : 12) {
         INFO(name << " " << n);
         const LogLines log;

@@ -1,5 +1,7 @@
 // Stores of entries: in memory and on a disk, with several threads and processes, failing calls and killed writers.
 #include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,6 +23,7 @@
 #include "io/cache/memory_entries.h"
 #include "support/catch.h"
 #include "support/process.h"
+#include "support/skip.h"
 #include "support/temp_dir.h"
 
 using namespace feedline;
@@ -314,11 +317,11 @@ TEST_CASE("what could not be synced is not there in the next run") {
 
 TEST_CASE("a file that cannot be opened, made or locked is an error that names it") {
   const TempDir dir;
-  for (const char* name : {"open a cache", "write to a cache", "flock of a cache"}) {
+  for (const char* name : {"open a cache", "write to a cache", "lock of a cache"}) {
     find_hook(name)->fail_nth_call(1);
     std::filesystem::remove(dir.file("x.feedline-cache"));
     const size_t before = test::open_descriptors();
-    if (std::string_view(name) == "flock of a cache") {  // refused as if another process had it: then another try fails
+    if (std::string_view(name) == "lock of a cache") {  // refused as if another process had it: then another try fails
       find_hook(name)->fail_nth_call(2);
     }
     try {
@@ -340,6 +343,20 @@ TEST_CASE("a file that cannot be opened, made or locked is an error that names i
   CHECK(EntryFile::free_bytes(dir.file("not/there"), "a-") > 0);
   CHECK_THROWS_WITH(EntryFile::free_bytes(dir.file("x.feedline-cache/below/it"), "a-"),
                     Catch::Contains("the folder cannot be made"));
+}
+
+TEST_CASE("locks of a cache are of single bytes, as flock() would be of the whole file on NFS") {
+  const TempDir dir;
+  const Disk disk(dir.file("x.feedline-cache"), {20, 1 << 20});
+  struct stat status {};
+  REQUIRE(stat(dir.file("x.feedline-cache").c_str(), &status) == 0);
+  std::ifstream locks("/proc/locks");  // "1: OFDLCK ADVISORY READ -1 fe:00:4711 1 1"
+  if (!locks) return test::skip("/proc/locks cannot be read");
+  std::vector<std::string> found;
+  for (std::string line; std::getline(locks, line);)
+    if (line.find(fmt::format(":{} ", status.st_ino)) != std::string::npos) found.push_back(line);
+  REQUIRE(found.size() == 1);
+  CHECK_THAT(found[0], Catch::Contains("OFDLCK") && Catch::Contains("READ") && Catch::EndsWith(" 1 1"));
 }
 
 TEST_CASE("a file of something else is left as it is, and so is what a symbolic link names") {
