@@ -74,7 +74,7 @@ class ReadStage {
   void stop_backend();
 
   /// Returns how many callers of read_cached() wait for a file to open.
-  int opening() const noexcept { return backend_->opening(); }
+  int opening() const noexcept { return backend_ ? backend_->opening() : 0; }  // LAZY has none
 
   StageCounters& inflating() noexcept { return inflate_counters_; }
   StageCounters& reading() noexcept { return read_counters_; }

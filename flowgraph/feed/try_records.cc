@@ -23,8 +23,8 @@ class Trial {
   Trial(const PipelineSpec& spec, const DataSet& data, uint64_t files)
       : spec_(spec), data_(data), parser_(spec), formulas_(spec), absent_(spec.features, parser_) {
     for (const OutputSpec& output : spec.outputs)
-      if (output.writer() && output.writer()->takes_long())
-        made_of_each_ = std::max<uint64_t>(1, most_long_rows / files);
+      if (is_made(output) && output.writer()->takes_long())
+        all_made_of_each_ = std::max<uint64_t>(1, most_long_rows / files);
     tried_.errors = data.raised;
     tried_.raised = spec.on_error == OnError::raise;
   }
@@ -36,16 +36,18 @@ class Trial {
   }
 
  private:
-  void record(const DataFile& file, const io::RecordView& record, uint64_t offset, uint64_t number, bool is_made);
+  static bool is_made(const OutputSpec& output) noexcept { return output.writer() && !output.internal; }
+  void record(const DataFile& file, const io::RecordView& record, uint64_t offset, uint64_t number, bool makes_all);
   template <typename OnFailure>
-  void make_row(std::span<const Column> columns, const OnFailure& on_failure);
+  void make_row(std::span<const Column> columns, bool makes_all, const OnFailure& on_failure);
   void note(Error error);
 
   const PipelineSpec& spec_;
   const DataSet& data_;
   const RecordParser parser_;
   const Formulas formulas_;
-  uint64_t made_of_each_ = std::numeric_limits<uint64_t>::max();  // of how many records of a file rows are made
+  // Of how many records of a file all rows are made, those that take long among them.
+  uint64_t all_made_of_each_ = std::numeric_limits<uint64_t>::max();
   std::vector<std::byte> row_, scratch_;
   AbsentFeatures absent_;
   uint64_t bytes_left_ = most_bytes;
@@ -66,11 +68,12 @@ void Trial::file(const DataFile& file, uint64_t count) {
     if (found == SampleReader::Found::damage) return note(reader.damage().error(file.id.uri));
     bytes_left_ -= std::min(bytes_left_, reader.bytes_read() - before);
     if (bytes_left_ == 0) return;
-    record(file, reader.record(), reader.offset(), reader.number(), sample < made_of_each_);
+    record(file, reader.record(), reader.offset(), reader.number(), sample < all_made_of_each_);
   }
 }
 
-void Trial::record(const DataFile& file, const io::RecordView& record, uint64_t offset, uint64_t number, bool is_made) {
+void Trial::record(const DataFile& file, const io::RecordView& record, uint64_t offset, uint64_t number,
+                   bool makes_all) {
   std::vector<std::byte> memory(parser_.arena_bound(1, record.size) + formulas_.arena_bound(1));
   Arena arena(memory);
   RecordParser::Session session(parser_, 1, arena);
@@ -92,26 +95,27 @@ void Trial::record(const DataFile& file, const io::RecordView& record, uint64_t 
       if (!refused)
         refused.emplace(Category::wrong_value, formula_failure, place_of(spec_.expressions[expression].output));
     });
-    if (is_made && !refused) {
-      make_row(session.columns(), [&](int feature, RowFailure&& failure) {
+    if (!refused) {
+      make_row(session.columns(), makes_all, [&](int feature, RowFailure&& failure) {
         if (!refused)
           refused.emplace(failure.category, std::move(failure.message),
                           place_of(spec_.features[static_cast<size_t>(feature)].name));
       });
     }
   }
-  if (is_made || refused) tried_.made++;
+  if (makes_all || refused) tried_.made++;
   if (!refused) return;
   tried_.failed++;
   note(std::move(*refused));
 }
 
-// Makes what a feed would make of the record by row writers, and calls on_failure(feature, failure) for what fails.
+// Makes what a feed would make of the record by row writers, or what does not take long of it, and calls
+// on_failure(feature, failure) for what fails first.
 template <typename OnFailure>
-void Trial::make_row(std::span<const Column> columns, const OnFailure& on_failure) {
+void Trial::make_row(std::span<const Column> columns, bool makes_all, const OnFailure& on_failure) {
   for (const OutputSpec& output : spec_.outputs) {
     const RowWriter* const writer = output.writer();
-    if (!writer) continue;
+    if (!is_made(output) || (!makes_all && writer->takes_long())) continue;
     const bool is_padded = output.step_writer != nullptr;
     const int number = is_padded ? output.feature : output.jobs[0].column.number;
     const FeatureSpec& feature = spec_.features[static_cast<size_t>(number)];

@@ -444,7 +444,7 @@ TEST_CASE("check makes rows, and fails where run would") {
                   "feature { name: 'image' dtype: BYTES default_value { bytes_value: '' } } "
                   "feature { name: 'frames' dtype: BYTES kind: FIXED_SEQUENCE } batch { global_batch_size: 1 } " +
                       outputs);
-    const ToolResult checked = run_tool({"check", pipeline, "--records", "100"});
+    const ToolResult checked = run_tool({"check", pipeline, "--records", "1000"});
     INFO(checked.out << checked.err);
     const ToolResult ran = run_tool({"run", pipeline, "--epochs", "1"});
     CHECK(checked.code == (ran.code == 0 ? 0 : 1));
@@ -470,5 +470,14 @@ TEST_CASE("check makes rows, and fails where run would") {
   CHECK_THAT(check_records(bad, clip).err, Catch::Contains("feature 'frames'"));
   CHECK_THAT(check_records(bad, formula).err, Catch::Contains("takes mod by 0"));
   const ToolResult limited = check_records(std::vector(300, record(1, png, {})), picture + "errors { } ");
-  CHECK_THAT(limited.out, Catch::Contains("tried    100 records of 1 file: all fit the pipeline"));
+  CHECK_THAT(limited.out, Catch::Contains("tried    300 records of 1 file, and made all rows of 256: all fit the pip"));
+  // Rows of a class take no time, so those of each record are tried.
+  std::vector<std::string> late(300, record(1, png, {}));
+  late.push_back(record(9, png, {}));
+  CHECK_THAT(check_records(late, class_of + picture).err, Catch::Contains("class 9, but one_hot.classes is 3"));
+  // Nobody makes the rows of an output that is not delivered.
+  CHECK(check_records(bad,
+                      "output { name: 'p' feature: 'image' decode_image {} crop { size: [4, 4] } internal: true } "
+                      "output { name: 'id' feature: 'n' } ")
+            .code == 0);
 }

@@ -37,7 +37,7 @@ bool try_records(const Feeder& feeder, uint64_t of_each_file) {
   const TriedRecords tried = feeder.try_records(of_each_file);
   if (tried.records > 0)
     fmt::print("tried    {} of {}{}: {}\n", format_count(tried.records, "record"), format_count(tried.files, "file"),
-               tried.made < tried.records ? fmt::format(", and made rows of {}", format_count(tried.made)) : "",
+               tried.made < tried.records ? fmt::format(", and made all rows of {}", format_count(tried.made)) : "",
                tried.failed == 0 ? "all fit the pipeline"
                                  : fmt::format("{} do not fit the pipeline", format_count(tried.failed)));
   for (const Error& error : tried.absent) fmt::print(stderr, "feedline: warning: {}\n", error.what());
