@@ -123,8 +123,10 @@ void PngDecoder::begin(const Window& window) {
 Orientation PngDecoder::orientation() const noexcept {
   // libpng would find the chunk after the pixels when these are decoded, which is too late.
   size_t at = signature_bytes;
-  while (const auto chunk = next_chunk(bytes_, at))
+  while (const auto chunk = next_chunk(bytes_, at)) {
     if (chunk->name == "eXIf") return exif_orientation(chunk->content);
+    if (chunk->name == "IEND") break;  // what follows is not of this picture
+  }
   return {};
 }
 

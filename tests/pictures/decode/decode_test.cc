@@ -201,6 +201,7 @@ TEST_CASE("the orientation is read from EXIF data, and damage of it is none") {
         CHECK(of_png(to_png(pixels, {.exif = prefixed})) == wanted[value]);
         CHECK(of_png(before_end(plain, png_chunk("eXIf", exif))) == wanted[value]);  // after the pixels
         CHECK(of_png(before_end(plain, png_chunk("eXIf", prefixed))) == wanted[value]);
+        CHECK(of_png(plain + png_chunk("eXIf", exif)) == Orientation());  // after the picture
         for (size_t size = 0; size < exif.size() - 8; size++)  // the orientation is the last but 6 to 8 bytes
           CHECK(exif_orientation(std::as_bytes(std::span(exif)).first(size)) == Orientation());
       }
