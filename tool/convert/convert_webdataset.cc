@@ -85,29 +85,32 @@ void for_each_sample(std::vector<Archive>& archives, auto&& left_out, auto&& pro
     };
     std::map<std::string, std::string> linked;  // path -> content
     uint64_t linked_bytes = 0;
+    const auto keep_linked = [&](const std::string& path, const std::string& content) {
+      if (!archive.linked.contains(path)) return;
+      linked_bytes += content.size();
+      if (linked_bytes > most_linked_bytes)
+        refuse_input(archive.path,
+                     fmt::format("its hard links name files of more than {} bytes, which are held in memory; "
+                                 "make the archive by tar --hard-dereference",
+                                 most_linked_bytes));
+      linked[path] = content;
+    };
     const bool whole = read_archive(
         archive.open(), most_record_bytes,
         {.wanted = [](const std::string&) { return true; },
          .on_file =
              [&](const std::string& path, std::string content) {
-               if (archive.linked.contains(path)) {
-                 linked_bytes += content.size();
-                 if (linked_bytes > most_linked_bytes)
-                   refuse_input(
-                       archive.path,
-                       fmt::format("its hard links name files of more than {} bytes, which are held in memory; "
-                                   "make the archive by tar --hard-dereference",
-                                   most_linked_bytes));
-                 linked[path] = content;
-               }
+               keep_linked(path, content);
                add(path, std::move(content));
              },
          .on_hard_link =
              [&](const std::string& path, const std::string& target) {
-               if (const auto found = linked.find(target); found != linked.end())
+               if (const auto found = linked.find(target); found != linked.end()) {
+                 keep_linked(path, found->second);  // another link may name this one
                  add(path, found->second);
-               else if (!archive.linked.insert(target).second)
+               } else if (!archive.linked.insert(target).second) {
                  leave_out(path, fmt::format("is a hard link to {}, which does not come before it", target));
+               }
              },
          .on_other = [&](const std::string& path, const std::string& what) { leave_out(path, "is " + what); },
          .progress = progress});

@@ -74,7 +74,7 @@ bool read_archive(const io::InputFile& file, uint64_t most_bytes, const ArchiveC
   const auto read_content = [&](const std::string& name, bool take) {
     std::string content;
     for (la_ssize_t size; (size = archive_read_data(tar.get(), block.data(), block.size())) != 0;) {
-      check(size);
+      check(size < 0 ? ARCHIVE_FATAL : ARCHIVE_OK);
       calls.progress(source.position - std::exchange(told, source.position));
       if (!take) continue;
       content.append(block.data(), static_cast<size_t>(size));
