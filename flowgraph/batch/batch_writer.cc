@@ -15,6 +15,7 @@
 #include "base/mutex.h"
 #include "base/syscall_hooks.h"
 #include "flowgraph/batch/batch_rows.h"
+#include "flowgraph/batch/packing.h"
 #include "flowgraph/batch/ragged_writer.h"
 #include "flowgraph/parse/formula_columns.h"
 
@@ -159,6 +160,22 @@ void unpack_scattered(const gpu::Unpacker& unpack, std::span<const std::byte* co
   }
 }
 
+/// Returns a row of a dense output whose columns are zeros. It is made as rows are that travel packed, so that a batch is
+/// the same on every way.
+std::vector<std::byte> row_of_zeros(const OutputSpec& output, const Packing::Output& packed) {
+  std::vector<std::byte> row(output.row_bytes());
+  for (const Packing::Job& job : packed.jobs) {
+    const gpu::Unpacker unpack(job.unpack);
+    const size_t value = static_cast<size_t>(job.unpack.shape.elements()) * size_of(job.unpack.out);
+    check_invariant(job.offset + job.values * value <= row.size(), "output '{}' has rows of {} bytes, not {}",
+                    output.name, row.size(), job.offset + job.values * value);
+    const std::vector<std::byte> zeros(job.unpack.row_bytes());
+    const std::vector<const std::byte*> values(job.values, zeros.data());
+    unpack(values, row.data() + job.offset, row.size() / job.values);
+  }
+  return row;
+}
+
 }  // namespace
 
 BatchWriter::BatchWriter(const Plan& plan, CacheStore* rows)
@@ -183,6 +200,11 @@ BatchWriter::BatchWriter(const Plan& plan, CacheStore* rows)
   const auto stores = all_batches > 2 * cache ? gpu::Stores::streaming
                       : all_batches > cache   ? gpu::Stores::streaming_copies
                                               : gpu::Stores::cached;
+  const Packing packing = pack(plan.spec);
+  for (size_t output = 0; output < plan.spec.outputs.size(); output++)
+    zeros_.push_back(plan.spec.outputs[output].dense()
+                         ? row_of_zeros(plan.spec.outputs[output], packing.outputs[output])
+                         : std::vector<std::byte>());
   unpackers_ = make_unpackers(plan, stores);
   cold_unpackers_ = make_unpackers(plan, gpu::Stores::streaming);
 }
@@ -281,8 +303,9 @@ void BatchWriter::read_ahead(const Chunk& chunk) const noexcept {
     }
 }
 
-// Fills the dense tensors of rows that could not be written, or whose records are bad, from the nearest other row, and
-// those whose steps were made with zeros. `failed` is ascending, and has no row twice.
+// Fills the dense tensors of rows that could not be written, or whose records are bad, from the nearest other row or, if
+// there is none, as if all columns were zeros; and those whose steps were made with zeros. `failed` is ascending, and has
+// no row twice.
 void BatchWriter::fill_failed(std::span<const int64_t> failed, int64_t rows, BatchBuffer& buffer) const {
   for (size_t first = 0, last = 0; first < failed.size(); first = last) {
     while (last < failed.size() && failed[last] <= failed[first] + static_cast<int64_t>(last - first)) last++;
@@ -300,10 +323,13 @@ void BatchWriter::fill_failed(std::span<const int64_t> failed, int64_t rows, Bat
         std::byte* const memory = buffer.memory + tensor.offset;
         if (std::exchange(lent, false)) view.data = memory;
         std::byte* const out = memory + static_cast<size_t>(row) * bytes;
-        if (has_good && !has_steps)
-          std::memcpy(out, memory + static_cast<size_t>(from_before ? before : after) * bytes, bytes);
-        else
+        if (has_steps)
           std::memset(out, 0, bytes);
+        else
+          std::memcpy(out,
+                      has_good ? memory + static_cast<size_t>(from_before ? before : after) * bytes
+                               : zeros_[static_cast<size_t>(tensor.output)].data(),
+                      bytes);
       }
     }
   }

@@ -30,7 +30,7 @@ class BatchWriter {
   /// each row once and writes each element once.
   ///
   /// Returns the rows that could not be written. Each is filler now: its dense tensors are those of the nearest good
-  /// row of the batch, or zeros if there is none, and in other tensors it has no values. Precondition: the calling
+  /// row of the batch, or made of zeros if there is none, and in other tensors it has no values. Precondition: the calling
   /// thread is in an arena of at most Schedule::threads threads.
   std::vector<FailedRow> write(const BatchRows& batch, BatchBuffer& buffer) const;
 
@@ -79,9 +79,10 @@ class BatchWriter {
   gpu::Memory scratch_;        // MemoryPlan::scratch_bytes for each thread
   gpu::Memory cache_scratch_;  // CachePlan::scratch_bytes() for each thread
   int64_t rows_per_task_;
-  Unpackers unpackers_;          // for a buffer that was written a moment ago
-  Unpackers cold_unpackers_;     // for a buffer that has left the caches since
-  io::EntryStore* const store_;  // null: nothing is kept
+  Unpackers unpackers_;                        // for a buffer that was written a moment ago
+  Unpackers cold_unpackers_;                   // for a buffer that has left the caches since
+  std::vector<std::vector<std::byte>> zeros_;  // by output: a row of it if all columns are zeros; empty if not dense
+  io::EntryStore* const store_;                // null: nothing is kept
   mutable std::atomic<uint64_t> warnings_{0}, found_{0}, not_found_{0};
 };
 

@@ -79,7 +79,9 @@ class Packer {
       return {.column = add(std::move(output)), .unpack = std::move(unpack), .table = std::move(gathered->table)};
     }
     if (auto stored = job.writer->of_stored_numbers()) {
-      const gpu::UnpackSpec unpack = job.unpack;
+      gpu::UnpackSpec copy = stored_elements(job.unpack.stored, job.unpack.shape);
+      copy.out = copy.stored;
+      const gpu::UnpackSpec unpack = std::exchange(job.unpack, std::move(copy));
       job.writer = std::move(stored);
       output.dtype = unpack.stored;
       output.name = "packed " + output.name;

@@ -413,6 +413,41 @@ TEST_CASE("what filler holds does not depend on where a feed began") {
       }
 }
 
+TEST_CASE("where no row is good, filler is made of zeros in every mode") {
+  const TempDir dir;
+  std::vector<std::string> records;
+  for (int64_t id = 0; id < 6; id++)
+    records.push_back(wire::example(wire::entry("id", wire::int64_feature({id})) +
+                                    wire::entry("raw", wire::bytes_feature({id == 2 ? "ab" : "abc"})) +
+                                    (id == 4 ? "" : wire::entry("x", wire::float_feature({static_cast<float>(id)})))));
+  write_records(dir.file("data"), records);
+  const std::string text =
+      "source { files: 'data' } feature { name: 'id' dtype: INT64 } feature { name: 'raw' dtype: BYTES } "
+      "feature { name: 'x' dtype: FLOAT32 } output { name: 'label' feature: 'id' } "
+      "output { name: 'p' dtype: FLOAT32 feature: 'raw' decode_raw { shape: [3] } normalize { mean: 100 std: 10 } } "
+      "output { name: 'c' feature: 'id' one_hot { classes: 6 } } "
+      "output { name: 's' stack { features: 'x' } dtype: FLOAT16 normalize { mean: 1 std: 2 } } "
+      "output { name: 'y' dtype: FLOAT32 expression { formula: 'x + 1' } normalize { mean: 3 std: 1 } } "
+      "errors { on_error: SKIP_RECORD } ";
+  std::vector<std::string> modes = {"SPLIT", "REPLICATE", "SCATTER"};
+  std::vector<std::vector<std::string>> texts;
+  for (const std::string& mode : modes) {
+    Feeder feeder(parse_pipeline(text + "distribute { mode: " + mode + " } " + batch_of(1, "DROP"), dir.path()));
+    auto& of_mode = texts.emplace_back();
+    while (const Batch batch = feeder.next()) {
+      of_mode.push_back(text_of(batch));
+      if (batch.step() != 2 && batch.step() != 4) continue;
+      CHECK(batch.valid_count() == 0);
+      CHECK(batch.at("label").as<int64_t>()[0] == 0);
+      for (const float value : batch.at("p").as<float>()) CHECK(value == -10);
+      for (const float value : batch.at("c").as<float>()) CHECK(value == 0);
+      CHECK(batch.at("y").as<float>()[0] == -3);
+    }
+    CHECK(of_mode.size() == 6);
+    CHECK(of_mode == texts[0]);
+  }
+}
+
 TEST_CASE("an epoch of so many steps: passes add up although rows fail late") {
   const Data data({60});
   const Fragile fragile({7, 31});
