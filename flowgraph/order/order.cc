@@ -247,7 +247,8 @@ void Order::plan_buffer() {
   uint32_t rows = 1;
   for (const Block& block : blocks_) rows = std::max(rows, block.rows);
   // After B (ln rows + 3) draws, a sample is still in the buffer with a probability of e^-3 / rows. So on average a
-  // block has a twentieth of a sample left in the buffer.
+  // block has at most a twentieth of a sample left in the buffer. B draws more, because the first samples of a pass are
+  // drawn from up to B draws later than they count as having entered the buffer.
   buffer_age_ = buffer_ + static_cast<uint64_t>(static_cast<double>(buffer_) * (std::log(rows) + 3));
 }
 
@@ -307,6 +308,8 @@ uint64_t Order::open_in_windows(uint64_t step) const {
   return std::min<uint64_t>(blocks_.size(), most + of_window);
 }
 
+// Before draw number p of a pass, the samples from p + B - age on may lie in an open block, as older blocks have expired.
+// The step draws up to number p + step, when sample p + step + B has not come yet. These are age + step samples.
 uint64_t Order::open_in_buffer(uint64_t step) const {
   const uint64_t samples = buffer_age_ + step;
   if (!interleave_.on() && !shuffle_.shuffle_files) return largest_span(samples, true).blocks;

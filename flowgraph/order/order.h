@@ -144,7 +144,8 @@ class Order {
 
   /// BUFFER: the number of samples in the buffer.
   uint64_t buffer() const noexcept { return buffer_; }
-  /// BUFFER: the number of draws for which a block stays open after its last sample has entered the buffer.
+  /// BUFFER: the number of draws for which a block stays open after its last sample has entered the buffer. The first
+  /// buffer() samples of a pass count as if they, too, entered it one by one, with draws before the first.
   uint64_t buffer_age() const noexcept { return buffer_age_; }
   /// BUFFER: returns the most blocks that are open at once while a step takes `step` samples.
   uint64_t open_in_buffer(uint64_t step) const;

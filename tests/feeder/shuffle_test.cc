@@ -205,16 +205,29 @@ TEST_CASE("a walk that starts at any step equals the one from the beginning") {
 }
 
 TEST_CASE("no step needs more chunks than the smallest plan has slots for") {
-  const Data data({1500, 400, 3, 900});
-  for (const char* text :
-       {"", "shuffle { block_size: '16KiB' buffer_size: 400 lanes: 4 } epoch { repeat: 3 }",
-        "shuffle { mode: BUFFER buffer_size: 30 } epoch { repeat: 3 }", "shuffle { mode: GLOBAL } epoch { repeat: 3 }",
-        "window { size: 40 shift: 3 stride: 5 }", "window { size: 40 shift: 3 } shuffle { mode: GLOBAL }",
-        "window { size: 9 shift: 1 } shuffle { block_size: '16KiB' buffer_size: 300 lanes: 2 } epoch { repeat: 3 }",
-        "window { size: 200 shift: 7 across_files: true } shuffle { block_size: '16KiB' buffer_size: 100 lanes: 4 }",
-        "window { size: 9 shift: 1 across_files: true } shuffle { mode: BUFFER buffer_size: 30 } epoch { repeat: 3 }",
-        "window { size: 30 shift: 40 } shuffle { mode: BUFFER buffer_size: 10 shuffle_files: true }"}) {
-    INFO(text);
+  // Of the second data each file is a block, so that a buffer holds samples of many blocks.
+  const Data few_blocks({1500, 400, 3, 900}), many_blocks(std::vector<int64_t>(150, 20));
+  const std::string many = "many blocks: ";
+  for (const std::string& which : std::vector<std::string>{
+           "", "shuffle { block_size: '16KiB' buffer_size: 400 lanes: 4 } epoch { repeat: 3 }",
+           "shuffle { mode: BUFFER buffer_size: 30 } epoch { repeat: 3 }",
+           "shuffle { mode: GLOBAL } epoch { repeat: 3 }", "window { size: 40 shift: 3 stride: 5 }",
+           "window { size: 40 shift: 3 } shuffle { mode: GLOBAL }",
+           "window { size: 9 shift: 1 } shuffle { block_size: '16KiB' buffer_size: 300 lanes: 2 } epoch { repeat: 3 }",
+           "window { size: 200 shift: 7 across_files: true } shuffle { block_size: '16KiB' buffer_size: 100 lanes: 4 }",
+           "window { size: 9 shift: 1 across_files: true } shuffle { mode: BUFFER buffer_size: 30 } epoch { repeat: 3 "
+           "}",
+           "window { size: 30 shift: 40 } shuffle { mode: BUFFER buffer_size: 10 shuffle_files: true }",
+           many + "shuffle { mode: BUFFER buffer_size: 250 }", many + "shuffle { mode: BUFFER buffer_bytes: '40KiB' }",
+           many + "shuffle { mode: BUFFER buffer_size: 250 shuffle_files: true }",
+           many + "shuffle { mode: BUFFER buffer_size: 250 } interleave { cycle_length: 4 }",
+           many + "shuffle { mode: BUFFER buffer_size: 200 } window { size: 3 shift: 1 }",
+           many + "shuffle { mode: BUFFER buffer_size: 250 } epoch { repeat: 2 }",
+           many + "shuffle { mode: BLOCK buffer_size: 250 }"}) {
+    INFO(which);
+    const bool of_many = which.starts_with(many);
+    const Data& data = of_many ? many_blocks : few_blocks;
+    const std::string text = of_many ? which.substr(many.size()) : which;
     flow::PipelineSpec spec = flow::validate(data.pipeline(text + batch_of(24, "PARTIAL")));
     const flow::DataSet counted = flow::count_data(spec, 1, {});
     uint64_t refused = 0, accepted = spec.memory_limit;

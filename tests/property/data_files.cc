@@ -14,8 +14,8 @@
 namespace feedline::test {
 namespace {
 
-constexpr const char* names[] = {"uniform", "large-first", "large-last",   "many-small",
-                                 "outlier", "tiny",        "known-damage", "hidden-damage"};
+constexpr const char* names[] = {"uniform", "large-first", "large-last",   "many-small",   "outlier",
+                                 "tiny",    "many-blocks", "known-damage", "hidden-damage"};
 
 std::string header_of(int64_t id) {
   std::string bytes(16, '\0');
@@ -76,13 +76,16 @@ Sizes sizes_of(int set) {
       file(), add(7, [&] { return scattered(8); });
       file(), add(30, [&] { return scattered(8); });
       break;
+    case many_blocks:  // each file is a block, so a shuffle buffer holds samples of many blocks
+      for (int f = 0; f < 150; f++) file(), add(between(8, 16), [&] { return scattered(6); });
+      break;
     default:
       for (const size_t count : {400, 250}) file(), add(count, [&] { return scattered(12); });
   }
   return files;
 }
 
-std::string name_of(int set, size_t file) { return fmt::format("{}-{:02}.tfrecord", names[set], file); }
+std::string name_of(int set, size_t file) { return fmt::format("{}-{:03}.tfrecord", names[set], file); }
 
 void write_file(const std::string& path, int64_t first_id, const std::vector<size_t>& sizes, Compression compression) {
   RecordWriter writer(path, {.compression = compression});

@@ -17,6 +17,7 @@ enum DataSetNumber : int {
   many_small_files,
   one_outlier,
   tiny,
+  many_blocks,
   known_damage,
   hidden_damage
 };
