@@ -14,7 +14,7 @@ from ._arguments import flag, integer, number, one_of
 from ._batch import Element, assembler
 from ._errors import Error
 from ._pipeline import Pipeline, pipeline_of
-from ._ranks import Tcp, group_of, load_nccl, meeting_of
+from ._ranks import Tcp, group_of, load_nccl, meeting_of, place_of_process, ranks_of
 
 _open = weakref.WeakSet()
 _INT, _EPOCHS = range(2**31), range(2**63)
@@ -63,7 +63,11 @@ class Loader:
             "auto"; a torch.device, or a list of them. With several devices each step is a list of batches, one for
             each device.
         rank, world_size: this process's number, and the number of processes that feed one training. Left out, those
-            of the process group or mpi4py communicator, else those that torchrun, mpirun or srun have set; else 0 and 1.
+            of the process group or mpi4py communicator; else those of torch's process group or of jax.distributed, if
+            the process is in one; else those that torchrun, horovodrun, TF_CONFIG, mpirun or srun have set; else 0 and
+            1. Each iteration looks again. If the process has become a rank meanwhile, the loader becomes that rank as
+            long as no step was taken, and is an Error afterwards. It is also an Error if the process is one of several,
+            and nothing says which.
         communicator: how ranks hear of each other. None: they do not, and each rank counts the data by itself. "env":
             over TCP, where the launcher's variables say. A feedline.Tcp. A torch.distributed process group, an mpi4py
             communicator, or a function that takes bytes and returns the bytes of all ranks: ranks then compare notes
@@ -133,19 +137,11 @@ class Loader:
             raise Error(f"as_tuple: {as_tuple!r} is no tuple of names; write it as ('image', 'label') or ('image',)")
         if gpu_communicator not in (None, "nccl"):
             raise Error(f"gpu_communicator: {gpu_communicator!r} is none; 'nccl' is the only one")
-        rank, world_size, tcp, exchange = meeting_of(communicator, rank, world_size)
-        if gpu_communicator and world_size > 1 and tcp is None:
-            raise Error("gpu_communicator: ranks need communicator='env' or a feedline.Tcp, too")
-        self._gpu_communicator = gpu_communicator
-        self._arrives = gpu_communicator is not None and tcp is not None
-        if self._arrives:
-            load_nccl()
+        self._asked, self._communicator, self._gpu_communicator = (rank, world_size), communicator, gpu_communicator
         devices = ",".join(map(str, devices)) if isinstance(devices, (list, tuple)) else str(devices)
         devices = devices.replace(",cuda:", ",").replace("cpu", "host")
         self._arguments = dict(
             devices=devices,
-            rank=rank,
-            world_size=world_size,
             threads=integer("threads", threads, _INT, "0 takes the CPUs that this process may use"),
             start_epoch=start_epoch,
             backend=backend,
@@ -155,21 +151,14 @@ class Loader:
             data_parallel_size=integer("data_parallel_size", data_parallel_size, _INT, _PARTS),
             monitor=_text("monitor", monitor),
             monitor_token=_text("monitor_token", monitor_token),
-            tcp=tcp,
-            nccl=self._arrives,
         )
-        self._communicator, self._progress = communicator, progress
+        self._progress = progress
         self.as_tuple = None if as_tuple is None else tuple(as_tuple)
-        shown = _Progress() if progress or (progress is None and sys.stderr and sys.stderr.isatty()) else None
-        try:
-            self._feeder = _feedline.Feeder(
-                self.pipeline._message, exchange=exchange, progress=shown, **self._arguments
-            )
-        except Error as error:
-            raise self.pipeline._explain(error) from None
-        finally:
-            if shown:
-                shown.close()
+        self._read = False  # whether a step was asked for
+        self._placed = False  # whether a state was loaded, or weights were set
+        self._process = os.getpid()
+        self._follows = rank is None and ranks_of(communicator) is None  # whether it looks again which rank this process is
+        self._open(self._meeting())
         self._elements = [Element(*element) for element in self._feeder.elements()]
         names = [element.name for element in self._elements]
         for name in self.as_tuple or ():
@@ -186,6 +175,58 @@ class Loader:
         self._own = {"_own", *vars(self)} - others
         _open.add(self)
 
+    def _meeting(self):
+        """Returns the rank, the number of ranks, and how they meet, as far as this process knows by now."""
+        return meeting_of(self._communicator, *self._asked)
+
+    def _open(self, meeting):
+        """Makes the feeder of the rank that a meeting says."""
+        rank, world_size, tcp, exchange = meeting
+        if self._gpu_communicator and world_size > 1 and tcp is None:
+            raise Error("gpu_communicator: ranks need communicator='env' or a feedline.Tcp, too")
+        self._arrives = self._gpu_communicator is not None and tcp is not None
+        if self._arrives:
+            load_nccl()
+        self._arguments.update(rank=rank, world_size=world_size, tcp=tcp, nccl=self._arrives)
+        show = self._progress or (self._progress is None and sys.stderr and sys.stderr.isatty())
+        shown = _Progress() if show else None
+        try:
+            self._feeder = _feedline.Feeder(
+                self.pipeline._message, exchange=exchange, progress=shown, **self._arguments
+            )
+        except Error as error:
+            raise self.pipeline._explain(error) from None
+        finally:
+            if shown:
+                shown.close()
+
+    def _follow(self):
+        """Becomes the rank that this process is by now, if it was not told its rank, and no step was asked for. A
+        trainer may start its processes, and a program may join them, after the loader is made. Raises Error if they have
+        been joined too late, or if this process is one of several and nothing says which."""
+        place = place_of_process() if self._follows else None
+        made = self._arguments["rank"], self._arguments["world_size"]
+        if place is None or (place.allows(*made) and made[1] > 1) or os.getpid() != self._process:
+            return  # in a forked child the feed itself says that it has no threads
+        if not place.is_whole():
+            raise place.unknown()
+        meeting = self._meeting()
+        if meeting[:2] == made:
+            return
+        if self._read:
+            raise Error(
+                f"this loader has read as rank {made[0]} of {made[1]}, and now {place.said} says rank {meeting[0]} of "
+                f"{meeting[1]}; begin to iterate it when the processes have been joined, or give the Loader rank and "
+                "world_size"
+            )
+        state = self._feeder.get_state(self._epoch, self._step) if self._placed else None
+        self._feeder.close()
+        self._open(meeting)
+        if state is not None:
+            self._feeder.set_state(state, False)
+        elif self._epoch != self._arguments["start_epoch"]:
+            self._feeder.set_epoch(self._epoch)
+
     # Epochs
 
     def __iter__(self) -> Iterator[Any]:
@@ -199,6 +240,7 @@ class Loader:
 
     def _begin(self):
         """Goes where iterating begins."""
+        self._follow()
         if self._iterated:
             self._go_to(self._epoch + 1)
 
@@ -215,6 +257,7 @@ class Loader:
 
     def _next(self):
         """Returns the next step, or None at the end of the epoch."""
+        self._read = True
         try:
             given = self._take()
         except Error as error:
@@ -344,7 +387,7 @@ class Loader:
         place = json.loads(text)
         self._epoch, self._step = int(place["epoch"]), int(place["step"])
         self._generation += 1
-        self._iterated, self._loaded, self._failed = self._at_end(), True, False
+        self._iterated, self._loaded, self._failed, self._placed = self._at_end(), True, False, True
 
     def set_weights(self, weights: Iterable[float]) -> None:
         """Sets new weights of a mixture, one for each source, from the next epoch on. Call it between epochs."""
@@ -355,6 +398,7 @@ class Loader:
         if self._iterated and self._at_end():
             self._go_to(self._epoch + 1)
         self._feeder.set_weights(weights)
+        self._placed = True
 
     # Questions
 
@@ -411,6 +455,8 @@ class Loader:
         arguments = {k: v for k, v in self._arguments.items() if k not in ("tcp", "nccl")}
         if group_of(self._communicator) is not None:
             raise TypeError("a loader whose ranks meet by a process group or a function cannot be pickled")
+        if self._follows and arguments["world_size"] == 1:  # in another process it may be a rank
+            arguments.update(rank=None, world_size=None)
         arguments.update(
             communicator=self._communicator,
             gpu_communicator=self._gpu_communicator,
@@ -418,7 +464,7 @@ class Loader:
             as_tuple=self.as_tuple,
         )
         others = {name: value for name, value in vars(self).items() if name not in self._own}
-        return (_unpickle, (type(self), self.pipeline, arguments), others or None)
+        return (_unpickle, (type(self), self.pipeline, arguments, self._follows), others or None)
 
 
 def _text(name, value):
@@ -441,9 +487,12 @@ def _torch_stream(ordinal):
     return torch.cuda.current_stream(ordinal).cuda_stream or 1 if torch and torch.cuda.is_available() else 1
 
 
-def _unpickle(kind, pipeline, arguments):
+def _unpickle(kind, pipeline, arguments, follows):
     """Makes a loader again. What a subclass or the program has added to it comes with the pickle, as it does for other
-    objects, so the subclass's own __init__ is not called."""
+    objects, so the subclass's own __init__ is not called. One that was not told its rank is that which it was pickled
+    as, and looks again when it is iterated."""
     loader = kind.__new__(kind)
     Loader.__init__(loader, pipeline, **arguments)
+    if follows:
+        loader._asked, loader._follows = (None, None), True
     return loader

@@ -3,8 +3,10 @@
 import contextlib
 import ctypes
 import importlib.util
+import json
 import os
 import re
+import sys
 import zlib
 from typing import Any, NamedTuple
 
@@ -40,48 +42,121 @@ def _milliseconds(name, seconds):
     return round(value * 1000)
 
 
+class Place(NamedTuple):
+    """Which rank this process is, by what something says. `rank` or `world_size` is None where it says only that the
+    process is one of several. `said` is what says so, as in a message."""
+
+    rank: int | None
+    world_size: int | None
+    said: str
+    launcher: str = ""
+
+    def is_whole(self):
+        return self.rank is not None and self.world_size is not None
+
+    def allows(self, rank, world_size):
+        """Returns whether it can be the place of that rank."""
+        return self.rank in (None, rank) and self.world_size in (None, world_size)
+
+    def unknown(self):
+        """Returns the Error that says that nothing says which rank this process is."""
+        return Error(
+            f"{self.said}: this process is one of several, and nothing says which of how many; make and iterate the loader "
+            "when the framework has joined the processes, start them with torchrun, mpirun or srun, or give the Loader "
+            "rank and world_size (0 and 1 for a process that feeds itself alone)"
+        )
+
+
 _NAMES = (
     ("RANK", "WORLD_SIZE", "torchrun"),
+    ("HOROVOD_RANK", "HOROVOD_SIZE", "horovodrun"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "Open MPI"),
     ("PMI_RANK", "PMI_SIZE", "MPICH"),
     ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "srun"),
 )
 
 
-def rank_of_environment(environ=os.environ):
-    """Returns (rank, world size) as torchrun, mpirun or srun have set them, or (0, 1).
+def place_of_process():
+    """Returns the Place of this process in the training: by torch's process group, by jax.distributed, or by the
+    environment; None if none of them says anything. They may say it later than a loader is made."""
+    group = sys.modules.get("torch.distributed")
+    if group is not None and group.is_available() and group.is_initialized():
+        return Place(group.get_rank(), group.get_world_size(), "torch's process group")
+    if getattr(sys.modules.get("jax.distributed"), "is_initialized", bool)():
+        jax = sys.modules["jax"]
+        return Place(jax.process_index(), jax.process_count(), "JAX")
+    return place_of_environment()
+
+
+def place_of_environment(environ=os.environ):
+    """Returns the Place that torchrun, horovodrun, TensorFlow's TF_CONFIG, mpirun or srun have set, or None.
 
     Launchers may be nested, and the innermost one counts: torchrun, or a program that sets RANK, may start several ranks
-    in each task of srun or mpirun, and mpirun starts its helpers by srun. Raises Error if RANK and WORLD_SIZE can be no
-    ranks inside of the task of mpirun or srun that this process belongs to, as when they were left set in a shell.
-    torchrun itself may number its ranks in any order."""
-    set_by = [names for names in _NAMES if names[0] in environ and names[1] in environ]
-    if not set_by:
-        return 0, 1
-    rank, size = _numbers(environ, *set_by[0])
-    if set_by[0] is _NAMES[0] and len(set_by) > 1 and "TORCHELASTIC_RUN_ID" not in environ:
-        task, tasks = _numbers(environ, *set_by[1])
-        if size % tasks or rank // (size // tasks) != task:
-            task_name, tasks_name, launcher = set_by[1]
+    in each task of srun or mpirun, and mpirun starts its helpers by srun. What is half there, such as the WORLD_SIZE
+    that Lightning sets before its processes have a RANK, is a Place that is not whole. Raises Error if RANK and
+    WORLD_SIZE can be no ranks inside of the task of mpirun or srun that this process belongs to, as when they were left
+    set in a shell. torchrun itself may number its ranks in any order."""
+    first, second, *others = (_place_of(environ, *names) for names in _NAMES)
+    found = [place for place in (first, second, _place_of_tf_config(environ), *others) if place is not None]
+    whole = [place for place in found if place.is_whole()]
+    if not whole or not found[0].allows(*whole[0][:2]):
+        return found[0] if found else None
+    inner, *outer = whole
+    if inner is first and outer and "TORCHELASTIC_RUN_ID" not in environ:
+        tasks = outer[0].world_size
+        if inner.world_size % tasks or inner.rank // (inner.world_size // tasks) != outer[0].rank:
             raise Error(
-                f"RANK={rank} WORLD_SIZE={size}, but {task_name}={task} {tasks_name}={tasks}: {launcher} has started this "
-                "process as another rank; unset RANK and WORLD_SIZE, or give the Loader rank and world_size"
+                f"{inner.said}, but {outer[0].said}: {outer[0].launcher} has started this process as another rank; unset "
+                "RANK and WORLD_SIZE, or give the Loader rank and world_size"
             )
-    return rank, size
+    return inner
 
 
-def _numbers(environ, rank, size, launcher):
-    """Returns the rank and the world size that these variables say."""
+def _place_of(environ, rank, size, launcher):
+    """Returns the Place that these variables say; None if they are not set, or one alone is that of a single process."""
+    said = f"{rank}={environ.get(rank)} {size}={environ.get(size)}"
+    found = [_number(environ.get(name)) for name in (rank, size)]
+    if rank in environ and size in environ:
+        if None in found or not 0 <= found[0] < found[1]:
+            raise Error(
+                f"{said}: {launcher} sets numbers here, the first of which is below the second; unset both, or give the "
+                "Loader rank and world_size"
+            )
+        return Place(*found, said, launcher)
+    if (found[0] or 0) > 0:
+        return Place(found[0], None, f"{rank}={environ[rank]} is set, and no {size}")
+    if (found[1] or 1) > 1:
+        return Place(None, found[1], f"{size}={environ[size]} is set, and no {rank}")
+    return None
+
+
+def _number(text):
     try:
-        found = int(environ[rank]), int(environ[size])
-    except ValueError:
-        found = -1, 0
-    if not 0 <= found[0] < found[1]:
-        raise Error(
-            f"{rank}={environ[rank]} {size}={environ[size]}: {launcher} sets numbers here, the first of which is below "
-            "the second; unset both, or give the Loader rank and world_size"
-        )
-    return found
+        return int(text)
+    except (TypeError, ValueError):
+        return None
+
+
+def _place_of_tf_config(environ):
+    """Returns the Place of a worker in the cluster of TensorFlow's TF_CONFIG; None without several workers."""
+    if not environ.get("TF_CONFIG"):
+        return None
+    try:
+        config = json.loads(environ["TF_CONFIG"])
+        counts = {kind: len(tasks) for kind, tasks in config.get("cluster", {}).items()}
+        kind, index = config.get("task", {}).get("type"), int(config.get("task", {}).get("index", 0))
+    except (ValueError, TypeError, AttributeError):
+        return Place(None, None, "TF_CONFIG is set, and is no cluster with a task")
+    if kind == "evaluator":  # which feeds itself
+        return Place(index, max(counts.get(kind, 1), index + 1), "TF_CONFIG", "TF_CONFIG")
+    kinds = ("chief", "master", "worker")  # in the order of their ranks
+    size = sum(counts.get(one, 0) for one in kinds)
+    if size <= 1:
+        return None
+    if "ps" in counts or kind not in kinds or not 0 <= index < counts.get(kind, 0):
+        return Place(None, None, f"TF_CONFIG has {size} workers, and this process ({kind} {index}) is none that feeds a part")
+    before = sum(counts.get(one, 0) for one in kinds[: kinds.index(kind)])
+    return Place(before + index, size, "TF_CONFIG", "TF_CONFIG")
 
 
 def tcp_of_environment(environ=os.environ):
@@ -129,11 +204,22 @@ def meeting_of(communicator, rank=None, world_size=None):
         advice = "for another group of ranks, give the communicator of that group"
         must_agree(rank, world_size, known, "the communicator says rank", advice)
     if rank is None:
-        rank, world_size = known or rank_of_environment()
+        rank, world_size = known or _place_to_begin_with(communicator)
     if communicator == "env" and world_size > 1:
         communicator = tcp_of_environment()
     tcp = communicator._arguments() if isinstance(communicator, Tcp) else None
     return rank, world_size, tcp, None if group is None else _exchange_of(group)
+
+
+def _place_to_begin_with(communicator):
+    """Returns the rank and the world size that can be seen now: 0 and 1 if nothing, or only the half, says them yet. A
+    loader looks again when it is iterated; but ranks that meet while they start must know who they are."""
+    place = place_of_process()
+    if place is None or place.is_whole():
+        return (0, 1) if place is None else place[:2]
+    if communicator is not None:
+        raise place.unknown()
+    return 0, 1
 
 
 def must_agree(rank, world_size, found, says, advice):

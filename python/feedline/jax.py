@@ -22,7 +22,7 @@ from jax.sharding import Mesh, NamedSharding
 from . import _batch, _loader
 from ._errors import Error
 from ._pipeline import Pipeline
-from ._ranks import must_agree, rank_of_environment
+from ._ranks import meeting_of, must_agree, place_of_environment
 from .numpy import HostLoader, array_of
 
 _AHEAD = 2  # how many steps are given before the arrays of the first of them are made
@@ -99,21 +99,24 @@ class Loader(HostLoader):
             if device is not None:
                 raise Error("give sharding or device; a sharding names its devices")
             arguments["data_parallel_rank"], arguments["data_parallel_size"], self._shards = _part_of(sharding)
-        distributed = jax.distributed.is_initialized()
-        if distributed or sharding is not None:
-            rank, world_size = _agreed(rank, world_size)
-        shared = distributed and world_size != 1 and communicator is None
-        super().__init__(
-            pipeline, rank=rank, world_size=world_size, communicator=_gather if shared else communicator, **arguments
-        )
-        if shared:
-            self._communicator = None  # a pickle of the loader needs no group
+        self._shares = True
+        super().__init__(pipeline, rank=rank, world_size=world_size, communicator=communicator, **arguments)
         if devices is not None:
             if self._replicas > 1:
                 raise Error(f"devices: {devices!r} are {self._replicas}; give one, and start a process for each GPU")
             self._device = _device_of("cuda" if str(devices).startswith("cuda") else "cpu", self._feeder.device(0))
             self._alone, self._kept = Mesh(np.array([self._device]), ("device",)), _Kept()
         self._check()
+
+    _sharding: NamedSharding | None = None
+    _shares = False  # whether processes compare notes by jax.distributed. One out of a pickle begins without
+
+    def _meeting(self):
+        asked, joined = self._asked, jax.distributed.is_initialized()
+        if joined or self._sharding is not None:
+            asked = _agreed(*asked)
+        shared = self._shares and joined and asked[1] != 1 and self._communicator is None
+        return meeting_of(_gather if shared else self._communicator, *asked)
 
     def _check_devices(self, devices):
         if not str(devices).startswith(("host", "cpu", "cuda")):
@@ -300,9 +303,11 @@ def _agreed(rank, world_size):
     processes = jax.process_index(), jax.process_count()
     advice = "if groups of processes share rows, give a sharding whose mesh says so"
     must_agree(rank, world_size, processes, "JAX says process", advice)
-    if rank is None and processes[1] == 1 and (launched := rank_of_environment()[1]) > 1:
+    launched = place_of_environment() if rank is None and processes[1] == 1 else None
+    if launched is not None and launched.world_size != 1:
         raise Error(
-            f"the launcher has started {launched} processes, and JAX knows of one; call jax.distributed.initialize() first"
+            f"the launcher has started {launched.world_size or 'several'} processes, and JAX knows of one; call "
+            "jax.distributed.initialize() first"
         )
     return processes if rank is None else (rank, world_size)
 

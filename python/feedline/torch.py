@@ -21,7 +21,7 @@ from ._arguments import one_of
 from ._batch import Ragged
 from ._errors import Error
 from ._pipeline import Pipeline
-from ._ranks import must_agree, ranks_of
+from ._ranks import meeting_of, must_agree, ranks_of
 
 
 class Batch(_batch.Batch):
@@ -103,23 +103,27 @@ class Loader(_loader.Loader):
             arguments["data_parallel_rank"], arguments["data_parallel_size"] = _part_of(mesh, data_parallel)
         elif data_parallel is not None:
             raise Error("data_parallel names dimensions of a mesh; give the mesh, too")
-        group = dist.group.WORLD if dist.is_available() and dist.is_initialized() else None
-        if group is not None and ranks_of(communicator) is None:
+        self._shares = True
+        super().__init__(pipeline, rank=rank, world_size=world_size, communicator=communicator, **arguments)
+
+    _shares = False  # whether ranks compare notes by torch's default process group. One out of a pickle begins without
+
+    def _meeting(self):
+        if not dist.is_available() or not dist.is_initialized():
+            return super()._meeting()
+        if ranks_of(self._communicator) is None:
             found = dist.get_rank(), dist.get_world_size()
             advice = (
                 "if groups of ranks share rows, give mesh and data_parallel, or, for some of the ranks alone, give "
                 "communicator their process group"
             )
-            must_agree(rank, world_size, found, "torch's process group says rank", advice)
-            rank, world_size = found if rank is None else (rank, world_size)
-        shared = group is not None and world_size != 1 and communicator is None
-        super().__init__(
-            pipeline, rank=rank, world_size=world_size, communicator=group if shared else communicator, **arguments
-        )
-        if shared:
-            self._communicator = None  # a pickle of the loader needs no group
+            must_agree(*self._asked, found, "torch's process group says rank", advice)
+        size = self._asked[1] or dist.get_world_size()
+        shared = self._shares and self._communicator is None and size != 1
+        return meeting_of(dist.group.WORLD if shared else self._communicator, *self._asked)
 
-    # What next_into() takes its steps from, of which generation that is, and a step that was taken and not copied.
+    # What next_into() takes its steps from, of which generation that is, whether it has given the last step of its epoch,
+    # and a step that could not be copied, which is not counted as taken.
     _into: Iterator[Any] | None = None
     _into_of: int = -1
     _given: Any = None

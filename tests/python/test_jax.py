@@ -345,13 +345,14 @@ def shards(array):
 """
 
 
-def two_processes(code, pipeline, devices=2):
+def two_processes(code, pipeline, devices=2, before=""):
+    """Runs the code in two processes of JAX, and `before` while they do not know of each other."""
     pytest.importorskip("jax")
     port, done = free_port(), [None, None]
 
     def start(rank):
         environment = {**QUIET, "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"}
-        done[rank] = python(START + PROCESS + code, pipeline, rank, port, **environment)
+        done[rank] = python(START + before + PROCESS + code, pipeline, rank, port, **environment)
 
     run_ranks(2, start)
     assert [process.returncode for process in done] == [0, 0], done[0].stderr + done[1].stderr
@@ -392,6 +393,25 @@ print(json.dumps([sums, local, shared, errors, alone]))
     assert "JAX says process 0 of 2" in errors[0] and "JAX says process 1 of 2" in other_errors[0]
     assert "seed" in errors[1] and "PARTIAL gives processes different numbers of rows" in errors[2]
     assert alone == [list(range(10 * i, 10 * i + 10)) for i in range(5)]
+
+
+def test_loaders_that_are_made_before_the_processes_are_joined(numbers):
+    """They become the processes of the training when they are iterated."""
+    parts = two_processes(
+        """
+seen = [batch["n"].tolist() for batch in early]
+try:
+    next(iter(other))
+except feedline.Error as error:
+    print(json.dumps([seen, str(error)]))
+""",
+        numbers,
+        before="early, other = (Loader(pipeline, output=narrow, seed=seed) for seed in (0, int(sys.argv[2])))\n",
+    )
+    assert [first + second for first, second in zip(*(seen for seen, _ in parts))] == [
+        list(range(10 * i, 10 * i + 10)) for i in range(5)
+    ]
+    assert all("seed" in told for _, told in parts)  # they compare notes then
 
 
 def test_two_processes_with_a_device_each(numbers):

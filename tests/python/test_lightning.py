@@ -1,7 +1,13 @@
 """The trainers that are built on torch take feedline's loader as it is: Lightning and Accelerate."""
 
-from conftest import need
-from torch_processes import run, run_group
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from conftest import CUDA, QUIET, need
+from torch_processes import START, run, run_group
 
 LIGHTNING = """
 import logging
@@ -54,6 +60,49 @@ print(json.dumps(module.seen))
     rest = run(LIGHTNING + first.replace("STEPS", "15").replace("FROM", checkpoint), numbers, tmp_path / "cut")
     assert len(whole) == 15 and len(begun) == 7
     assert begun + rest == whole
+
+
+SPREAD = """
+import pathlib
+class Ranked(Module):
+    def on_train_end(self):
+        seen = [n for epoch, step in self.seen for n in step]
+        pathlib.Path(sys.argv[2], f"{self.global_rank}.json").write_text(json.dumps([self.trainer.world_size, seen]))
+def main():
+    loader = Loader(pipeline)  # before the processes know of each other
+    trainer(max_epochs=1, enable_checkpointing=False, devices=2, strategy=STRATEGY).fit(Ranked(), loader)
+"""
+FABRIC = """
+import lightning, pathlib
+def main():
+    loader = Loader(pipeline)
+    fabric = lightning.Fabric(accelerator="cpu", devices=2, strategy="ddp")
+    fabric.launch()
+    seen = [n for batch in loader for n in batch["n"].tolist()]
+    pathlib.Path(sys.argv[2], f"{fabric.global_rank}.json").write_text(json.dumps([fabric.world_size, seen]))
+"""
+
+
+@pytest.mark.parametrize(
+    "program",
+    [LIGHTNING + SPREAD.replace("STRATEGY", "'ddp'"), LIGHTNING + SPREAD.replace("STRATEGY", "'ddp_spawn'"), FABRIC],
+    ids=["ddp", "ddp_spawn", "fabric"],
+)
+def test_lightning_starts_the_ranks_after_the_loader_is_made(numbers, tmp_path, program):
+    """Lightning's own launcher starts the program once more for each rank, or a function of it."""
+    need("lightning")
+    file, out = tmp_path / "train.py", tmp_path / "out"
+    out.mkdir()
+    file.write_text(START + program + "\nif __name__ == '__main__':\n    main()\n")
+    environment = {**os.environ, "LD_LIBRARY_PATH": CUDA, "OMP_NUM_THREADS": "1", **QUIET}
+    done = subprocess.run(
+        [sys.executable, file, str(numbers), out], capture_output=True, text=True, timeout=300, env=environment
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = [json.loads((out / f"{rank}.json").read_text()) for rank in range(2)]
+    assert [size for size, _ in found] == [2, 2]
+    assert [len(seen) for _, seen in found] == [25, 25]
+    assert sorted(n for _, seen in found for n in seen) == list(range(50))
 
 
 def test_accelerate_leaves_the_loader_alone(numbers):

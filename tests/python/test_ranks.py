@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import shutil
 import signal
 import subprocess
@@ -148,8 +149,6 @@ except KeyboardInterrupt:
 
 
 def test_what_cannot_be_pickled(numbers):
-    import pickle
-
     loader = feedline.Loader(numbers, rank=0, world_size=1, communicator=lambda mine: [mine])
     with pytest.raises(TypeError, match="process group or a function"):
         pickle.dumps(loader)
@@ -173,11 +172,18 @@ def test_what_is_refused(numbers):
             feedline.Loader(numbers, **arguments)
 
 
+def place(environment):
+    """Returns the rank and the world size that the environment says; None if it says nothing."""
+    found = _ranks.place_of_environment(environment)
+    return None if found is None else found[:2]
+
+
 def test_the_environment():
-    assert _ranks.rank_of_environment({}) == (0, 1)
+    assert place({}) is None
     # A batch script that does not start its ranks with srun is one process.
-    assert _ranks.rank_of_environment({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}) == (0, 1)
-    assert _ranks.rank_of_environment({"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "8"}) == (3, 8)
+    assert place({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}) is None
+    assert place({"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "8"}) == (3, 8)
+    assert place({"HOROVOD_RANK": "1", "HOROVOD_SIZE": "2"}) == (1, 2)
     slurm = {"SLURM_NODELIST": "gpu[003-007,9],login", "SLURM_JOB_ID": "7"}
     assert _ranks.tcp_of_environment(slurm)[:2] == ("gpu003", 20007)
     mpi = {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_SIZE": "2", "PMIX_NAMESPACE": "1234"}
@@ -186,9 +192,78 @@ def test_the_environment():
         _ranks.tcp_of_environment({**mpi, "OMPI_COMM_WORLD_LOCAL_SIZE": "1"})
     for rank in "x", "2", "-1":
         with pytest.raises(feedline.Error, match=f"RANK={rank} WORLD_SIZE=2: torchrun sets numbers.*below the second"):
-            _ranks.rank_of_environment({"RANK": rank, "WORLD_SIZE": "2"})
+            place({"RANK": rank, "WORLD_SIZE": "2"})
     with pytest.raises(feedline.Error, match="MASTER_ADDR"):
         _ranks.tcp_of_environment({})
+
+
+def tf_config(kind, index, **counts):
+    """Returns the environment of a task in a cluster of TensorFlow."""
+    cluster = {name: [f"host{i}:1" for i in range(count)] for name, count in counts.items()}
+    return {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}})}
+
+
+def test_the_cluster_of_tensorflow():
+    assert [place(tf_config("worker", i, worker=2)) for i in range(2)] == [(0, 2), (1, 2)]
+    cluster = {"chief": 1, "worker": 2, "evaluator": 1}
+    assert place(tf_config("chief", 0, **cluster)) == (0, 3)
+    assert place(tf_config("worker", 1, **cluster)) == (2, 3)
+    assert place(tf_config("evaluator", 0, **cluster)) == (0, 1)  # which feeds itself
+    assert place(tf_config("worker", 0, worker=1)) is None
+    for wrong in tf_config("worker", 2, worker=2), tf_config("worker", 0, worker=2, ps=1), {"TF_CONFIG": "[1]"}:
+        assert place(wrong)[0] is None, wrong
+
+
+def test_half_an_environment():
+    assert place({"WORLD_SIZE": "2", "LOCAL_RANK": "1"}) == (None, 2)  # what Lightning sets for the processes it starts
+    assert place({"RANK": "1"}) == (1, None)
+    assert place({"SLURM_PROCID": "3"}) == (3, None)
+    assert place({"RANK": "0"}) is None and place({"WORLD_SIZE": "1"}) is None and place({"RANK": "general"}) is None
+    assert place({"WORLD_SIZE": "4", **names(1, 4, "Open MPI")}) == (1, 4)  # the other half is there
+    assert place({"WORLD_SIZE": "8", **names(1, 4, "Open MPI")}) == (None, 8)  # one of two processes in this task
+
+
+HALVES = [{"WORLD_SIZE": "2"}, {"RANK": "1"}, {"HOROVOD_SIZE": "2"}, tf_config("ps", 0, ps=1, worker=2)]
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_one_of_several_that_does_not_know_which(numbers, monkeypatch, half):
+    for name, value in half.items():
+        monkeypatch.setenv(name, value)
+    loader = feedline.Loader(numbers)
+    assert len(loader) == 5  # the steps of all ranks are as many
+    with pytest.raises(feedline.Error, match="this process is one of several, and nothing says which of how many; make"):
+        next(iter(loader))
+    alone = feedline.Loader(numbers, rank=0, world_size=1)
+    assert sum(batch.rows for batch in alone) == 50
+    with pytest.raises(feedline.Error, match="one of several"):  # these would meet while they start
+        feedline.Loader(numbers, communicator="env")
+
+
+def test_a_loader_becomes_the_rank_of_its_process(numbers, monkeypatch):
+    """The process is told its rank after the loader is made, and before it is iterated."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    shuffled = numbers.shuffle(50, seed=3)
+    whole = feedline.Loader(shuffled, rank=0, world_size=1, start_epoch=1)
+    wanted = [np.asarray(batch["n"]).tolist() for batch in whole]
+    early = [feedline.Loader(shuffled, start_epoch=1) for _ in range(2)]
+    pickled = pickle.dumps(early[0])
+    resumed = feedline.Loader(shuffled)
+    resumed.load_state_dict(whole.state_dict(epoch=3, step=2))
+    parts = []
+    for rank, loader in enumerate(early):
+        monkeypatch.setenv("RANK", str(rank))
+        parts.append([np.asarray(batch["n"]).tolist() for batch in loader])
+        assert [np.asarray(batch["n"]).tolist() for batch in pickle.loads(pickled)] == parts[rank]
+    assert [first + second for first, second in zip(*parts)] == wanted
+    # The place of a state is kept, and a loader that has read as one rank stays that rank.
+    assert [(batch.epoch, batch.step, batch.rows) for batch in resumed] == [(3, step, 5) for step in (2, 3, 4)]
+    monkeypatch.setenv("RANK", "0")
+    with pytest.raises(feedline.Error, match="has read as rank 1 of 2, and now RANK=0 WORLD_SIZE=2 says rank 0 of 2; begin"):
+        next(iter(resumed))
+    for name in "RANK", "WORLD_SIZE":
+        monkeypatch.delenv(name)
+    assert sum(batch.rows for batch in resumed) == 25  # nothing says otherwise
 
 
 def names(rank, size, launcher="torchrun"):
@@ -199,15 +274,15 @@ def names(rank, size, launcher="torchrun"):
 @pytest.mark.parametrize("outer", ["Open MPI", "MPICH", "srun"])
 def test_launchers_inside_of_each_other(outer):
     for inner, task in [((3, 8), (3, 8)), ((5, 8), (1, 2)), ((7, 8), (0, 1))]:  # the same; blocks of 4; one task
-        assert _ranks.rank_of_environment({**names(*inner), **names(*task, outer)}) == inner
+        assert place({**names(*inner), **names(*task, outer)}) == inner
     torchrun = {**names(0, 8), "TORCHELASTIC_RUN_ID": "none"}  # which asks a store for the numbers of its machines
-    assert _ranks.rank_of_environment({**torchrun, **names(1, 2, outer)}) == (0, 8)
+    assert place({**torchrun, **names(1, 2, outer)}) == (0, 8)
     # mpirun starts its helpers by srun.
-    assert _ranks.rank_of_environment({**names(5, 8, "Open MPI"), **names(1, 2, "srun")}) == (5, 8)
+    assert place({**names(5, 8, "Open MPI"), **names(1, 2, "srun")}) == (5, 8)
     for wrong, task in [((0, 1), (3, 4)), ((0, 4), (3, 4)), ((0, 8), (1, 2)), ((2, 3), (1, 2))]:
         environment = {**names(*wrong), **names(*task, outer)}
         with pytest.raises(feedline.Error) as raised:
-            _ranks.rank_of_environment(environment)
+            place(environment)
         for name, value in environment.items():
             assert f"{name}={value}" in str(raised.value)
         assert f"{outer} has started this process as another rank; unset RANK" in str(raised.value)

@@ -1,5 +1,7 @@
 """feedline.tf: steps of TensorFlow tensors, in loops and as a tf.data.Dataset."""
 
+import json
+
 import pytest
 from conftest import QUIET, python
 
@@ -181,6 +183,30 @@ for epoch in range(3):
 """,
         numbers,
     )
+
+
+def test_workers_of_a_cluster(numbers):
+    """Each worker of TF_CONFIG has rows of its own, without being told its rank."""
+    pytest.importorskip("tensorflow")
+    addresses, done = [f"127.0.0.1:{free_port()}" for _ in range(2)], [None, None]
+    code = """
+import json
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+loader = Loader(pipeline, as_tuple=("n",))
+seen = []
+for (n,) in strategy.experimental_distribute_dataset(loader.dataset()):
+    seen += [int(one) for part in strategy.experimental_local_results(n) for one in part]
+print(json.dumps(seen))
+"""
+
+    def worker(index):
+        config = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
+        done[index] = python(START + code, numbers, **QUIET, TF_CONFIG=json.dumps(config))
+
+    run_ranks(2, worker)
+    assert [one.returncode for one in done] == [0, 0], done[0].stderr + done[1].stderr
+    seen = [json.loads(one.stdout) for one in done]
+    assert [len(mine) for mine in seen] == [25, 25] and sorted(seen[0] + seen[1]) == list(range(50))
 
 
 def test_a_dataset_begins_after_a_loop_that_was_left(numbers):

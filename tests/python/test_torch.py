@@ -228,6 +228,42 @@ dist.destroy_process_group()
     assert [first + second for first, second in zip(*done)] == [list(range(10 * i, 10 * i + 10)) for i in range(5)]
 
 
+def test_loaders_that_are_made_before_the_process_group(numbers):
+    """As with torch.multiprocessing.spawn. They become ranks when they are iterated."""
+    need("torch")
+    port, done = free_port(), [None, None]
+    code = """
+me = int(sys.argv[2])
+def told(loader):
+    try:
+        next(iter(loader))
+    except feedline.Error as error:
+        return str(error)
+early, plain, used, other = Loader(pipeline), feedline.Loader(pipeline), Loader(pipeline), Loader(pipeline, seed=me)
+alone = Loader(pipeline, rank=0, world_size=1)
+pickled = pickle.dumps(early)
+next(iter(used))
+dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{sys.argv[3]}", rank=me, world_size=2)
+loaders = early, pickle.loads(pickled), plain
+steps = [[torch.from_dlpack(batch["n"]).tolist() for batch in loader] for loader in loaders]
+print(json.dumps([steps, told(used), told(other), sum(batch.rows for batch in alone)]))
+dist.barrier()
+dist.destroy_process_group()
+assert [len(batch["n"]) for batch in early] == [5] * 5  # is the rank that it was
+"""
+
+    def rank(number):
+        done[number] = run(code, numbers, number, port, OMP_NUM_THREADS="1")
+
+    run_ranks(2, rank)
+    for first, second in zip(*(steps for steps, *_ in done)):
+        assert [one + two for one, two in zip(first, second)] == [list(range(10 * i, 10 * i + 10)) for i in range(5)]
+    for me, (_, used, other, alone) in enumerate(done):
+        assert used.startswith(f"this loader has read as rank 0 of 1, and now torch's process group says rank {me} of 2")
+        assert "rank" in other and "seed" in other, other  # ranks compare notes when they become ranks, too
+        assert alone == 50
+
+
 def test_ranks_with_different_data_are_told(numbers):
     errors = run_group(
         2,
