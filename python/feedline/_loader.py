@@ -170,7 +170,8 @@ class Loader:
         self._iterated = False  # whether somebody iterates, or has iterated, since the place was set
         self._loaded = False  # whether the place is that of a state, and was not iterated since
         self._failed = False  # whether the feed has ended with an Error since the place was set
-        self._generation = 0  # an iterator of an older generation has ended
+        self._generation = 0  # an iterator of an older generation gives no step more
+        self._begun = 0  # the generation in which the last iteration has begun
         self._warned = False
         self._own = {"_own", *vars(self)} - others
         _open.add(self)
@@ -234,6 +235,9 @@ class Loader:
         set_epoch() it is the place that was set, and that may come after iter() as long as no step has been taken:
         Lightning makes its iterators before it names the epoch.
 
+        A loader is in one place at a time. If another iteration begins, or the place is set, an iterator that has not
+        given the last step of its epoch raises Error when it is asked for the next one.
+
         Each step is a feedline.Batch; with `as_tuple` it is the tuple of these tensors. With several devices it is a
         list of these, one for each device. (The type is Any because the arguments decide.)"""
         return self._steps()
@@ -247,13 +251,19 @@ class Loader:
     def _steps(self):
         self._begin()
         self._generation += 1
-        generation, epoch = self._generation, self._epoch
+        generation = self._begun = self._generation
         self._iterated, self._loaded = True, False
-        while generation == self._generation and epoch == self._epoch:
+        while generation == self._generation:
+            epoch, step = self._epoch, self._step
             batches = self._next()
             if batches is None:
                 return
             yield batches
+        if step + 1 != self._feeder.steps_per_epoch():
+            raise Error(
+                f"another iteration of this loader has begun, or its place was set, after step {step} of epoch {epoch} was "
+                "taken here; a loader is in one place at a time: make another one for what is done meanwhile"
+            )
 
     def _next(self):
         """Returns the next step, or None at the end of the epoch."""
@@ -314,6 +324,7 @@ class Loader:
         yet, so that a trainer may load its state and then announce its epoch. (If the state is that of the epoch's end,
         iterating then finds no step of it.)"""
         epoch = integer("set_epoch", epoch, _EPOCHS, "epochs are counted from 0")
+        self._generation += 1
         if epoch == self._epoch and self._loaded:
             self._iterated = False
         elif epoch != self._epoch or self._iterated:

@@ -109,10 +109,19 @@ class _Iterations:
             self._begin = _loader.Loader.state_dict(self._loader)
             self._number += 1
             number = self._number
+        done = False
         while True:
             with self._lock:
-                step = next(steps, None) if number == self._number else None
-                if number == self._number and (step is None or self._loader._at_end()):
+                if number != self._number:
+                    if done:
+                        return
+                    raise Error(
+                        "another iteration of this dataset has begun before this one was done; make another Loader for what "
+                        "is done meanwhile"
+                    )
+                step = next(steps, None)
+                done = step is None or self._loader._at_end()
+                if done:
                     self._begin = None
             if step is None:
                 return

@@ -126,10 +126,11 @@ class Loader(_loader.Loader):
     # and a step that could not be copied, which is not counted as taken.
     _into: Iterator[Any] | None = None
     _into_of: int = -1
+    _into_ended: bool = False
     _given: Any = None
 
     def __reduce__(self) -> Any:
-        self._own |= {"_into", "_into_of", "_given"}
+        self._own |= {"_into", "_into_of", "_into_ended", "_given"}
         return super().__reduce__()
 
     def next_into(self, step: Any) -> bool:
@@ -137,16 +138,28 @@ class Loader(_loader.Loader):
 
         `step` is what an earlier step was, with memory of your own: a Batch, any dict of the outputs that you want
         ("@valid" is the mask), or with `as_tuple` the tuple. The copies run on the current stream. Returns False, and
-        copies nothing, at the end of the epoch; the next call begins the next one. Raises Error, copies nothing, and
-        keeps the step for the next call, if an output has another shape or dtype than its tensor.
+        copies nothing, at the end of the epoch; the next call begins the next one. Raises Error, and copies and takes
+        nothing, so that the next call is about the same step, if an output has another shape or dtype than its tensor.
+        Raises Error, too, if another iteration of the loader has begun before the epoch was done.
         """
         if self._into is None or self._into_of != self._generation:
-            self._into, self._given = iter(self), None
-        given = self._given or next(self._into, None)
-        self._into_of, self._given = self._generation, given
+            cut = self._into is not None and not self._into_ended and self._begun == self._generation
+            self._into = self._given = None
+            if cut:
+                raise Error(
+                    "next_into: another iteration of this loader has begun before the epoch of next_into() was done; make "
+                    "another loader for what is done meanwhile, or say with set_epoch() where next_into() goes on"
+                )
+            self._into = iter(self)
+        given, self._given = self._given, None
         if given is None:
-            self._into = None
-            return False
+            given = next(self._into, None)
+            self._into_of = self._generation
+            if given is None:
+                self._into = None
+                return False
+            self._step -= 1  # it is taken when it is copied
+        self._given = given
         for name, target, source in (pairs := list(self._pairs(step, given))):
             if isinstance(source, tuple) or (target.shape, target.dtype) != (source.shape, source.dtype):
                 found = "tensors of other shapes in each step" if isinstance(source, tuple) else _kind(source)
@@ -156,6 +169,8 @@ class Loader(_loader.Loader):
         if isinstance(step, Batch):
             step.epoch, step.step, step.rows, step.valid_count = given.epoch, given.step, given.rows, given.valid_count
         self._given = None
+        self._step += 1
+        self._into_ended = self._at_end()
         return True
 
     def _pairs(self, step, given):

@@ -54,14 +54,49 @@ def test_len_steps_without_asking_for_the_end(numbers):
     assert seen == 3 * [0, 1, 2, 3, 4]
 
 
-def test_an_old_iterator_ends(numbers):
+BEGUN = "another iteration of this loader has begun, or its place was set, after step 0 of epoch 0 was taken here; a loader"
+
+
+def test_an_old_iterator_is_told(numbers):
     loader = feedline.Loader(numbers)
     first = iter(loader)
     next(first)
-    second = iter(loader)
+    second = iter(loader)  # which has not begun
+    assert next(first).step == 1
     assert next(second).epoch == 1
-    assert list(first) == []
+    with pytest.raises(feedline.Error, match="after step 1 of epoch 0 was taken here"):
+        next(first)
     assert [b.step for b in second] == [1, 2, 3, 4]
+    with pytest.raises(feedline.Error, match="after step 0 of epoch 2 was taken here"):
+        list(zip(loader, loader))
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        lambda loader, state: next(iter(loader)),
+        lambda loader, state: list(loader),
+        lambda loader, state: loader.set_epoch(0),
+        lambda loader, state: loader.set_epoch(7),
+        lambda loader, state: loader.load_state_dict(state),
+    ],
+)
+def test_a_loop_whose_loader_goes_elsewhere_is_told(numbers, move):
+    loader = feedline.Loader(numbers)
+    state = loader.state_dict(epoch=0, step=1)
+    with pytest.raises(feedline.Error, match=BEGUN):
+        for _ in loader:
+            move(loader, state)
+
+
+def test_an_iterator_that_has_given_all_steps_ends(numbers):
+    """It may be asked for the end when the next epoch has begun already, as by what takes len() steps."""
+    loader = feedline.Loader(numbers)
+    first = iter(loader)
+    for _ in range(len(loader)):
+        next(first)
+    assert next(iter(loader)).epoch == 1
+    assert list(first) == []
 
 
 def test_the_epoch_of_a_state_of_an_end_is_the_next_one(numbers):

@@ -105,6 +105,29 @@ def test_lightning_starts_the_ranks_after_the_loader_is_made(numbers, tmp_path, 
     assert sorted(n for _, seen in found for n in seen) == list(range(50))
 
 
+def test_the_same_loader_for_training_and_for_validation_in_between_is_told(numbers, tmp_path):
+    need("lightning")
+    told = run(
+        LIGHTNING
+        + """
+class Validated(Module):
+    def validation_step(self, batch, index):
+        pass
+shared, told = Loader(pipeline), "nothing"
+try:
+    trainer(max_epochs=3, val_check_interval=2, enable_checkpointing=False).fit(Validated(), shared, shared)
+except feedline.Error as error:
+    told = str(error)
+module = Validated()
+trainer(max_epochs=3, val_check_interval=2, enable_checkpointing=False).fit(module, Loader(pipeline), Loader(pipeline))
+print(json.dumps([told, len(module.seen)]))
+""",
+        numbers,
+        tmp_path,
+    )
+    assert told[0].startswith("another iteration of this loader has begun") and told[1] == 15
+
+
 def test_accelerate_leaves_the_loader_alone(numbers):
     need("accelerate")
     shares = run_group(

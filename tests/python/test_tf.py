@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from conftest import QUIET, python
+from conftest import QUIET, free_port, python, run_ranks
 
 import feedline
 
@@ -118,6 +118,34 @@ assert dataset.cardinality() == tf.data.UNKNOWN_CARDINALITY
 assert [epoch(dataset), epoch(dataset)] == [wanted[1][1:], wanted[2]]
 resumed.load_state_dict(middle)
 assert epoch(resumed.dataset().repeat().take(9)) == wanted[1][1:] + wanted[2]
+""",
+        numbers,
+    )
+
+
+def test_an_old_iteration_of_a_dataset_is_told(numbers):
+    run(
+        """
+loader = Loader(pipeline)
+whole = loader.state_dict(epoch=0, step=1)
+loader.load_state_dict(whole)
+one_by_one = tf.data.Options()
+one_by_one.experimental_optimization.inject_prefetch = False
+dataset = loader.dataset().with_options(one_by_one)  # of unknown cardinality, so TensorFlow does not count its steps
+steps = iter(dataset)
+next(steps)
+assert next(iter(dataset))["n"].numpy().tolist() == list(range(10, 20))  # begins again
+with pytest.raises(tf.errors.OpError, match="another iteration of this dataset has begun before this one was done"):
+    next(steps)
+loader.set_epoch(0)
+steps = iter(dataset)
+next(steps)
+loader.set_epoch(3)
+with pytest.raises(tf.errors.OpError, match="another iteration of this loader has begun, or its place was set"):
+    next(steps)
+with pytest.raises(feedline.Error, match="another iteration of this loader has begun"):
+    for batch in loader:
+        list(loader)
 """,
         numbers,
     )

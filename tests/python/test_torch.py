@@ -115,9 +115,18 @@ refused((torch.zeros(9, dtype=torch.int64),), "'n'", "int64 (10,)", "int64 (9,)"
 refused((torch.zeros(10),), "float32 (10,)")
 refused((mine, mine), "a tuple of 1")
 refused({"n": mine}, "a tuple of 1")
+assert tuples.step == 1 and tuples.state_dict() == tuples.state_dict(epoch=0, step=1)
 assert tuples.next_into((mine,)) and mine.tolist() == wanted[1]  # no step was lost
 tuples.set_epoch(0)
 assert tuples.next_into((mine,)) and mine.tolist() == wanted[0]
+assert len(list(tuples)) == 5
+refused((mine,), "another iteration of this loader has begun before the epoch of next_into() was done")
+assert tuples.next_into((mine,)) and mine.tolist() == wanted[0] and tuples.epoch == 2
+next(iter(tuples))
+tuples.set_epoch(0)  # says where it goes on
+assert tuples.next_into((mine,)) and mine.tolist() == wanted[0]
+assert all(tuples.next_into((mine,)) for _ in range(4))
+assert next(iter(tuples)) and tuples.next_into((mine,)) and tuples.epoch == 2  # its epoch was done
 tuples = loader
 refused({"m": mine}, "no output 'm'", "there are n")
 print(1)
