@@ -137,7 +137,7 @@ class Loader:
             raise Error(f"as_tuple: {as_tuple!r} is no tuple of names; write it as ('image', 'label') or ('image',)")
         if gpu_communicator not in (None, "nccl"):
             raise Error(f"gpu_communicator: {gpu_communicator!r} is none; 'nccl' is the only one")
-        self._asked, self._communicator, self._gpu_communicator = (rank, world_size), communicator, gpu_communicator
+        self._communicator, self._gpu_communicator = communicator, gpu_communicator
         devices = ",".join(map(str, devices)) if isinstance(devices, (list, tuple)) else str(devices)
         devices = devices.replace(",cuda:", ",").replace("cpu", "host")
         self._arguments = dict(
@@ -158,7 +158,7 @@ class Loader:
         self._placed = False  # whether a state was loaded, or weights were set
         self._process = os.getpid()
         self._follows = rank is None and ranks_of(communicator) is None  # whether it looks again which rank this process is
-        self._open(self._meeting())
+        self._open(self._meeting(rank, world_size))
         self._elements = [Element(*element) for element in self._feeder.elements()]
         names = [element.name for element in self._elements]
         for name in self.as_tuple or ():
@@ -176,9 +176,14 @@ class Loader:
         self._own = {"_own", *vars(self)} - others
         _open.add(self)
 
-    def _meeting(self):
-        """Returns the rank, the number of ranks, and how they meet, as far as this process knows by now."""
-        return meeting_of(self._communicator, *self._asked)
+    def _meeting(self, rank, world_size):
+        """Returns the rank, the number of ranks, and how they meet. Where rank and world size are None, they are those
+        that this process knows by now."""
+        return meeting_of(self._communicator, rank, world_size)
+
+    def _place(self):
+        """Returns the Place of this process, or None, when a step is about to be taken."""
+        return place_of_process()
 
     def _open(self, meeting):
         """Makes the feeder of the rank that a meeting says."""
@@ -205,24 +210,23 @@ class Loader:
         """Becomes the rank that this process is by now, if it was not told its rank, and no step was asked for. A
         trainer may start its processes, and a program may join them, after the loader is made. Raises Error if they have
         been joined too late, or if this process is one of several and nothing says which."""
-        place = place_of_process() if self._follows else None
+        place = self._place() if self._follows else None
         made = self._arguments["rank"], self._arguments["world_size"]
         if place is None or (place.allows(*made) and made[1] > 1) or os.getpid() != self._process:
             return  # in a forked child the feed itself says that it has no threads
         if not place.is_whole():
             raise place.unknown()
-        meeting = self._meeting()
-        if meeting[:2] == made:
+        if place[:2] == made:
             return
         if self._read:
             raise Error(
-                f"this loader has read as rank {made[0]} of {made[1]}, and now {place.said} says rank {meeting[0]} of "
-                f"{meeting[1]}; begin to iterate it when the processes have been joined, or give the Loader rank and "
+                f"this loader has read as rank {made[0]} of {made[1]}, and now {place.said} says rank {place.rank} of "
+                f"{place.world_size}; begin to iterate it when the processes have been joined, or give the Loader rank and "
                 "world_size"
             )
         state = self._feeder.get_state(self._epoch, self._step) if self._placed else None
         self._feeder.close()
-        self._open(meeting)
+        self._open(self._meeting(place.rank, place.world_size))
         if state is not None:
             self._feeder.set_state(state, False)
         elif self._epoch != self._arguments["start_epoch"]:
@@ -244,11 +248,11 @@ class Loader:
 
     def _begin(self):
         """Goes where iterating begins."""
-        self._follow()
         if self._iterated:
             self._go_to(self._epoch + 1)
 
     def _steps(self):
+        self._follow()
         self._begin()
         self._generation += 1
         generation = self._begun = self._generation
@@ -505,5 +509,5 @@ def _unpickle(kind, pipeline, arguments, follows):
     loader = kind.__new__(kind)
     Loader.__init__(loader, pipeline, **arguments)
     if follows:
-        loader._asked, loader._follows = (None, None), True
+        loader._follows = True
     return loader

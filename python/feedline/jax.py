@@ -111,12 +111,12 @@ class Loader(HostLoader):
     _sharding: NamedSharding | None = None
     _shares = False  # whether processes compare notes by jax.distributed. One out of a pickle begins without
 
-    def _meeting(self):
-        asked, joined = self._asked, jax.distributed.is_initialized()
+    def _meeting(self, rank, world_size):
+        joined = jax.distributed.is_initialized()
         if joined or self._sharding is not None:
-            asked = _agreed(*asked)
-        shared = self._shares and joined and asked[1] != 1 and self._communicator is None
-        return meeting_of(_gather if shared else self._communicator, *asked)
+            rank, world_size = _agreed(rank, world_size)
+        shared = self._shares and joined and world_size != 1 and self._communicator is None
+        return meeting_of(_gather if shared else self._communicator, rank, world_size)
 
     def _check_devices(self, devices):
         if not str(devices).startswith(("host", "cpu", "cuda")):

@@ -16,6 +16,7 @@ import tensorflow as tf
 from . import _batch, _loader
 from ._batch import Ragged
 from ._errors import Error
+from ._ranks import Place
 from .numpy import HostLoader
 
 
@@ -48,6 +49,18 @@ class Loader(HostLoader):
                 "program is, as in state_dict(epoch=2, step=100) after 100 steps of epoch 2"
             )
         return super().state_dict(epoch=epoch, step=step)
+
+    def _place(self):
+        """Returns the Place in the cluster of a tf.distribute strategy, whose devices TensorFlow knows from the time when
+        the strategy is made, whatever has told it of the cluster."""
+        found = (tf.DeviceSpec.from_string(device.name) for device in tf.config.list_logical_devices())
+        tasks = sorted({(device.job, device.task) for device in found if device.job in ("chief", "ps", "worker")})
+        here = tf.DeviceSpec.from_string(tf.constant(0).device)
+        if len(tasks) < 2 or (here.job, here.task) not in tasks:
+            return super()._place()
+        if any(job == "ps" for job, _ in tasks):
+            return Place(None, None, "TensorFlow's cluster has parameter servers")
+        return Place(tasks.index((here.job, here.task)), len(tasks), "TensorFlow's cluster")
 
     def _present(self, batch):
         step = _batch.mapped(batch, Batch, _tensor, self._string)

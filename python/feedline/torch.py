@@ -108,19 +108,19 @@ class Loader(_loader.Loader):
 
     _shares = False  # whether ranks compare notes by torch's default process group. One out of a pickle begins without
 
-    def _meeting(self):
+    def _meeting(self, rank, world_size):
         if not dist.is_available() or not dist.is_initialized():
-            return super()._meeting()
+            return super()._meeting(rank, world_size)
         if ranks_of(self._communicator) is None:
             found = dist.get_rank(), dist.get_world_size()
             advice = (
                 "if groups of ranks share rows, give mesh and data_parallel, or, for some of the ranks alone, give "
                 "communicator their process group"
             )
-            must_agree(*self._asked, found, "torch's process group says rank", advice)
-        size = self._asked[1] or dist.get_world_size()
+            must_agree(rank, world_size, found, "torch's process group says rank", advice)
+        size = world_size or dist.get_world_size()
         shared = self._shares and self._communicator is None and size != 1
-        return meeting_of(dist.group.WORLD if shared else self._communicator, *self._asked)
+        return meeting_of(dist.group.WORLD if shared else self._communicator, rank, world_size)
 
     # What next_into() takes its steps from, of which generation that is, whether it has given the last step of its epoch,
     # and a step that could not be copied, which is not counted as taken.

@@ -213,23 +213,32 @@ for epoch in range(3):
     )
 
 
-def test_workers_of_a_cluster(numbers):
-    """Each worker of TF_CONFIG has rows of its own, without being told its rank."""
-    pytest.importorskip("tensorflow")
-    addresses, done = [f"127.0.0.1:{free_port()}" for _ in range(2)], [None, None]
-    code = """
-import json
-strategy = tf.distribute.MultiWorkerMirroredStrategy()
-loader = Loader(pipeline, as_tuple=("n",))
+CLUSTER = """
+import json, os
+cluster = {"worker": sys.argv[3:]}
+if sys.argv[2] == "resolver":
+    resolve = tf.distribute.cluster_resolver.SimpleClusterResolver
+    known = resolve(tf.train.ClusterSpec(cluster), task_type="worker", task_id=int(os.environ["TASK"]))
+else:
+    os.environ["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": int(os.environ["TASK"])}})
+    known = None
+early = Loader(pipeline, as_tuple=("n",))
+strategy = tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=known)
 seen = []
 for (n,) in strategy.experimental_distribute_dataset(loader.dataset()):
     seen += [int(one) for part in strategy.experimental_local_results(n) for one in part]
 print(json.dumps(seen))
 """
 
+
+@pytest.mark.parametrize("told_by", ["TF_CONFIG", "resolver"])
+def test_workers_of_a_cluster(numbers, told_by):
+    """Each worker has rows of its own, without being told its rank, also of a loader that is made before the strategy."""
+    pytest.importorskip("tensorflow")
+    addresses, done = [f"127.0.0.1:{free_port()}" for _ in range(2)], [None, None]
+
     def worker(index):
-        config = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
-        done[index] = python(START + code, numbers, **QUIET, TF_CONFIG=json.dumps(config))
+        done[index] = python(START + CLUSTER, numbers, told_by, *addresses, **QUIET, TASK=str(index))
 
     run_ranks(2, worker)
     assert [one.returncode for one in done] == [0, 0], done[0].stderr + done[1].stderr
