@@ -8,6 +8,7 @@
             loss = network(batch["board"])
 """
 
+import re
 import threading
 from typing import Any
 
@@ -90,7 +91,8 @@ class Loader(HostLoader):
         return data.with_options(options)
 
     def _signature(self):
-        specs = {"@valid": tf.TensorSpec([None], tf.bool)}
+        frames = [None] if re.search(r"^window \{", str(self.pipeline), re.MULTILINE) else []
+        specs = {"@valid": tf.TensorSpec([None, *frames], tf.bool)}
         for element in self._elements:
             dtype = tf.string if element.dtype == "BYTES" else tf.dtypes.as_dtype(element.dtype.lower())
             if element.kind in ("ragged", "nested"):

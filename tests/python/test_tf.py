@@ -75,6 +75,18 @@ with pytest.raises(feedline.Error, match="leave devices out"):
     )
 
 
+def test_the_mask_of_windows(numbers):
+    run(
+        """
+fields = dict(window={"size": 4, "drop_remainder": False}, batch={"global_batch_size": 7}, as_tuple=("n", "@valid"))
+for (n, valid), (wanted, mask) in zip(Loader(pipeline, **fields).dataset(), Loader(pipeline, **fields), strict=True):
+    assert valid.shape == n.shape == (7, 4) and valid[-1].numpy().tolist() == [True, False, False, False]
+    assert valid.numpy().tolist() == mask.numpy().tolist() and n.numpy().tolist() == wanted.numpy().tolist()
+""",
+        numbers,
+    )
+
+
 def test_nested_lists(root):
     run(
         """
@@ -225,8 +237,10 @@ else:
 early = Loader(pipeline, as_tuple=("n",))
 strategy = tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=known)
 seen = []
-for (n,) in strategy.experimental_distribute_dataset(loader.dataset()):
-    seen += [int(one) for part in strategy.experimental_local_results(n) for one in part]
+for loader in early, Loader(pipeline, as_tuple=("n",)):
+    seen.append([])
+    for (n,) in strategy.experimental_distribute_dataset(loader.dataset()):
+        seen[-1] += [int(one) for part in strategy.experimental_local_results(n) for one in part]
 print(json.dumps(seen))
 """
 
@@ -242,8 +256,8 @@ def test_workers_of_a_cluster(numbers, told_by):
 
     run_ranks(2, worker)
     assert [one.returncode for one in done] == [0, 0], done[0].stderr + done[1].stderr
-    seen = [json.loads(one.stdout) for one in done]
-    assert [len(mine) for mine in seen] == [25, 25] and sorted(seen[0] + seen[1]) == list(range(50))
+    for first, second in zip(*(json.loads(one.stdout) for one in done)):
+        assert [len(first), len(second)] == [25, 25] and sorted(first + second) == list(range(50))
 
 
 def test_a_dataset_begins_after_a_loop_that_was_left(numbers):
