@@ -11,7 +11,7 @@ namespace feedline::flow {
 
 struct FilePatterns {
   std::string field;   // the source in messages, such as "source[1]"
-  std::string folder;  // relative patterns are relative to it; empty: the working directory
+  std::string folder;  // relative patterns are relative to it; absolute
   std::vector<std::string> files;
   std::vector<std::string> exclude;  // one with a '/' is compared with the whole path, others with the file's name
 };

@@ -9,6 +9,7 @@
 #include <functional>
 #include <system_error>
 
+#include "base/absolute_path.h"
 #include "base/did_you_mean.h"
 #include "base/syscall_hooks.h"
 #include "feedline/error.h"
@@ -184,7 +185,12 @@ std::string read_file(const std::string& file) {
 }  // namespace
 
 Pipeline::Pipeline(std::shared_ptr<const config::Pipeline> message, std::string folder)
-    : message_(std::move(message)), folder_(std::move(folder)) {}
+    : message_(std::move(message)), folder_(std::move(folder)) {
+  try {
+    folder_ = absolute_path(folder_).string();
+  } catch (const Error&) {  // there is no working directory; a pipeline of absolute paths needs none
+  }
+}
 
 Pipeline Pipeline::overlaid(std::string_view text, std::string_view text_name) const {
   config::Pipeline over;

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "base/absolute_path.h"
 #include "base/byte_size.h"
 #include "feedline/error.h"
 #include "feedline_pipeline.pb.h"
@@ -37,7 +38,7 @@ void resolve_cache(const Pipeline& pipeline, PipelineSpec& spec) {
     refuse(fmt::format("dir: '{}' is not a folder name, because it has a NUL character", cache.dir()));
   if (!cache.dir().empty()) {
     const std::filesystem::path dir = std::filesystem::path(pipeline.folder()) / cache.dir();
-    of.dir = std::filesystem::absolute(dir).lexically_normal().string();
+    of.dir = absolute_path(dir).lexically_normal().string();
   }
 }
 

@@ -11,6 +11,7 @@
 #include <set>
 #include <utility>
 
+#include "base/absolute_path.h"
 #include "base/did_you_mean.h"
 #include "feedline/error.h"
 #include "flowgraph/pipeline/elements.h"
@@ -507,7 +508,7 @@ class OutputResolver {
   std::string path_of(std::string_view field, const std::string& path) const {
     if (path.find('\0') != std::string::npos) refuse(field, "it is not a file name, because it has a NUL character");
     if (path.empty()) return path;
-    return std::filesystem::absolute(std::filesystem::path(folder_) / path).lexically_normal().string();
+    return absolute_path(std::filesystem::path(folder_) / path).lexically_normal().string();
   }
 
   // Returns the table. Outputs share one that is the same.

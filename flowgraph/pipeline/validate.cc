@@ -11,6 +11,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "base/absolute_path.h"
 #include "base/byte_size.h"
 #include "base/machine.h"
 #include "feedline/error.h"
@@ -51,7 +52,7 @@ IndexSpec resolve_index(const Pipeline& pipeline, const config::Source& source, 
     refuse("{}: index.dir: '{}' is not a folder name, because it has a NUL character", path, index.dir());
   if (!index.dir().empty()) {
     const std::filesystem::path dir = std::filesystem::path(pipeline.folder()) / index.dir();
-    spec.dir = std::filesystem::absolute(dir).lexically_normal().string();
+    spec.dir = absolute_path(dir).lexically_normal().string();
   }
   spec.stride = byte_size(path + ": index.stride", index.stride(), spec.stride);
   if (spec.stride < io::smallest_stride || spec.stride > io::largest_stride)

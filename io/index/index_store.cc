@@ -9,6 +9,7 @@
 #include <system_error>
 #include <thread>
 
+#include "base/absolute_path.h"
 #include "base/audit.h"
 #include "base/syscall_hooks.h"
 #include "feedline/error.h"
@@ -57,7 +58,7 @@ std::string index_place(const std::string& file, const std::string& dir, size_t 
   if (dir.empty() && is_path && number-- == 0) return file + std::string(index_suffix);
   const fs::path folder = dir.empty() ? cache_folder() : fs::path(dir);
   if (number > 0 || folder.empty()) return {};
-  const fs::path path = is_path ? fs::absolute(file).lexically_normal() : fs::path(file);
+  const fs::path path = is_path ? absolute_path(file).lexically_normal() : fs::path(file);
   return (folder / fmt::format("{}-{:016x}{}", path.filename().string(), hash64(path.string()), index_suffix)).string();
 }
 

@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/absolute_path.h"
 #include "base/did_you_mean.h"
 #include "base/syscall_hooks.h"
 #include "feedline/error.h"
@@ -55,8 +56,8 @@ struct Split {
   fs::path rest;    // from the first component with a wildcard on; or the file's name
 };
 
-Split split(const fs::path& folder, const fs::path& pattern) {
-  Split parts{pattern.is_absolute() ? fs::path("/") : folder, {}};
+Split split(const std::string& folder, const fs::path& pattern) {
+  Split parts{pattern.is_absolute() ? fs::path("/") : absolute_path(folder), {}};
   const fs::path relative = pattern.relative_path();
   for (auto it = relative.begin(); it != relative.end(); ++it) {
     const bool last = std::next(it) == relative.end();
@@ -148,12 +149,12 @@ void expand(const fs::path& folder, fs::path::const_iterator at, const fs::path:
 class LocalFiles final : public Source {
  public:
   std::string absolute(const std::string& folder, const std::string& pattern) const override {
-    const Split parts = split(base(folder), pattern);
+    const Split parts = split(folder, pattern);
     return (fs::path(escaped(parts.folder.string())) / parts.rest).string();
   }
 
   Listing list(const std::string& folder, const std::string& pattern) const override {
-    const Split parts = split(base(folder), pattern);
+    const Split parts = split(folder, pattern);
     const fs::path path = parts.folder / parts.rest;
     Listing listing{.files = {}, .literal = false, .name = path.string(), .instead = {}};
     std::error_code error;
@@ -183,9 +184,6 @@ class LocalFiles final : public Source {
                                                  ReadDone done) const override {
     return io::make_read_backend(std::move(files), options, std::move(done));
   }
-
- private:
-  static fs::path base(const std::string& folder) { return folder.empty() ? fs::current_path() : fs::absolute(folder); }
 };
 
 }  // namespace

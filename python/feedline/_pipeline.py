@@ -13,13 +13,13 @@ from ._errors import Error
 _SCHEMA = _feedline.schema()
 _DTYPES = {bytes: "BYTES", str: "BYTES", int: "INT64", float: "FLOAT32", bool: "BOOL"}
 _LOAD = "for a file there is feedline.Pipeline.load(file)"
-_PACKAGE = os.path.dirname(os.path.abspath(__file__))
 
 
 def _caller():
     """Returns "FILE:LINE" of the code that called into this package."""
-    frame = sys._getframe(1)
-    while frame.f_back and os.path.dirname(os.path.abspath(frame.f_code.co_filename)) == _PACKAGE:
+    frame = sys._getframe()
+    package = os.path.dirname(frame.f_code.co_filename)
+    while frame.f_back and os.path.dirname(frame.f_code.co_filename) == package:
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
@@ -116,7 +116,7 @@ class Pipeline:
 
     def __init__(self, text: str = "", *, folder: str | os.PathLike = "", name: str = "pipeline"):
         """Makes a pipeline from protobuf's text format. Relative file patterns are relative to `folder`, or to the
-        working directory if it is empty. Errors call the text `name`."""
+        present working directory if it is empty. Errors call the text `name`."""
         string("text", text, _LOAD)
         try:
             self._message = _feedline.parse_pipeline(text, folder, string("name", name))
@@ -279,7 +279,8 @@ class Pipeline:
 
     @property
     def folder(self) -> str:
-        """The folder that relative file patterns are relative to; empty: the working directory."""
+        """The folder that relative file patterns are relative to: an absolute path. A pipeline names the same files when
+        the program goes to another folder, and so does its pickle in another process."""
         return self._message.folder()
 
     def __reduce__(self):
@@ -296,8 +297,8 @@ def _is_file(text):
 
 
 def tfrecords(*files: str | os.PathLike, **fields: Any) -> Pipeline:
-    """Begins a pipeline that reads these TFRecord files: paths or patterns with * ? [...], relative to the working
-    directory. Keywords are fields of `source`: compression="GZIP", range="0%:90%", ..."""
+    """Begins a pipeline that reads these TFRecord files: paths or patterns with * ? [...], relative to the present
+    working directory. Keywords are fields of `source`: compression="GZIP", range="0%:90%", ..."""
     return Pipeline().source(*files, **fields)
 
 

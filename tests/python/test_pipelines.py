@@ -1,10 +1,12 @@
 """Pipelines: from text, from files, laid over each other, and written in Python."""
 
+import copy
 import os
 import pickle
 
 import numpy as np
 import pytest
+from conftest import python
 
 import feedline
 
@@ -40,6 +42,51 @@ def test_written_in_python_is_the_same_as_text(root):
     assert built == text and hash(built) == hash(text)
     assert feedline.Pipeline(str(built)) == built
     assert pickle.loads(pickle.dumps(built)) == built
+
+
+def test_files_are_those_of_the_folder_where_the_pipeline_was_made(tmp_path, monkeypatch):
+    """Also after the program has gone to another folder, and in a pickle."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    for folder, first in (here, 0), (there, 1000):
+        folder.mkdir()
+        feedline.write(folder / "a.tfrecord", ({"n": first + i} for i in range(4)))
+        text = 'source { files: "a.tfrecord" } feature { name: "n" dtype: INT64 } batch { global_batch_size: 4 }'
+        (folder / "p.textproto").write_text(text)
+    monkeypatch.chdir(here)
+    pipelines = [
+        feedline.tfrecords("a.tfrecord").feature("n", int).batch(4),
+        feedline.Pipeline(text),
+        feedline.Pipeline(text, folder="."),
+        feedline.Pipeline.load("p.textproto"),
+        feedline.Pipeline(text).overlaid("seed: 1"),
+    ]
+    loaders = [feedline.Loader(made) for made in (*pipelines, "p.textproto")]
+    monkeypatch.chdir(there)
+    again = [pickle.loads(pickle.dumps(made)) for made in (*pipelines, *loaders)] + [copy.deepcopy(loaders[0])]
+    loaders += [made if isinstance(made, feedline.Loader) else feedline.Loader(made) for made in (*pipelines, *again)]
+    for loader in loaders:
+        (batch,) = loader
+        assert np.asarray(batch["n"]).tolist() == [0, 1, 2, 3]
+    assert feedline.Pipeline.load("p.textproto") != pipelines[3]  # names the files of this folder
+
+
+def test_a_working_folder_that_was_removed(tmp_path):
+    feedline.write(tmp_path / "a.tfrecord", ({"n": i} for i in range(4)))
+    code = """
+import os, sys, feedline
+gone = os.path.join(sys.argv[1], "gone")
+os.mkdir(gone)
+os.chdir(gone)
+os.rmdir(gone)
+pipeline = lambda file: feedline.tfrecords(file).feature("n", int).batch(4)
+(batch,) = feedline.Loader(pipeline(os.path.join(sys.argv[1], "a.tfrecord")))
+try:
+    feedline.Loader(pipeline("a.tfrecord"))
+except feedline.Error as error:
+    print(error.category, error)
+"""
+    done = python(code, tmp_path)
+    assert done.stdout.startswith("io_error ") and "the working directory, which cannot be told" in done.stdout, done.stderr
 
 
 def test_a_wrong_field_is_named_with_the_line_that_wrote_it(root):

@@ -1,6 +1,7 @@
 // The C interface: what it gives out, how it fails, and what outlives what.
 #include <cstddef>
 #include <cstring>
+#include <filesystem>
 #include <future>
 #include <string>
 #include <thread>
@@ -221,6 +222,41 @@ TEST_CASE("c: null pointers, long waits and texts") {
         feedline_feeder_next(feed.feeder, 3, 0, &batch)})
     CHECK(status == FEEDLINE_FAILED);
   CHECK(feedline_feeder_spare_batches(feed.feeder, 3) == 0);  // there is no such replica
+  CHECK(feedline_feeder_spare_batches(nullptr, 0) == 0);
+  CHECK(std::string(feedline_last_error()->message) == "feeder is NULL");
+  CHECK(feedline_feeder_replicas(nullptr) == 0);
+  CHECK(feedline_feeder_steps_per_epoch(nullptr) == -1);
+  CHECK(feedline_feeder_samples_per_epoch(nullptr) == -1);
+  CHECK(feedline_feeder_element_count(nullptr) == 0);
+  CHECK(std::string(feedline_feeder_monitor_address(nullptr)).empty());
+  CHECK(std::string(feedline_pipeline_text(nullptr)).empty());
+  CHECK(std::string(feedline_last_error()->message) == "pipeline is NULL");
+  CHECK(feedline_batch_tensor_name(nullptr, 0) == nullptr);
+  CHECK(std::string(feedline_last_error()->message) == "batch is NULL");
+  feedline_feeder_stop(nullptr);
+}
+
+TEST_CASE("c: a pipeline reads the files of the folder in which it was made") {
+  const TempDir here, there;
+  feedline::RecordWriter writer(here.file("x"));
+  writer.write(std::as_bytes(std::span("\x0a\x00", 2)));
+  writer.close();
+  const char* const local =
+      "source { files: 'x' } feature { name: 'n' dtype: INT64 default_value { int64_value: 1 } } "
+      "batch { global_batch_size: 1 }";
+  const std::filesystem::path before = std::filesystem::current_path();
+  feedline_pipeline *in_dot = nullptr, *in_none = nullptr;
+  std::filesystem::current_path(here.path());
+  CHECK(feedline_pipeline_parse(local, ".", &in_dot) == FEEDLINE_OK);
+  CHECK(feedline_pipeline_parse(local, nullptr, &in_none) == FEEDLINE_OK);
+  std::filesystem::current_path(there.path());
+  for (feedline_pipeline* pipeline : {in_dot, in_none}) {
+    feedline_feeder* feeder = nullptr;
+    CHECK(feedline_feeder_new(pipeline, nullptr, &feeder) == FEEDLINE_OK);
+    feedline_feeder_free(feeder);
+    feedline_pipeline_free(pipeline);
+  }
+  std::filesystem::current_path(before);
 }
 
 TEST_CASE("c: failures say what and where") {

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/absolute_path.h"
 #include "base/syscall_hooks.h"
 #include "io/index/count_records.h"
 #include "io/syscall_ops.h"
@@ -32,7 +33,7 @@ FileIdentity identify(const std::string& path) {
   if (error)
     throw Error(Category::io_error, fmt::format("cannot be opened: {}", std::strerror(error)), Place::of_file(path));
   if (!S_ISREG(status.st_mode)) throw Error(Category::io_error, "is not a regular file", Place::of_file(path));
-  return {std::filesystem::absolute(path).lexically_normal().string(), static_cast<uint64_t>(status.st_size),
+  return {absolute_path(path).lexically_normal().string(), static_cast<uint64_t>(status.st_size),
           int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec};
 }
 

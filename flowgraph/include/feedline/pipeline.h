@@ -17,6 +17,7 @@ class Pipeline;
 /// the same text in protobuf's text format. The data is not looked at before a Feeder is made from the pipeline.
 class FEEDLINE_PUBLIC Pipeline {
  public:
+  /// `folder` is what folder() says; "" and relative paths are looked up in the working directory now.
   explicit Pipeline(std::shared_ptr<const config::Pipeline> message, std::string folder);
 
   /// Returns this pipeline with `text` laid over it. Scalars and repeated fields that `text` names are replaced; so all
@@ -34,7 +35,9 @@ class FEEDLINE_PUBLIC Pipeline {
   std::string text() const;
 
   const config::Pipeline& message() const noexcept { return *message_; }
-  /// Returns the folder that relative file patterns are relative to; empty: the working directory.
+  /// Returns the folder that relative paths in the pipeline are relative to: an absolute path, so that the pipeline names
+  /// the same files when the process has gone to another folder. (If the working directory had been removed when the
+  /// pipeline was made, it is as it was given, and relative paths are Errors.)
   const std::string& folder() const noexcept { return folder_; }
 
  private:
@@ -43,7 +46,7 @@ class FEEDLINE_PUBLIC Pipeline {
 };
 
 /// Makes a pipeline from text in protobuf's text format; a byte order mark before the text is skipped. Relative file
-/// patterns are relative to `folder`, or to the working directory if it is empty. Throws Error bad_pipeline, which
+/// patterns are relative to `folder`, or to the present working directory if it is empty. Throws Error bad_pipeline, which
 /// names `text_name`, line and column, and for an unknown field the fields that exist.
 FEEDLINE_PUBLIC Pipeline parse_pipeline(std::string_view text, std::string folder = {},
                                         std::string_view text_name = "pipeline");

@@ -1,11 +1,15 @@
 // Pipelines as text: reading, overlaying, changing one field, writing.
 #include "feedline/pipeline.h"
 
+#include <filesystem>
+
 #include "base/syscall_hooks.h"
 #include "feedline/error.h"
 #include "feedline_pipeline.pb.h"
 #include "flowgraph/example_pipelines.h"
+#include "flowgraph/pipeline/file_list.h"
 #include "support/catch.h"
+#include "support/process.h"
 #include "support/temp_dir.h"
 
 using namespace feedline;
@@ -186,6 +190,44 @@ TEST_CASE("one field by its path") {
   CHECK(error_of([&] { base.with("", "1"); }).starts_with(": Pipeline has no field ''."));
   CHECK(error_of([&] { base.with("seed", "1 batch { global_batch_size: 1 }"); }) ==
         "seed: the value sets other fields, too; write one value");
+}
+
+TEST_CASE("a pipeline names the same files when the process has gone to another folder") {
+  const test::TempDir here, there;
+  here.write("p.textproto", "source { files: 'a' }");
+  std::filesystem::create_directory(here.file("sub"));
+  CHECK(test::in_child([&] {
+          std::filesystem::current_path(here.path());
+          const Pipeline loaded = load_pipeline("p.textproto");
+          const Pipeline parsed = parse_pipeline("source { files: 'a' }"), in_sub = parse_pipeline("", "sub");
+          std::filesystem::current_path(there.path());
+          return !(loaded.folder() == here.path() && parsed.folder() == here.path() &&
+                   in_sub.folder() == here.file("sub") && in_sub.overlaid("seed: 1").folder() == here.file("sub"));
+        }) == 0);
+}
+
+TEST_CASE("a pipeline of absolute paths needs no working directory") {
+  const test::TempDir folder;
+  folder.write("a.rec", "");
+  const std::string gone = folder.file("gone");
+  std::filesystem::create_directory(gone);
+  CHECK(test::in_child([&] {
+          std::filesystem::current_path(gone);
+          std::filesystem::remove(gone);
+          const Pipeline pipeline = parse_pipeline("source { files: 'a' }");
+          if (flow::list_files({"source", pipeline.folder(), {folder.file("a.*")}, {}}).files.size() != 1) return 1;
+          try {
+            flow::list_files({"source", pipeline.folder(), {"a"}, {}});
+          } catch (const Error& error) {
+            return error.category() == Category::io_error &&
+                           error.message().starts_with(
+                               "source.files: '' is relative to the working directory, which "
+                               "cannot be told: No such file or directory; go to a folder")
+                       ? 0
+                       : 2;
+          }
+          return 3;
+        }) == 0);
 }
 
 TEST_CASE("a pipeline from a file knows its folder") {

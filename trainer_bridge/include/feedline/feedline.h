@@ -71,7 +71,8 @@ typedef struct feedline_pipeline feedline_pipeline;
 
 /* Makes a pipeline from a text file. Relative file patterns are relative to the file's folder. */
 FEEDLINE_C_API feedline_status feedline_pipeline_load(const char* file, feedline_pipeline** pipeline);
-/* Makes a pipeline from text. Relative file patterns are relative to `folder`; "" is the working directory. */
+/* Makes a pipeline from text. Relative file patterns are relative to `folder`; "" is the working directory. Both are
+   looked up now, so that the pipeline names the same files when the process has gone to another folder. */
 FEEDLINE_C_API feedline_status feedline_pipeline_parse(const char* text, const char* folder,
                                                        feedline_pipeline** pipeline);
 /* Makes a pipeline that has `text` laid over this one. */

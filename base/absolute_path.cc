@@ -1,0 +1,23 @@
+#include "base/absolute_path.h"
+
+#include <fmt/format.h>
+
+#include <system_error>
+
+#include "feedline/error.h"
+
+namespace feedline {
+
+std::filesystem::path absolute_path(const std::filesystem::path& path) {
+  if (path.is_absolute()) return path;
+  std::error_code error;
+  const std::filesystem::path here = std::filesystem::current_path(error);
+  if (error)
+    throw Error(Category::io_error,
+                fmt::format("'{}' is relative to the working directory, which cannot be told: {}; go to a folder that "
+                            "exists, or write an absolute path",
+                            path.string(), std::generic_category().message(error.value())));
+  return path.empty() ? here : here / path;
+}
+
+}  // namespace feedline
