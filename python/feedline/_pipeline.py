@@ -15,7 +15,7 @@ _DTYPES = {bytes: "BYTES", str: "BYTES", int: "INT64", float: "FLOAT32", bool: "
 _LOAD = "for a file there is feedline.Pipeline.load(file)"
 
 
-def _caller():
+def caller():
     """Returns "FILE:LINE" of the code that called into this package."""
     frame = sys._getframe()
     package = os.path.dirname(frame.f_code.co_filename)
@@ -155,11 +155,11 @@ class Pipeline:
         try:
             message = self._message.with_field(string("path", path), str(value))
         except Error as error:
-            raise Error(f"{_caller()}: {error}") from None
+            raise Error(f"{caller()}: {error}") from None
         return self._of(message, self._lines)
 
     def _laid(self, fields):
-        where = _caller()
+        where = caller()
         try:
             message = self._message.overlaid(_text("Pipeline", fields), where)
         except Error as error:
@@ -181,7 +181,7 @@ class Pipeline:
 
     def source(self, *files: str | os.PathLike, **fields: Any) -> "Pipeline":
         """Returns this pipeline with one more source: paths or patterns of TFRecord files."""
-        where = _caller()
+        where = caller()
         try:
             source = _text("Source", {"files": [os.fspath(f) for f in files], **fields}, "source")
         except Error as error:

@@ -10,6 +10,7 @@ from typing import Any, Self
 from . import _feedline
 from ._arguments import integer, one_of
 from ._errors import Error
+from ._pipeline import caller
 
 
 def records(
@@ -47,18 +48,26 @@ def parse_example(record: bytes) -> dict[str, list]:
 
 def _typed(values):
     """Returns ("bytes", list), ("floats", buffer of float32) or ("ints", buffer of int64); None for no values."""
-    if hasattr(values, "__dlpack__") or hasattr(values, "__array__"):
+    if isinstance(values, (str, bytes)):  # numpy's are these, too, and an array of them loses zeros at the end
+        values = [values]
+    elif hasattr(values, "__dlpack__") or hasattr(values, "__array__"):
         import numpy as np
 
+        if np.ma.is_masked(values):
+            raise ValueError("values are masked, and a record has no mask; write values.compressed() or values.filled()")
         values = np.asarray(values)
         if values.dtype.kind == "f":
-            return "floats", np.ascontiguousarray(values, dtype=np.float32).reshape(-1)
+            with np.errstate(over="ignore"):
+                floats = np.ascontiguousarray(values, dtype=np.float32).reshape(-1)
+            if values.dtype.itemsize > 4 and (lost := np.isinf(floats) & np.isfinite(values.reshape(-1))).any():
+                raise OverflowError(f"{values.reshape(-1)[lost][0]} is more than a float32 holds")
+            return "floats", floats
         if values.dtype.kind == "u" and values.size and values.max() > 2**63 - 1:
             raise OverflowError(f"{values.max()} is more than an int64 holds")
         if values.dtype.kind in "iub":
             return "ints", np.ascontiguousarray(values, dtype=np.int64).reshape(-1)
         values = values.reshape(-1).tolist()
-    if isinstance(values, (str, bytes, bytearray, memoryview, int, float)):
+    if isinstance(values, (bytearray, memoryview, int, float)):
         values = [values]
     if isinstance(values, (Mapping, Set)):
         raise TypeError(f"a {type(values).__name__} is neither one value nor a sequence of values")
@@ -76,6 +85,14 @@ def _typed(values):
     return "ints", array("q", values)
 
 
+def _is_utf8(text):
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 class RecordWriter:
     """Writes a TFRecord file that appears under its name whole or not at all: close() gives it its name. `with` closes
     it; if the body raises, no file is left.
@@ -90,7 +107,8 @@ class RecordWriter:
     def write(self, record: bytes | dict) -> None:
         """Appends a record: bytes, or a dict that becomes a tf.train.Example. A value of the dict is one value or a
         sequence: str and bytes become a bytes_list, floats a float_list, integers and bools an int64_list; arrays are
-        flattened. An empty list has no type, so its feature is left out, which readers take for no values."""
+        flattened. A number that its list does not hold, such as 1e39, is an Error, and so are masked values. (numpy's
+        own arrays of bytes, of dtype S, do not know zeros at the end of a value; a list of bytes does.) An empty list has no type, so its feature is left out, which readers take for no values."""
         if self._writer is None:
             raise Error("the writer is closed", "io_error", file=self._file)
         if not isinstance(record, (dict, bytes, bytearray, memoryview)):
@@ -102,8 +120,9 @@ class RecordWriter:
         keys = list(features)
         if keys != self._keys:
             for key in keys:
-                if not isinstance(key, str):
-                    raise Error(f"{key!r} is no name of a feature; names are strings", "wrong_dtype", file=self._file)
+                if not isinstance(key, str) or not _is_utf8(key):
+                    wrong = f"{caller()}: {key!r} is no name of a feature; names are strings that can be UTF-8"
+                    raise Error(wrong, "wrong_dtype", file=self._file)
             self._keys, self._examples = keys, _feedline.ExampleWriter(keys)
         typed = []
         for key, values in features.items():

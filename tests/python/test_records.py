@@ -96,7 +96,30 @@ def test_damage_has_a_place(tmp_path):
     assert list(feedline.records(file, on_error="skip")) == [b"first", b"third"]
 
 
-@pytest.mark.parametrize("values", [{"b": 1}, {1, 2}, [1e300]])
+def test_values_of_numpy(tmp_path):
+    """numpy's bytes and texts keep their zeros, and infinities that were given are stored."""
+    infinite = np.array([np.inf, -np.inf, np.nan, 3e38])
+    feedline.write(tmp_path / "x.tfrecord", [{
+        "bytes": np.bytes_(b"ab\0\0"), "list": [np.bytes_(b"a\0"), np.str_("b\0")], "text": np.str_("a\0"), "floats": infinite,
+        "unmasked": np.ma.array([1, 2], mask=[False, False]),
+    }])
+    (record,) = feedline.records(tmp_path / "x.tfrecord")
+    found = feedline.parse_example(record)
+    np.testing.assert_array_equal(found.pop("floats"), infinite.astype(np.float32))
+    assert found == {"bytes": [b"ab\0\0"], "list": [b"a\0", b"b\0"], "text": [b"a\0"], "unmasked": [1, 2]}
+
+
+@pytest.mark.parametrize("key", ["\udcff", 5])
+def test_keys_that_are_no_names(tmp_path, key):
+    with pytest.raises(feedline.Error, match=r"test_records.py:\d+: .* is no name of a feature; names are strings that can be"):
+        feedline.write(tmp_path / "x.tfrecord", [{key: 1}])
+
+
+MASKED = np.ma.array([1.0, 2.0], mask=[True, False])
+TOO_LARGE = [[1e300], np.array([1, 1e39]), np.float64(-1e39), np.array([[1e39]], np.longdouble)]
+
+
+@pytest.mark.parametrize("values", [{"b": 1}, {1, 2}, MASKED, *TOO_LARGE])
 def test_values_that_have_no_place_in_an_example(tmp_path, values):
     with pytest.raises(feedline.Error, match="feature 'a': "):
         feedline.write(tmp_path / "x.tfrecord", [{"a": values}])
