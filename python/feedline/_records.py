@@ -1,5 +1,6 @@
 """TFRecord files by themselves, for programs that need no loader."""
 
+import contextlib
 import math
 import numbers
 import os
@@ -101,7 +102,10 @@ class RecordWriter:
 
     def __init__(self, file: str | os.PathLike, *, compression: str = "none"):
         self._file = os.fsdecode(file)
-        self._writer = _feedline.RecordWriter(file, one_of("compression", compression, "none", "gzip"))
+        path = self._file
+        with contextlib.suppress(FileNotFoundError):  # of a working directory that was removed; then opening it fails
+            path = path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
+        self._writer = _feedline.RecordWriter(path, one_of("compression", compression, "none", "gzip"))
         self._keys, self._examples, self._records = None, None, 0
 
     def write(self, record: bytes | dict) -> None:

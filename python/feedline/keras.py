@@ -108,7 +108,7 @@ class SaveState(keras.callbacks.Callback):
         super().__init__()
         if not isinstance(loader, _loader.Loader):
             raise Error(f"SaveState: {loader!r} is no loader; give the one whose steps() fit() takes")
-        self._loader, self._folder = loader, os.fspath(folder)
+        self._loader, self._folder = loader, os.path.abspath(folder)
         self._every = None if every is None else integer("every", every, range(1, 2**31))
         self._weights = None  # the file to load
         self._file = os.path.join(self._folder, "state.json")

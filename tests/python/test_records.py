@@ -81,6 +81,18 @@ def test_names_that_are_not_utf8(tmp_path):
         feedline.Loader(feedline.tfrecords(name).feature("n", int).batch(2))
 
 
+def test_a_file_is_written_where_it_was_begun(tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for name in "a.tfrecord", b"\xff.tfrecord":
+        with feedline.RecordWriter(name) as writer:
+            writer.write(b"first")
+            monkeypatch.chdir(tmp_path / "elsewhere")
+        assert os.listdir() == []
+        monkeypatch.chdir(tmp_path)
+        assert list(feedline.records(name)) == [b"first"]
+
+
 def test_damage_has_a_place(tmp_path):
     file = tmp_path / "x.tfrecord"
     feedline.write(file, [b"first", b"second", b"third"])
