@@ -11,6 +11,7 @@
 
 #include "base/absolute_path.h"
 #include "base/did_you_mean.h"
+#include "base/matches.h"
 #include "base/syscall_hooks.h"
 #include "feedline/error.h"
 #include "io/read/source.h"
@@ -135,7 +136,7 @@ void expand(const fs::path& folder, fs::path::const_iterator at, const fs::path:
   };
   while (const dirent* entry = next()) {
     const std::string_view name = entry->d_name;
-    if (fnmatch(component.c_str(), entry->d_name, FNM_PERIOD) != 0 || name == "." || name == "..") continue;
+    if (!matches(component.c_str(), entry->d_name, FNM_PERIOD) || name == "." || name == "..") continue;
     std::string path = prefix + entry->d_name;
     // The type is mostly known without another system call.
     const bool unknown = entry->d_type == DT_LNK || entry->d_type == DT_UNKNOWN;

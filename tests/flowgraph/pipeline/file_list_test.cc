@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <clocale>
 #include <filesystem>
 
 #include "base/syscall_hooks.h"
@@ -89,6 +90,21 @@ TEST_CASE_METHOD(Files, "exclude") {
   CHECK(list({"data/*"}, {"c*"}).warnings == Names{"source.exclude: no file matches 'c*'"});
   CHECK(error_of({"source", folder.path(), {"data/*"}, {"*"}}) ==
         "source.exclude: it excludes every file; remove a pattern");
+}
+
+TEST_CASE_METHOD(Files, "wildcards are for characters of UTF-8, in each locale") {
+  folder.write("data/na\xc3\xafve.rec", "");
+  folder.write("data/c\xff.rec", "");  // is not UTF-8, so its bytes are matched
+  const std::string before = setlocale(LC_CTYPE, nullptr);
+  for (const char* locale : {"C", "C.UTF-8"}) {
+    REQUIRE(setlocale(LC_CTYPE, locale) != nullptr);
+    INFO(locale);
+    CHECK(names({"data/na?ve.rec"}) == Names{"data/na\xc3\xafve.rec"});
+    CHECK(names({"data/na[\xc3\xaf]ve.rec"}) == Names{"data/na\xc3\xafve.rec"});
+    CHECK(names({"data/c?.rec"}) == Names{"data/c\xff.rec"});
+    CHECK(names({"data/[cn]*"}, {"na?ve.rec"}) == Names{"data/c\xff.rec"});
+  }
+  setlocale(LC_CTYPE, before.c_str());
 }
 
 TEST_CASE_METHOD(Files, "what matches nothing is an error with the whole pattern and what is there") {
