@@ -4,6 +4,7 @@ import difflib
 import os
 import re
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from . import _feedline
@@ -179,11 +180,12 @@ class Pipeline:
         return Error(f"{error} (written at {line})", error.category, f"{error.message} (written at {line})", error.file,
                      error.offset, error.record, error.feature)
 
-    def source(self, *files: str | os.PathLike, **fields: Any) -> "Pipeline":
-        """Returns this pipeline with one more source: paths or patterns of TFRecord files."""
+    def source(self, *files: "str | os.PathLike | Sequence[str | os.PathLike]", **fields: Any) -> "Pipeline":
+        """Returns this pipeline with one more source: paths or patterns of TFRecord files, or lists of these."""
         where = caller()
         try:
-            source = _text("Source", {"files": [os.fspath(f) for f in files], **fields}, "source")
+            files = [one for given in files for one in (given if isinstance(given, (list, tuple)) else [given])]
+            source = _text("Source", {"files": files, **fields}, "source")
         except Error as error:
             raise Error(f"{where}: {error}") from None
         message = _feedline.parse_pipeline(f"{self.text()}source {{ {source} }}", self._message.folder(), where)
@@ -296,9 +298,9 @@ def _is_file(text):
     return "{" not in text and (":" not in text or os.path.exists(text))
 
 
-def tfrecords(*files: str | os.PathLike, **fields: Any) -> Pipeline:
-    """Begins a pipeline that reads these TFRecord files: paths or patterns with * ? [...], relative to the present
-    working directory. Keywords are fields of `source`: compression="GZIP", range="0%:90%", ..."""
+def tfrecords(*files: str | os.PathLike | Sequence[str | os.PathLike], **fields: Any) -> Pipeline:
+    """Begins a pipeline that reads these TFRecord files: paths or patterns with * ? [...], or lists of these, relative to
+    the present working directory. Keywords are fields of `source`: compression="GZIP", range="0%:90%", ..."""
     return Pipeline().source(*files, **fields)
 
 

@@ -44,6 +44,19 @@ def test_written_in_python_is_the_same_as_text(root):
     assert pickle.loads(pickle.dumps(built)) == built
 
 
+def test_lists_of_files(tmp_path):
+    """As tf.data.TFRecordDataset takes them."""
+    files = [tmp_path / "b.tfrecord", str(tmp_path / "a.tfrecord")]
+    for number, file in enumerate(files):
+        feedline.write(file, [{"n": 2 * number}, {"n": 2 * number + 1}])
+    for given in [files], [tuple(files)], files, [files[:1], *files[1:]]:
+        (batch,) = feedline.Loader(feedline.tfrecords(*given).feature("n", int).batch(4))
+        assert np.asarray(batch["n"]).tolist() == [0, 1, 2, 3]
+    for wrong in 5, [5], None:
+        with pytest.raises(feedline.Error, match=r"test_pipelines.py:\d+: source.files: .* is no string"):
+            feedline.tfrecords(wrong)
+
+
 def test_files_are_those_of_the_folder_where_the_pipeline_was_made(tmp_path, monkeypatch):
     """Also after the program has gone to another folder, and in a pickle."""
     here, there = tmp_path / "here", tmp_path / "there"
@@ -155,7 +168,7 @@ def test_a_missing_file_and_text_that_is_none():
         feedline.Pipeline("", name=7)
     with pytest.raises(feedline.Error, match="7 cannot be laid over a pipeline: give text"):
         feedline.Pipeline("").overlaid(7)
-    for call in (feedline.Pipeline.load, feedline.tfrecords, lambda folder: feedline.Pipeline("", folder=folder)):
+    for call in (feedline.Pipeline.load, lambda folder: feedline.Pipeline("", folder=folder)):
         with pytest.raises(TypeError, match="expected str, bytes or os.PathLike object, not int"):
             call(7)
 
