@@ -209,7 +209,14 @@ class Loader:
     def _follow(self):
         """Becomes the rank that this process is by now, if it was not told its rank, and no step was asked for. A
         trainer may start its processes, and a program may join them, after the loader is made. Raises Error if they have
-        been joined too late, or if this process is one of several and nothing says which."""
+        been joined too late, or if this process is one of several and nothing says which, or a worker of a DataLoader."""
+        worker = getattr(sys.modules.get("torch.utils.data"), "get_worker_info", bool)()
+        if self._follows and worker and worker.num_workers > 1:
+            raise Error(
+                f"this loader is iterated in worker {worker.id} of {worker.num_workers} of a torch DataLoader, each of which "
+                "would be given everything; give the trainer the loader itself, which has threads of its own, or the "
+                "DataLoader num_workers=0"
+            )
         place = self._place() if self._follows else None
         made = self._arguments["rank"], self._arguments["world_size"]
         if place is None or (place.allows(*made) and made[1] > 1) or os.getpid() != self._process:

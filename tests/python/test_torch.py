@@ -2,7 +2,7 @@
 
 import pytest
 from conftest import free_port, need, run_ranks
-from torch_processes import run, run_group
+from torch_processes import START, run, run_group
 
 
 def test_a_step_is_a_dict_of_torch_tensors(numbers):
@@ -146,6 +146,48 @@ other = Loader(pipeline)
 other.load_state_dict(state)
 other.sampler.set_epoch(0)
 assert [batch["n"].tolist() for batch in other] == wanted[2:]
+print(1)
+""",
+        numbers,
+    )
+
+
+WORKERS = """
+from torch.utils.data import DataLoader, IterableDataset
+class Around(IterableDataset):
+    def __init__(self, loader):
+        self.loader = loader
+    def __iter__(self):
+        return (batch["n"].tolist() for batch in self.loader)
+def told(loader, workers):
+    try:
+        return sum(len(batch) for batch in DataLoader(Around(loader), None, num_workers=workers, multiprocessing_context="spawn"))
+    except feedline.Error as error:
+        return str(error)
+if __name__ == "__main__":
+    print(json.dumps([told(Loader(pipeline), 1), told(Loader(pipeline), 2)]))
+"""
+
+
+def test_workers_of_a_data_loader(numbers, tmp_path):
+    """Each worker would be fed everything."""
+    need("torch")
+    file = tmp_path / "workers.py"
+    file.write_text(START + WORKERS)
+    one, several = run("import runpy; runpy.run_path(sys.argv[2], run_name='__main__')", numbers, file)
+    assert one == 50
+    assert "iterated in worker 0 of 2 of a torch DataLoader, each of which would be given everything" in several
+
+
+def test_what_takes_a_loader_apart_is_told(numbers):
+    run(
+        """
+loader = Loader(pipeline)
+assert not hasattr(loader, "dataset")
+try:
+    loader.dataset
+except AttributeError as error:
+    assert "samples_per_epoch" in str(error) and "load_state_dict" in str(error), error
 print(1)
 """,
         numbers,
