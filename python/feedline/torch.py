@@ -10,7 +10,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -121,6 +121,16 @@ class Loader(_loader.Loader):
         size = world_size or dist.get_world_size()
         shared = self._shares and self._communicator is None and size != 1
         return meeting_of(dist.group.WORLD if shared else self._communicator, rank, world_size)
+
+    @property
+    def dataset(self) -> NoReturn:
+        """Raises AttributeError, because a loader is made of no Dataset. What rebuilds a DataLoader looks here."""
+        raise AttributeError(
+            "a feedline Loader has no dataset, and no DataLoader can be made of it: give it to the trainer as it is. "
+            "loader.samples_per_epoch counts the samples. To skip steps, as accelerate.skip_first_batches() does, or to go on "
+            "from a checkpoint (for Hugging Face's Trainer with ignore_data_skip=True), keep loader.state_dict() and call "
+            "loader.load_state_dict(state); loader.state_dict(epoch=e, step=n) is the state after n steps of epoch e"
+        )
 
     # What next_into() takes its steps from, of which generation that is, whether it has given the last step of its epoch,
     # and a step that could not be copied, which is not counted as taken.

@@ -140,6 +140,13 @@ optimizer = torch.optim.SGD(model.parameters(), 1e-9)
 mine = Loader(pipeline)
 model, optimizer, loader = accelerator.prepare(model, optimizer, mine)
 assert loader is mine
+from accelerate import skip_first_batches
+try:
+    skip_first_batches(loader, 2)
+except AttributeError as error:
+    assert "To skip steps" in str(error), error
+else:
+    raise AssertionError
 seen = []
 for batch in loader:
     seen.append(batch["n"].tolist())
