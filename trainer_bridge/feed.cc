@@ -79,14 +79,20 @@ flow::Delivery& Feed::delivery() const noexcept {
 }
 
 flow::Delivery::Outcome Feed::next(int replica, std::optional<std::chrono::steady_clock::time_point> deadline,
-                                   Batch& batch, std::optional<Stream> stream) {
+                                   Batch& batch, std::optional<Stream> stream, const flow::Delivery::Arrive& check) {
   using Outcome = flow::Delivery::Outcome;
   flow::Delivery::Arrive arrive;
   if (setup_.route.between_gpus) {
     upload_->check(*stream);
-    arrive = [&](const Batch&) { upload_->arrive(*stream); };
+    arrive = [&](Batch& come) {
+      if (check) check(come);
+      upload_->arrive(*stream);
+    };
   } else if (stream) {
-    arrive = [&](const Batch& come) { come.ready_on(*stream); };
+    arrive = [&](Batch& come) {
+      if (check) check(come);
+      come.ready_on(*stream);
+    };
   }
   Outcome outcome{};
   try {

@@ -41,9 +41,10 @@ class Feed {
   void end_upload() { upload_.reset(); }
 
   /// Does what Feeder::next does. With an Options::gpu_communicator, `stream` must be set. If this rank's feed fails,
-  /// ends the feeds of the other ranks with the same Error.
+  /// ends the feeds of the other ranks with the same Error. `check`, which needs a stream, is called before the batch
+  /// counts as received; if it throws, the next call gives the same batch.
   flow::Delivery::Outcome next(int replica, std::optional<std::chrono::steady_clock::time_point> deadline, Batch& batch,
-                               std::optional<Stream> stream);
+                               std::optional<Stream> stream, const flow::Delivery::Arrive& check = {});
 
   /// Returns the Delivery of the last piece, in which batches wait for next().
   flow::Delivery& delivery() const noexcept;

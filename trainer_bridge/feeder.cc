@@ -219,7 +219,8 @@ struct Feeder::Impl {
 
   // Takes no lock: only set_...() calls change `feed`, and none may run at the same time.
   flow::Delivery::Outcome next(int replica, std::optional<Clock::time_point> deadline, Batch& batch,
-                               std::optional<Stream> stream = {}) FEEDLINE_NO_THREAD_SAFETY_ANALYSIS {
+                               std::optional<Stream> stream = {},
+                               const flow::Delivery::Arrive& check = {}) FEEDLINE_NO_THREAD_SAFETY_ANALYSIS {
     check_process();
     if (setup.route.between_gpus && !stream)
       throw Error(Category::bad_pipeline,
@@ -228,7 +229,7 @@ struct Feeder::Impl {
     if (!feed && setup.route.between_gpus)  // the Error of a failed rank says more than that of live_feed()
       if (const auto error = setup.options.gpu_communicator->failure()) throw *error;
     const CallSpans spans(*this, replica, batch);
-    const auto outcome = live_feed().next(replica, deadline, batch, stream);
+    const auto outcome = live_feed().next(replica, deadline, batch, stream, check);
     if (outcome == flow::Delivery::Outcome::end_of_epoch) note_end_of_epoch();
     if (sample && sample->wanted() && batch) sample->take(batch);
     return outcome;
@@ -376,17 +377,21 @@ Next Feeder::next(int replica, std::chrono::nanoseconds timeout, Batch& batch) {
 }
 
 bool Feeder::next_into(int replica, std::span<const NamedTensor> tensors, Stream stream) {
-  Batch batch = next(replica, stream);
+  const auto check = [&](const Batch& batch) {
+    for (const NamedTensor& to : tensors) {
+      const TensorView from = batch.at(to.name);
+      if (from.dtype != to.tensor.dtype || from.shape != to.tensor.shape)
+        throw Error(Category::bad_pipeline,
+                    fmt::format("next_into: '{}' is {} {} in the batch, and the memory to fill is {} {}; make them "
+                                "equal, or take this batch with next()",
+                                to.name, name(from.dtype), to_string(from.shape), name(to.tensor.dtype),
+                                to_string(to.tensor.shape)));
+    }
+  };
+  Batch batch;
+  impl_->next(replica, std::nullopt, batch, stream, check);
   if (!batch) return false;
-  for (const NamedTensor& to : tensors) {
-    const TensorView from = batch.at(to.name);
-    if (from.dtype != to.tensor.dtype || from.shape != to.tensor.shape)
-      throw Error(Category::bad_pipeline,
-                  fmt::format("next_into: '{}' is {} {} in the batch, and the memory to fill is {} {}; make them equal",
-                              to.name, name(from.dtype), to_string(from.shape), name(to.tensor.dtype),
-                              to_string(to.tensor.shape)));
-    batch.copy_on(stream, from, to.tensor.data);
-  }
+  for (const NamedTensor& to : tensors) batch.copy_on(stream, batch.at(to.name), to.tensor.data);
   batch.release_on(stream);
   return true;
 }

@@ -41,6 +41,25 @@ std::string least_memory(const Pipeline& pipeline, const Options& options) {
 
 }  // namespace
 
+TEST_CASE("next_into() takes nothing that it cannot fill") {
+  const Data data({25});
+  Feeder feeder(data.pipeline("batch { global_batch_size: 10 last_batch_policy: PARTIAL }"), replicas(1));
+  std::vector<int64_t> ids(10);
+  const std::vector<NamedTensor> to = {{"id", {ids.data(), DType::int64, {10}}}};
+  const std::vector<NamedTensor> wrong = {{"id", {ids.data(), DType::float64, {10}}}};
+  for (uint64_t step = 0; step < 2; step++) {
+    for (int again = 0; again < 2; again++)
+      CHECK_THROWS_WITH(feeder.next_into(0, wrong, Stream::host), Catch::Contains("INT64 [10] in the batch"));
+    CHECK(feeder.get_state() == feeder.get_state(0, static_cast<int64_t>(step)));
+    REQUIRE(feeder.next_into(0, to, Stream::host));
+    CHECK(ids[0] == static_cast<int64_t>(10 * step));
+  }
+  CHECK_THROWS_WITH(feeder.next_into(0, to, Stream::host), Catch::Contains("INT64 [5] in the batch"));
+  const Batch last = feeder.next();  // the short one
+  CHECK((last.step() == 2 && last.rows() == 5));
+  CHECK_FALSE(feeder.next_into(0, to, Stream::host));
+}
+
 TEST_CASE("a feeder may end at any moment and leaks nothing") {
   const Data plain({4000, 300, 5000});
   const Data packed({4000, 300, 5000}, Compression::gzip);

@@ -153,7 +153,8 @@ class FEEDLINE_PUBLIC Feeder {
   /// batch of an epoch. Must not be called inside a capture.
   ///
   /// Returns false at the end of the epoch, and then fills nothing. Throws the errors of next(), and Error bad_pipeline
-  /// for a tensor that does not match the batch.
+  /// for a tensor that does not match the batch; then it fills and takes nothing, and the next call of next() or
+  /// next_into() is about the same batch.
   bool next_into(int replica, std::span<const NamedTensor> tensors, Stream stream);
 
   /// Ends the feed and wakes every next(), set_state(), set_epoch() and set_weights() that is waiting. May be called
