@@ -180,12 +180,12 @@ class Pipeline:
         return Error(f"{error} (written at {line})", error.category, f"{error.message} (written at {line})", error.file,
                      error.offset, error.record, error.feature)
 
-    def source(self, *files: "str | os.PathLike | Sequence[str | os.PathLike]", **fields: Any) -> "Pipeline":
+    def source(self, *files: str | os.PathLike | Sequence[str | os.PathLike], **fields: Any) -> "Pipeline":
         """Returns this pipeline with one more source: paths or patterns of TFRecord files, or lists of these."""
         where = caller()
         try:
-            files = [one for given in files for one in (given if isinstance(given, (list, tuple)) else [given])]
-            source = _text("Source", {"files": files, **fields}, "source")
+            each = [one for given in files for one in (given if isinstance(given, (list, tuple)) else [given])]
+            source = _text("Source", {"files": each, **fields}, "source")
         except Error as error:
             raise Error(f"{where}: {error}") from None
         message = _feedline.parse_pipeline(f"{self.text()}source {{ {source} }}", self._message.folder(), where)

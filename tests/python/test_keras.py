@@ -183,6 +183,21 @@ assert type(x) is tuple and x[1] is y
     )
 
 
+def test_an_older_generator_is_told(numbers):
+    run(
+        """
+loader = loader_of()
+training = steps(loader, "x", "y")
+next(training)
+next(steps(loader, "x", "y"))
+with pytest.raises(feedline.Error, match="another iteration of this loader has begun"):
+    next(training)
+""",
+        numbers,
+        backend="jax",
+    )
+
+
 def test_wrong_arguments(numbers, tmp_path):
     run(
         """
