@@ -45,16 +45,20 @@ LastError& last_error() {
   return last;
 }
 
-feedline_status failed(const std::string& text, std::string_view category, const std::string& message,
-                       const Place& place = {}) {
+feedline_status failed(const char* text, std::string_view category, const char* message,
+                       const Place& place = {}) noexcept {
   LastError& last = last_error();
-  last.text = text;
-  last.category = category;
-  last.message = message;
-  last.file = place.file;
-  last.feature = place.feature;
-  last.error = {last.text.c_str(), last.category.c_str(), last.message.c_str(), last.file.c_str(),
-                place.offset,      place.record,          last.feature.c_str()};
+  try {
+    last.text = text;
+    last.category = category;
+    last.message = message;
+    last.file = place.file;
+    last.feature = place.feature;
+    last.error = {last.text.c_str(), last.category.c_str(), last.message.c_str(), last.file.c_str(),
+                  place.offset,      place.record,          last.feature.c_str()};
+  } catch (const std::bad_alloc&) {  // there is no memory for the words
+    last.error = {"out of memory", "out_of_memory", "out of memory", "", -1, -1, ""};
+  }
   return FEEDLINE_FAILED;
 }
 
@@ -69,7 +73,7 @@ feedline_status guarded(Body body) noexcept {
       return body();
     }
   } catch (const Error& error) {
-    return failed(error.what(), name(error.category()), error.message(), error.place());
+    return failed(error.what(), name(error.category()), error.message().c_str(), error.place());
   } catch (const std::bad_alloc&) {
     return failed("out of memory", "out_of_memory", "out of memory");
   } catch (const std::exception& error) {
@@ -77,6 +81,13 @@ feedline_status guarded(Body body) noexcept {
   } catch (...) {
     return failed("a callback threw what is no exception of C++", "internal_error", "a callback threw");
   }
+}
+
+/// Returns what `body` returns, or `otherwise` if it throws.
+template <typename Value, typename Body>
+Value value_or(Value otherwise, Body body) noexcept {
+  guarded([&] { otherwise = body(); });
+  return otherwise;
 }
 
 /// Throws Error bad_pipeline for a null pointer.
@@ -89,6 +100,15 @@ void check_size(size_t given, size_t first_version) {
   if (given < first_version)
     throw Error(Category::bad_pipeline, "struct_size is " + std::to_string(given) + "; set it to sizeof(the struct), " +
                                             std::to_string(first_version) + " or more");
+}
+
+/// Returns what `ask` says of the feeder, or `unknown` if it is null, or has failed.
+template <typename Value, typename Ask>
+Value of(const feedline_feeder* feeder, Value unknown, Ask ask) noexcept {
+  return value_or(unknown, [&] {
+    need(feeder, "feeder");
+    return ask(feeder->feeder);
+  });
 }
 
 char* copy_of(const std::string& text) {
@@ -112,11 +132,12 @@ feedline_options whole(const feedline_options* given) {
   return options;
 }
 
-/// Writes `value` to the caller's struct, as far as it reaches.
+/// Writes `value` to the caller's struct, as far as it reaches. `first_version` is where the struct of the first version
+/// ends, which stays when members are added.
 template <typename Struct>
-void give(Struct value, Struct* to) {
+void give(Struct value, Struct* to, size_t first_version) {
   need(to, "the struct to fill");
-  check_size(to->struct_size, sizeof value);
+  check_size(to->struct_size, first_version);
   value.struct_size = to->struct_size;
   std::memcpy(to, &value, std::min(value.struct_size, sizeof value));
 }
@@ -195,7 +216,12 @@ feedline_status feedline_pipeline_with_field(const feedline_pipeline* pipeline, 
     *changed = handle_of(pipeline->pipeline.with(path, value));
   });
 }
-const char* feedline_pipeline_text(const feedline_pipeline* pipeline) { return pipeline->text.c_str(); }
+const char* feedline_pipeline_text(const feedline_pipeline* pipeline) {
+  return value_or("", [&] {
+    need(pipeline, "pipeline");
+    return pipeline->text.c_str();
+  });
+}
 void feedline_pipeline_free(feedline_pipeline* pipeline) { delete pipeline; }
 
 feedline_status feedline_feeder_new(const feedline_pipeline* pipeline, const feedline_options* options,
@@ -209,7 +235,9 @@ feedline_status feedline_feeder_new(const feedline_pipeline* pipeline, const fee
   });
 }
 void feedline_feeder_free(feedline_feeder* feeder) { delete feeder; }
-void feedline_feeder_stop(feedline_feeder* feeder) { feeder->feeder.stop(); }
+void feedline_feeder_stop(feedline_feeder* feeder) {
+  if (feeder) feeder->feeder.stop();
+}
 
 feedline_status feedline_feeder_next(feedline_feeder* feeder, int32_t replica, int64_t timeout_ms,
                                      feedline_batch** batch) {
@@ -235,16 +263,22 @@ feedline_status feedline_feeder_next(feedline_feeder* feeder, int32_t replica, i
   });
 }
 size_t feedline_feeder_spare_batches(const feedline_feeder* feeder, int32_t replica) {
-  size_t spare = 0;
-  guarded([&] { spare = feeder->feeder.spare_batches(replica); });
-  return spare;
+  return of(feeder, size_t{0}, [&](const Feeder& asked) { return asked.spare_batches(replica); });
 }
 
-int32_t feedline_feeder_replicas(const feedline_feeder* feeder) { return feeder->feeder.replicas(); }
-int64_t feedline_feeder_steps_per_epoch(const feedline_feeder* feeder) { return feeder->feeder.steps_per_epoch(); }
-int64_t feedline_feeder_samples_per_epoch(const feedline_feeder* feeder) { return feeder->feeder.samples_per_epoch(); }
+int32_t feedline_feeder_replicas(const feedline_feeder* feeder) {
+  return of(feeder, int32_t{0}, [](const Feeder& asked) { return asked.replicas(); });
+}
+int64_t feedline_feeder_steps_per_epoch(const feedline_feeder* feeder) {
+  return of(feeder, int64_t{-1}, [](const Feeder& asked) { return asked.steps_per_epoch(); });
+}
+int64_t feedline_feeder_samples_per_epoch(const feedline_feeder* feeder) {
+  return of(feeder, int64_t{-1}, [](const Feeder& asked) { return asked.samples_per_epoch(); });
+}
 
-size_t feedline_feeder_element_count(const feedline_feeder* feeder) { return feeder->feeder.elements().size(); }
+size_t feedline_feeder_element_count(const feedline_feeder* feeder) {
+  return of(feeder, size_t{0}, [](const Feeder& asked) { return asked.elements().size(); });
+}
 feedline_status feedline_feeder_element(const feedline_feeder* feeder, size_t number, feedline_element* element) {
   return guarded([&] {
     need(feeder, "feeder");
@@ -263,7 +297,7 @@ feedline_status feedline_feeder_element(const feedline_feeder* feeder, size_t nu
                             .strings = strings,
                             .ndim = static_cast<int32_t>(spec.shape.rank()),
                             .shape = spec.shape.begin()},
-                           element);
+                           element, offsetof(feedline_element, shape) + sizeof element->shape);
   });
 }
 
@@ -295,7 +329,9 @@ feedline_status feedline_feeder_report(const feedline_feeder* feeder, char** jso
   });
 }
 void feedline_text_free(char* text) { delete[] text; }
-const char* feedline_feeder_monitor_address(const feedline_feeder* feeder) { return feeder->monitor_address.c_str(); }
+const char* feedline_feeder_monitor_address(const feedline_feeder* feeder) {
+  return of(feeder, "", [&](const Feeder&) { return feeder->monitor_address.c_str(); });
+}
 
 feedline_status feedline_batch_get_info(const feedline_batch* batch, feedline_batch_info* info) {
   return guarded([&] {
@@ -308,12 +344,15 @@ feedline_status feedline_batch_get_info(const feedline_batch* batch, feedline_ba
                                .rows = of.rows(),
                                .valid_count = of.valid_count(),
                                .tensors = of.tensors().size()},
-                              info);
+                              info, offsetof(feedline_batch_info, tensors) + sizeof info->tensors);
   });
 }
 const char* feedline_batch_tensor_name(const feedline_batch* batch, size_t number) {
-  const std::vector<NamedTensor>& all = batch->batch->tensors();
-  return number < all.size() ? all[number].name.c_str() : nullptr;
+  return value_or<const char*>(nullptr, [&]() -> const char* {
+    need(batch, "batch");
+    const std::vector<NamedTensor>& all = batch->batch->tensors();
+    return number < all.size() ? all[number].name.c_str() : nullptr;
+  });
 }
 feedline_status feedline_batch_tensor(const feedline_batch* batch, const char* name,
                                       DLManagedTensorVersioned** tensor) {

@@ -1,8 +1,10 @@
 // The C interface: what it gives out, how it fails, and what outlives what.
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <future>
+#include <new>
 #include <string>
 #include <thread>
 #include <vector>
@@ -44,6 +46,8 @@ struct Feed {
   feedline_feeder* feeder = nullptr;
 };
 
+thread_local int64_t allocations_left = -1;  // that succeed on this thread; negative: all
+
 DLManagedTensorVersioned* tensor_of(const feedline_batch* batch, const char* name) {
   DLManagedTensorVersioned* tensor = nullptr;
   REQUIRE(feedline_batch_tensor(batch, name, &tensor) == FEEDLINE_OK);
@@ -51,6 +55,16 @@ DLManagedTensorVersioned* tensor_of(const feedline_batch* batch, const char* nam
 }
 
 }  // namespace
+
+// Not inlined, because g++ 12 would then see memory from operator new given to free(), and warn.
+[[gnu::noinline]] void* operator new(size_t size) {
+  if (allocations_left == 0) throw std::bad_alloc();
+  if (allocations_left > 0) allocations_left--;
+  if (void* memory = std::malloc(size)) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 TEST_CASE("c: an epoch, its batches and their tensors") {
   Feed feed;
@@ -257,6 +271,27 @@ TEST_CASE("c: a pipeline reads the files of the folder in which it was made") {
     feedline_pipeline_free(pipeline);
   }
   std::filesystem::current_path(before);
+}
+
+TEST_CASE("c: a failure for which there is no memory is told, too") {
+  int out_of_memory = 0;
+  std::string category;
+  for (int64_t allowed = 0; category != "io_error"; allowed++) {
+    feedline_pipeline* pipeline = nullptr;
+    std::thread([&] {  // whose last error has no memory yet
+      allocations_left = allowed;
+      const feedline_status status = feedline_pipeline_load("a-file-that-is-not-there.textproto", &pipeline);
+      const feedline_error* error = feedline_last_error();
+      allocations_left = -1;
+      CHECK(status == FEEDLINE_FAILED);
+      category = error->category;
+      CHECK((category == "io_error" || std::string(error->text) == "out of memory"));
+    })
+        .join();
+    out_of_memory += category == "out_of_memory";
+    REQUIRE(allowed < 1000);
+  }
+  CHECK(out_of_memory > 3);
 }
 
 TEST_CASE("c: failures say what and where") {

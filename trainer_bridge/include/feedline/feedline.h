@@ -15,7 +15,8 @@
    These functions do what the methods of feedline/feeder.h and feedline/pipeline.h do; those headers say more about
    threads, streams, epochs and states. examples/feed.c is a whole program.
 
-   * Pointers may not be NULL where nothing else is said; most functions say so with the category "bad_pipeline".
+   * Pointers may not be NULL where nothing else is said; functions say so with the category "bad_pipeline". Those that
+     return no status then return 0, -1 for numbers of steps and samples, or "".
    * A function that can fail returns a feedline_status. Its results are set if it returns FEEDLINE_OK, and unchanged
      otherwise. feedline_last_error() then describes the failure of this thread's last call.
    * What a function named _new, _load, _parse, _with or _next gives out belongs to the caller, who ends it with the
