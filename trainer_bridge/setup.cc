@@ -32,6 +32,10 @@ void check_options(const Options& options, bool transfers) {
         fmt::format(
             "options.rank: it is {}, and options.world_size is {}; the ranks are numbered from 0 to world_size - 1",
             options.rank, options.world_size));
+  if (options.threads < 0)
+    throw Error(Category::bad_pipeline, fmt::format("options.threads: it is {}; 0 takes the CPUs that this process may "
+                                                    "use, and a number above 0 is that of the threads",
+                                                    options.threads));
   if (options.data_parallel_rank >= 0 && options.data_parallel_size == 0)
     throw Error(Category::bad_pipeline,
                 fmt::format("options.data_parallel_rank: it is {}, and options.data_parallel_size is not set; set it "

@@ -294,6 +294,23 @@ TEST_CASE("c: a failure for which there is no memory is told, too") {
   CHECK(out_of_memory > 3);
 }
 
+TEST_CASE("c: numbers that no option can have") {
+  const Feed feed;
+  feedline_options options = {};
+  options.struct_size = sizeof options;
+  feedline_feeder* feeder = nullptr;
+  options.threads = -5;
+  CHECK(feedline_feeder_new(feed.pipeline, &options, &feeder) == FEEDLINE_FAILED);
+  CHECK_THAT(feedline_last_error()->message, Catch::StartsWith("options.threads: it is -5; 0 takes the CPUs"));
+  options.threads = 0;
+  options.start_epoch = UINT64_MAX;  // has no next one
+  CHECK(feedline_feeder_new(feed.pipeline, &options, &feeder) == FEEDLINE_FAILED);
+  CHECK_THAT(feedline_last_error()->message,
+             Catch::StartsWith("state: epoch 18446744073709551615 is too large; epochs are"));
+  CHECK(feedline_feeder_set_epoch(feed.feeder, uint64_t{1} << 63) == FEEDLINE_FAILED);
+  CHECK(feeder == nullptr);
+}
+
 TEST_CASE("c: failures say what and where") {
   feedline_pipeline* pipeline = nullptr;
   CHECK(feedline_pipeline_load("none.textproto", &pipeline) == FEEDLINE_FAILED);
