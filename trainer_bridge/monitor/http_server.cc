@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/absolute_path.h"
 #include "base/base64.h"
 #include "base/log.h"
 #include "base/syscall_hooks.h"
@@ -83,6 +84,13 @@ Socket listen_at_path(const std::string& path) {
   if (error == 0 && listen(listener.fd(), SOMAXCONN) != 0) error = errno;
   if (error != 0) fail(fmt::format("listening at unix:{}", path), error);
   return listener;
+}
+
+/// Returns the device and the number of the file at a path; nullopt if there is none.
+std::optional<std::pair<dev_t, ino_t>> file_at(const std::string& path) {
+  struct stat file;
+  if (lstat(path.c_str(), &file) != 0) return std::nullopt;
+  return std::pair(file.st_dev, file.st_ino);
 }
 
 Socket listen_at(const HttpAddress& address) {
@@ -225,7 +233,14 @@ HttpServer::HttpServer(HttpAddress address, const std::string& token, HttpLimits
       listener_(listen_at(address_)),
       ending_(injected<EventOp>() ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!ending_) fail("eventfd", EMFILE);
-  if (address_.path.empty()) address_.ip = gpu::address_of(listener_);
+  if (address_.path.empty()) {
+    address_.ip = gpu::address_of(listener_);
+    return;
+  }
+  // The process may go to another folder. It listens at the path as it was given, which may be short enough where the
+  // absolute one is not.
+  address_.path = absolute_path(address_.path).string();
+  file_ = file_at(address_.path);
 }
 
 HttpServer::~HttpServer() {
@@ -235,7 +250,8 @@ HttpServer::~HttpServer() {
   }
   // A child that was forked has the socket, too, and would keep the port; after this nobody listens.
   shutdown(listener_.fd(), SHUT_RDWR);
-  if (!address_.path.empty()) unlink(address_.path.c_str());
+  // Somebody may have removed the file and made another one. As long as the listener is open no other has its number.
+  if (file_ && file_at(address_.path) == file_) unlink(address_.path.c_str());
 }
 
 void HttpServer::serve(Handler handler, std::function<void()> each_second) {

@@ -3,14 +3,17 @@
 #pragma once
 
 #include <sys/socket.h>
+#include <sys/types.h>
 
 #include <chrono>
 #include <cstddef>
 #include <functional>
 #include <list>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include "ranks/tcp/sockets.h"
 
@@ -62,7 +65,7 @@ class HttpServer {
   /// replaces the file of a server that has ended. With a `token` a client must send it as its password (RFC 7617,
   /// user "feedline"). Throws Error io_error if another program listens there, or for other errors of the system.
   HttpServer(HttpAddress address, const std::string& token, HttpLimits limits = {});
-  /// Ends the thread and all connections, at once.
+  /// Ends the thread and all connections, at once. Removes the file of a Unix domain socket, unless another one is there.
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
@@ -71,7 +74,7 @@ class HttpServer {
   /// `each_second` is called on that thread about once a second. Throws std::system_error if there is no thread.
   void serve(Handler handler, std::function<void()> each_second);
 
-  /// Returns the address, with the port that the system has chosen if it was 0.
+  /// Returns the address, with the port that the system has chosen if it was 0, and with an absolute path.
   const HttpAddress& address() const noexcept { return address_; }
 
  private:
@@ -97,7 +100,8 @@ class HttpServer {
   const std::string credentials_;  // the value of the header Authorization; empty: none is needed
   const HttpLimits limits_;
   gpu::Socket listener_;
-  gpu::Socket ending_;  // an eventfd that ends the thread
+  std::optional<std::pair<dev_t, ino_t>> file_;  // device and number of the socket's file; null without one
+  gpu::Socket ending_;                           // an eventfd that ends the thread
   Handler handler_;
   std::function<void()> each_second_;
   std::list<Connection> connections_;  // the oldest first; used by the thread alone

@@ -9,6 +9,7 @@
 
 #include <cstring>
 #include <deque>
+#include <filesystem>
 #include <memory>
 #include <thread>
 
@@ -301,6 +302,29 @@ TEST_CASE("a Unix domain socket is for one user, and outlives no server") {
   CHECK(access(path.c_str(), F_OK) == 0);
   CHECK_THAT(error_of([&] { Echo(parse_http_address("monitor", "unix:" + dir.file("no/folder"))); }),
              Contains("No such file or directory"));
+}
+
+TEST_CASE("a server removes no file but that of its own socket") {
+  const TempDir one, two;
+  two.write("feed.sock", "of another program");
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(one.path());
+  {
+    const Echo server(parse_http_address("monitor", "unix:feed.sock"));
+    std::filesystem::current_path(two.path());
+    CHECK(server.address().text() == "unix:" + one.file("feed.sock"));
+  }
+  std::filesystem::current_path(before);
+  CHECK(access(one.file("feed.sock").c_str(), F_OK) != 0);
+  CHECK(access(two.file("feed.sock").c_str(), F_OK) == 0);
+
+  const HttpAddress at = parse_http_address("monitor", "unix:" + one.file("feed.sock"));
+  const Echo second = [&] {
+    const Echo first(at);
+    unlink(one.file("feed.sock").c_str());
+    return Echo(at);
+  }();  // the first one goes, and the file is the second one's
+  send(connect_to_path(one.file("feed.sock")), "");
 }
 
 TEST_CASE("a server survives system calls that fail") {
