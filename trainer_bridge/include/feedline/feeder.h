@@ -62,7 +62,7 @@ struct Options {
   /// feeder takes the number of CPUs that this process may use, divided by the number of ranks that torchrun, mpirun or
   /// srun has started on this machine, unless each rank was bound to CPUs of its own.
   int threads = 0;
-  uint64_t epoch = 0;  // the epoch with which the feeder begins
+  uint64_t epoch = 0;  // the epoch with which the feeder begins, at most 2^63 - 1
   IoOptions io = {};
   /// Whether the feeder is only to be looked at: it counts the data and makes its plan, but it reads nothing ahead,
   /// allocates no batches, and opens no cache and no monitor. Its plan_text(), try_records(), warnings() and counts are

@@ -96,7 +96,7 @@ typedef struct {
   int32_t rank;        /* this rank's number, and the number of ranks that feed one training; 0 of 1 by default */
   int32_t world_size;
   int32_t threads;      /* 0: the CPUs that this process may use */
-  uint64_t start_epoch; /* the epoch to begin with */
+  uint64_t start_epoch; /* the epoch to begin with, at most 2^63 - 1 */
   const char* backend;  /* "uring" or "pread"; NULL: what the kernel allows */
   /* Called while the data is counted, from any thread, one call at a time. If it does not return 0, making the feeder
      fails with the category "stalled". */
