@@ -58,7 +58,8 @@ class Loader(HostLoader):
         rank, world_size: left out, those of jax.distributed, or of the launcher as long as jax.distributed is not
             initialised. A process that feeds itself alone, such as the one that validates, gives rank=0, world_size=1.
         communicator: left out, that of jax.distributed, so that processes that do not have the same pipeline and data
-            are told so while they start. All processes must then make this loader.
+            are told so while they start. All processes must then make this loader, or, if it was made before
+            jax.distributed was initialised, begin to iterate it.
 
     JAX makes 32 bits of INT64 and FLOAT64 outputs unless jax_enable_x64 is set, and cuts off the upper bits. So they are
     an Error then.

@@ -56,7 +56,8 @@ class Loader(_loader.Loader):
             default process group; without one, those of the launcher. A process that feeds itself alone, such as the
             one that validates, gives rank=0, world_size=1.
         communicator: left out, torch's default process group, so that ranks that do not have the same pipeline and data
-            are told so while they start. All ranks must then make this loader. For a feed of some ranks alone give their
+            are told so while they start. All ranks must then make this loader, or, if it was made before the group, begin
+            to iterate it. For a feed of some ranks alone give their
             process group; these ranks must then make this loader.
 
     With a GPU, the current stream waits for a batch when the loader gives it, and the memory of a tensor is used again
