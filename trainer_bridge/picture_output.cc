@@ -17,10 +17,20 @@ config::Output output_of(const std::string& name, const Pipeline& pipeline) {
 
 bool is_channels(int64_t axis) { return axis == 1 || axis == 3; }
 
-/// Returns a number for each channel, of those that `normalize` has: none, one, or one for each channel.
+/// Returns what the three last axes of the output are; AS_IS if the pipeline does not say it.
+config::Output::Layout layout_of(const config::Output& said) {
+  if (said.layout() != config::Output::AS_IS) return said.layout();
+  if (said.has_decode_raw()) return said.decode_raw().layout();
+  return said.has_decode_image() || said.has_unpack_bits() ? config::Output::HWC : config::Output::AS_IS;
+}
+
+/// Returns whether `normalize` has none of these numbers, one, or one for each channel.
+bool fits(const auto& values, int64_t channels) { return values.size() <= 1 || values.size() == channels; }
+
+/// Returns a number for each channel. Precondition: fits(values, channels).
 std::vector<float> for_each_channel(const auto& values, float otherwise, int64_t channels) {
   std::vector<float> all(static_cast<size_t>(channels), values.empty() ? otherwise : static_cast<float>(values[0]));
-  for (int i = 0; i < values.size(); i++) all[static_cast<size_t>(i)] = static_cast<float>(values[i]);
+  for (int i = 1; i < values.size(); i++) all[static_cast<size_t>(i)] = static_cast<float>(values[i]);
   return all;
 }
 
@@ -31,19 +41,24 @@ std::optional<PictureOutput> PictureOutput::of(const ElementSpec& element, const
                         element.dtype == DType::float32 || element.dtype == DType::float64;
   if (element.kind != ElementSpec::Kind::dense || !(is_float || element.dtype == DType::uint8)) return std::nullopt;
   std::span<const int64_t> shape(element.shape.begin(), element.shape.end());
+  const size_t frame_axis = pipeline.message().has_window() ? 1 : 0;
+  if (shape.size() < frame_axis + 3 || element.shape.elements() == 0) return std::nullopt;
   PictureOutput output;
-  if (shape.size() < 3) return std::nullopt;
   for (const int64_t frames : shape.first(shape.size() - 3)) output.frames_ *= frames;
   shape = shape.last(3);
-  const config::Output& said = output_of(element.name, pipeline);
-  const auto layout = said.layout() == config::Output::AS_IS ? said.decode_raw().layout() : said.layout();
-  output.channels_first_ = layout == config::Output::CHW || !is_channels(shape[2]);
-  if (!is_channels(shape[output.channels_first_ ? 0 : 2])) return std::nullopt;
-  output.name_ = element.name;
+  const config::Output said = output_of(element.name, pipeline);
+  const auto layout = layout_of(said);
+  // Several numbers of `normalize` could then be for the first axis or the last.
+  if (layout == config::Output::AS_IS && shape[0] == shape[2]) return std::nullopt;
+  output.channels_first_ = layout == config::Output::CHW;
   output.channels_ = shape[output.channels_first_ ? 0 : 2];
+  const config::Normalize& normalize = said.normalize();
+  if (!is_channels(output.channels_) || !fits(normalize.mean(), output.channels_) ||
+      !fits(normalize.std(), output.channels_))
+    return std::nullopt;
+  output.name_ = element.name;
   output.height_ = shape[output.channels_first_ ? 1 : 0];
   output.width_ = shape[output.channels_first_ ? 2 : 1];
-  const config::Normalize& normalize = said.normalize();
   if (normalize.has_scale()) output.scale_ = static_cast<float>(normalize.scale());
   output.mean_ = for_each_channel(normalize.mean(), 0, output.channels_);
   output.std_ = for_each_channel(normalize.std(), 1, output.channels_);

@@ -578,3 +578,55 @@ def test_drift(tool, table, tmp_path):
     damaged = run(tool, "check", later, "--against", before, code=1).stderr
     assert "these statistics are not as feedline stats --json prints them" in damaged and "json.exception" not in damaged
     assert "--records" in run(tool, "check", later, "--against", before, "--records", "5", code=2).stderr
+
+
+def written(folder, records, said, window=""):
+    """Writes records and a pipeline over them; returns the pipeline's path."""
+    feedline.write(folder / "x.tfrecord", records)
+    pipeline = folder / "p.textproto"
+    pipeline.write_text(f'source {{ files: "x.tfrecord" }} batch {{ global_batch_size: 4 }} {said} {window}')
+    return pipeline
+
+
+@pytest.mark.parametrize("shape", [(1, 100, 80), (3, 16, 64), (2, 3, 10, 80), (3, 7, 3), (1, 2, 30)])
+def test_what_is_no_picture_has_no_channels(tool, tmp_path, shape):
+    """Several numbers of `normalize` are for the last axis: the bands of a spectrogram, the columns of a matrix."""
+    random = np.random.default_rng(8)
+    values = random.normal(2, 3, (9, *shape)).astype(np.float32)
+    feature = f'feature {{ name: "x" dtype: FLOAT32 shape: {list(shape)} }}'
+    pipeline = written(tmp_path, [{"x": value.ravel()} for value in values], feature)
+    found = output(stats(tool, pipeline), "x")
+    is_statistics_of(found["numbers"], values.ravel(), 2**-7)
+    assert "parts" not in found
+    pipeline.write_text(pipeline.read_text() + f'output {{ name: "x" feature: "x" {found["normalize"]} }}')
+    run(tool, "check", pipeline)
+    # With as many numbers as the last axis has.
+    if shape[0] == shape[-1]:
+        return
+    many = f"mean: {[0.5] * shape[-1]} std: {[0.5] * shape[-1]}"
+    pipeline.write_text(pipeline.read_text().split("output")[0] +
+                        f'output {{ name: "x" feature: "x" normalize {{ {many} }} }}')
+    found = output(stats(tool, pipeline), "x")
+    is_statistics_of(found["numbers"], ((values - 0.5) / 0.5).ravel(), 2**-7)
+    assert "parts" not in found and found["normalize"] is None
+    assert "no output is a picture" in run(tool, "show", pipeline, "--out", tmp_path / "x.png", code=1).stderr
+
+
+@pytest.mark.parametrize("shape, size", [((17, 3), 8), ((3, 17), 3), ((5, 1), 2), ((2, 4, 3), 3), ((0, 3), 2)])
+def test_windows_over_a_matrix(tool, tmp_path, shape, size):
+    """The first axis of a window is one of frames, and makes no picture of a matrix."""
+    values = np.random.default_rng(9).normal(size=(24, *shape)).astype(np.float32)
+    feature = f'feature {{ name: "x" dtype: FLOAT32 shape: {list(shape)} default_value {{ float32_value: 0 }} }}'
+    pipeline = written(tmp_path, [{"x": value.ravel()} for value in values], feature, f"window {{ size: {size} }}")
+    found = output(stats(tool, pipeline), "x")
+    assert found["numbers"]["count"] == values.size and found["rows"] == 24
+    assert ("parts" in found) == (shape == (2, 4, 3))
+
+
+@pytest.mark.parametrize("shape", [[0, 5, 3], [3, 0, 5], [0, 4, 5, 3], [2, 0, 4, 5, 3], [0]])
+def test_axes_of_length_0(tool, tmp_path, shape):
+    feature = f'feature {{ name: "x" dtype: FLOAT32 shape: {shape} default_value {{ float32_value: 0 }} }}'
+    pipeline = written(tmp_path, [{"y": 1} for _ in range(20)], feature)
+    found = output(stats(tool, pipeline), "x")
+    assert found["rows"] == 20 and found["numbers"]["count"] == 0 and found["numbers"]["min"] is None
+    run(tool, "stats", pipeline, "--html", tmp_path / "page.html")

@@ -41,9 +41,9 @@ std::vector<PictureOutput> pictures_of(const Feeder& feeder, const Pipeline& pip
   if (pictures.empty())
     throw Error(
         Category::bad_pipeline,
-        fmt::format("no output is a picture, which is UINT8 or floats of [height, width, 1 or 3] or [1 or 3, "
-                    "height, width]; there are:{}. Give an output decode_image, decode_raw with such a shape, or "
-                    "let `feedline inspect --pipeline FILE...` write the pipeline",
+        fmt::format("no output is a picture, which is UINT8 or floats of [height, width, 1 or 3], or of [1 or 3, "
+                    "height, width] with layout CHW; there are:{}. Give an output decode_image, or decode_raw with "
+                    "such a shape and its layout, or let `feedline inspect --pipeline FILE...` write the pipeline",
                     others));
   return pictures;
 }
