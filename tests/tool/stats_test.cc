@@ -12,11 +12,15 @@
 #include <set>
 #include <vector>
 
+#include "feedline/records.h"
 #include "golden/manifest.h"
 #include "support/catch.h"
 #include "support/launch.h"
 #include "tool.h"
+#include "tool/convert/example_writer.h"
+#include "tool/stats/drift.h"
 #include "tool/stats/moments.h"
+#include "tool/stats/sample_size.h"
 #include "tool/stats/text_counts.h"
 #include "tool/stats/value_cells.h"
 #include "tool/stats/value_stats.h"
@@ -344,3 +348,93 @@ TEST_CASE("stats count clips as they are stored") {
   }
   FAIL("no such output");
 }
+namespace {
+
+/// Calls f(path) after each change of one place in the document: a key removed, or a value of another type.
+template <typename F>
+void for_each_mutation(Json& root, Json& node, const std::string& path, F&& f) {
+  const Json others[] = {nullptr, true, -1, 1.5, "text", Json::array(), Json::object(), {{"x", {1}}}, {{1, 2}, "y"}};
+  if (node.is_object()) {
+    std::vector<std::string> keys;
+    for (const auto& [key, value] : node.items()) keys.push_back(key);
+    for (const std::string& key : keys) {
+      const Json whole = node;
+      node.erase(key);
+      f(path + "/" + key + " removed");
+      node = whole;
+      for_each_mutation(root, node.at(key), path + "/" + key, f);
+    }
+  } else if (node.is_array()) {
+    const Json whole = node;
+    if (!node.empty()) node.erase(node.size() - 1);
+    f(path + " cut short");
+    node = whole;
+    for (size_t i = 0; i < std::min<size_t>(node.size(), 2); i++)
+      for_each_mutation(root, node.at(i), path + "/" + std::to_string(i), f);
+  }
+  const Json value = node;
+  for (const Json& other : others) {
+    node = other;
+    f(path + " is " + other.dump());
+  }
+  node = value;
+}
+
+}  // namespace
+
+TEST_CASE("statistics that lack a key, or have a value of another type, are refused or compared, and nothing else") {
+  const TempDir dir;
+  RecordWriter writer(dir.file("x.tfrecord"));
+  ExampleWriter example({"list", "name", "label"});
+  for (int64_t i = 0; i < 200; i++) {
+    const std::vector<int64_t> list(static_cast<size_t>(i % 3), i), label = {i % 10};
+    example.set_ints(0, list);
+    example.set_bytes(1, std::string_view(i % 2 == 0 ? "even" : "odd"));
+    example.set_ints(2, label);
+    writer.write(example.finish());
+  }
+  writer.close();
+  const std::string pipeline = dir.write(
+      "p.textproto",
+      "source { files: 'x.tfrecord' } batch { global_batch_size: 32 } feature { name: 'name' dtype: BYTES } feature { "
+      "name: 'list' dtype: INT64 kind: VARIABLE } feature { name: 'label' dtype: INT64 } output { name: 'name' "
+      "feature: 'name' } output { name: 'list' feature: 'list' } output { name: 'class' feature: 'label' one_hot { "
+      "classes: 10 } }");
+  const ToolResult all = run_tool({"stats", pipeline, "--json", "--records", "100%"});
+  INFO(all.err);
+  REQUIRE(all.code == 0);
+  const Json now = Json::parse(all.out);
+  REQUIRE(find_drift(now, now, {}).empty());
+  Json before = now;
+  int refused = 0, compared = 0;
+  for_each_mutation(before, before, "", [&](const std::string& what) {
+    INFO(what);
+    try {
+      find_drift(before, now, {});
+      compared++;
+    } catch (const Json::exception&) {
+      refused++;
+    }
+  });
+  CHECK(before == now);
+  CHECK(refused > 200);
+  CHECK(compared > 200);
+
+  const auto check = [&](const Json& document) {
+    return run_tool({"check", pipeline, "--against", dir.write("before.json", document.dump())});
+  };
+  CHECK(check(now).code == 0);
+  before["outputs"][0].erase("labels");
+  const ToolResult lacks = check(before);
+  CHECK(lacks.code == 1);
+  CHECK_THAT(lacks.err, Catch::Contains("these statistics are not as feedline stats --json prints them: key 'labels' "
+                                        "not found; make them again"));
+  // A value so deep that a walk over it would take the whole stack.
+  const std::string deep = std::string(500'000, '[') + std::string(500'000, ']');
+  const ToolResult nested =
+      run_tool({"check", pipeline, "--against",
+                dir.write("deep.json", R"({"feedline_json": 1, "outputs": [{"name": "n", "shape": )" + deep + "}]}")});
+  CHECK(nested.code == 1);
+  CHECK_THAT(nested.err, Catch::Contains("holds something else"));
+}
+

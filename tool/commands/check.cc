@@ -55,7 +55,13 @@ Json read_statistics(const std::string& file) {
   };
   std::ifstream in(file, std::ios::binary);
   if (!in) throw Error(Category::io_error, "the file cannot be opened", Place::of_file(file));
-  Json json = Json::parse(in, nullptr, false);
+  constexpr int deepest = 16;  // comparing and printing deeper values would take the whole stack
+  bool too_deep = false;
+  const auto look = [&](int depth, Json::parse_event_t, const Json&) {
+    return !(too_deep = too_deep || depth > deepest);
+  };
+  Json json = Json::parse(in, look, false);
+  if (too_deep) refuse("holds something else");
   if (json.is_discarded()) refuse("is no JSON");
   if (!json.is_object() || !json.contains("outputs") || !json.contains("feedline_json")) refuse("holds something else");
   if (json["feedline_json"] != document_version)
@@ -70,15 +76,18 @@ int check_drift(const CheckArgs& args) {
   std::vector<Drift> drifts;
   std::optional<std::string> differs;
   try {
+    find_drift(before, before, args.bounds);  // says at once if the document lacks something
     std::optional<SampleSize> sample;
     if (const Json& records = before.at("records"); !records.is_null())
       sample = parse_sample_size(records.get<std::string>(), args.against);
     const CollectedStats stats = collect_stats(pipeline, feeder_options(args.pipeline), sample);
     differs = audit_failure(stats.report);
     drifts = find_drift(before, stats_json(stats, pipeline, sample), args.bounds);
-  } catch (const Json::exception&) {
+  } catch (const Json::exception& error) {
+    const std::string_view why = error.what();  // "[json.exception.out_of_range.403] key 'rows' not found"
     throw Error(Category::bad_pipeline,
-                "these statistics are not as feedline stats --json prints them; if they were edited, make them again",
+                fmt::format("these statistics are not as feedline stats --json prints them: {}; make them again",
+                            why.substr(why.find(']') + 2)),
                 Place::of_file(args.against));
   }
   if (args.json) {

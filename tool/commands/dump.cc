@@ -157,7 +157,7 @@ void write_report(const fs::path& folder, const Result& result) {
   const Json report = report_json(result.report);
   Json json;
   for (const char* key : {"records", "steps", "dropped", "filler", "audit", "epoch_audit", "errors_total"})
-    json[key] = report[key];
+    json[key] = report.at(key);
   json["samples"] = result.samples;
   json["errors"] = errors_json(result.report, result.error);
   json["files"] = result.files;

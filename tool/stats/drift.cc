@@ -25,33 +25,34 @@ double share(const Json& part, const Json& whole) {
 /// Returns `distance` in parts of `width`. If there is no width, any distance is beyond every bound.
 double in_parts(double distance, double width) { return distance <= 0 ? 0 : width > 0 ? distance / width : beyond_all; }
 
-class Comparison {
+class OutputComparison {
  public:
-  Comparison(const Json& before, const Json& now, const DriftBounds& bounds)
-      : before_(before), now_(now), bounds_(bounds), name_(before["name"].get<std::string>()) {}
+  OutputComparison(const Json& before, const Json& now, const DriftBounds& bounds)
+      : before_(before), now_(now), bounds_(bounds), name_(before.at("name").get<std::string>()) {}
 
   std::vector<Drift> run() {
-    if (before_["dtype"] != now_["dtype"] || before_["shape"] != now_["shape"] || before_["ragged"] != now_["ragged"]) {
+    if (before_.at("dtype") != now_.at("dtype") || before_.at("shape") != now_.at("shape") ||
+        before_.at("ragged") != now_.at("ragged")) {
       found_.push_back(
           {name_, "type",
-           fmt::format("its type is {} {}, and was {} {}", now_["dtype"].get<std::string>(), now_["shape"].dump(),
-                       before_["dtype"].get<std::string>(), before_["shape"].dump())});
+           fmt::format("its type is {} {}, and was {} {}", now_.at("dtype").get<std::string>(), now_.at("shape").dump(),
+                       before_.at("dtype").get<std::string>(), before_.at("shape").dump())});
       return std::move(found_);
     }
-    compare_missing(name_, before_["missing"], now_["missing"]);
-    const bool labels = !before_["labels"].is_null();
+    compare_missing(name_, before_.at("missing"), now_.at("missing"));
+    const bool labels = !before_.at("labels").is_null();
     if (labels) compare_labels();
     const auto rows_before = stats_rows(before_), rows_now = stats_rows(now_);
     for (const StatsRow& row : rows_before) {
       const auto same = std::ranges::find(rows_now, row.name, &StatsRow::name);
       if (same == rows_now.end()) continue;
       if (row.numbers->contains("missing") && same->numbers->contains("missing"))
-        compare_missing(row.name, (*row.numbers)["missing"], (*same->numbers)["missing"]);
+        compare_missing(row.name, (*row.numbers).at("missing"), (*same->numbers).at("missing"));
       compare_not_finite(row.name, *row.numbers, *same->numbers);
-      if ((*row.numbers)["percentiles"].is_null()) continue;
-      if ((*same->numbers)["count"].get<uint64_t>() == 0)
+      if ((*row.numbers).at("percentiles").is_null()) continue;
+      if ((*same->numbers).at("count").get<uint64_t>() == 0)
         found_.push_back({row.name, "empty", "it has no values, and had some"});
-      if ((*same->numbers)["percentiles"].is_null()) continue;
+      if ((*same->numbers).at("percentiles").is_null()) continue;
       compare_range(row.name, *row.numbers, *same->numbers);
       if (!labels || row.name != name_) compare_shares(row.name, *row.numbers, *same->numbers);
     }
@@ -66,14 +67,14 @@ class Comparison {
 
   void compare_missing(const std::string& name, const Json& before, const Json& now) {
     if (before.is_null() || now.is_null()) return;
-    const double was = share(before, before_["rows"]), is = share(now, now_["rows"]);
+    const double was = share(before, before_.at("rows")), is = share(now, now_.at("rows"));
     note(name, "missing", is - was, bounds_.missing,
          fmt::format("{:.4g} % of the rows have no value, and {:.4g} % had none", 100 * is, 100 * was));
   }
 
   void compare_not_finite(const std::string& name, const Json& before, const Json& now) {
     const auto of = [](const Json& numbers) {
-      return share(numbers["nan"].get<double>() + numbers["infinite"].get<double>(), numbers["count"]);
+      return share(numbers.at("nan").get<double>() + numbers.at("infinite").get<double>(), numbers.at("count"));
     };
     note(name, "not_finite", of(now) - of(before), bounds_.missing,
          fmt::format("{:.4g} % of the values are not finite, and {:.4g} % were not", 100 * of(now), 100 * of(before)));
@@ -81,18 +82,18 @@ class Comparison {
 
   /// Returns the labels with their counts; nullopt if there are too many different values.
   static std::optional<std::map<Json, uint64_t>> labels_of(const Json& output) {
-    const Json& list = output.contains("texts")     ? output["texts"]
-                       : output.contains("classes") ? output["classes"]
-                                                    : output["numbers"]["values"];
+    const Json& list = output.contains("texts")     ? output.at("texts")
+                       : output.contains("classes") ? output.at("classes")
+                                                    : output.at("numbers").at("values");
     if (list.is_null()) return std::nullopt;
     std::map<Json, uint64_t> labels;
-    for (const Json& label : list) labels[label[0]] = label[1].get<uint64_t>();
+    for (const Json& label : list) labels[label.at(0)] = label.at(1).get<uint64_t>();
     return labels;
   }
 
   void compare_labels() {
     const auto before = labels_of(before_), now = labels_of(now_);
-    if (!now && now_.contains("numbers") && now_["numbers"]["count"] == 0) return;  // "empty" says it
+    if (!now && now_.contains("numbers") && now_.at("numbers").at("count") == 0) return;  // "empty" says it
     if (!before || !now) {
       found_.push_back({name_, "labels", "it has too many different values to be labels, and had few"});
       return;
@@ -121,17 +122,17 @@ class Comparison {
   }
 
   void compare_range(const std::string& name, const Json& before, const Json& now) {
-    const double low = before["min"].get<double>(), high = before["max"].get<double>();
-    const double outside = std::max(low - now["min"].get<double>(), now["max"].get<double>() - high);
+    const double low = before.at("min").get<double>(), high = before.at("max").get<double>();
+    const double outside = std::max(low - now.at("min").get<double>(), now.at("max").get<double>() - high);
     note(name, "range", in_parts(outside, high - low), bounds_.range,
-         fmt::format("values lie from {} to {}, and lay from {} to {}", value_text(now["min"]), value_text(now["max"]),
-                     value_text(before["min"]), value_text(before["max"])));
+         fmt::format("values lie from {} to {}, and lay from {} to {}", value_text(now.at("min")),
+                     value_text(now.at("max")), value_text(before.at("min")), value_text(before.at("max"))));
   }
 
   /// Compares the shares of the values up to any value (the distance of Kolmogorov and Smirnov), to one per cent.
   void compare_shares(const std::string& name, const Json& before, const Json& now) {
-    const auto was = before["percentiles"].get<std::vector<double>>(),
-               is = now["percentiles"].get<std::vector<double>>();
+    const auto was = before.at("percentiles").get<std::vector<double>>(),
+               is = now.at("percentiles").get<std::vector<double>>();
     const auto share_up_to = [](const std::vector<double>& percentiles, double value) {
       return static_cast<double>(std::ranges::upper_bound(percentiles, value) - percentiles.begin()) / 100;
     };
@@ -156,8 +157,8 @@ class Comparison {
 };
 
 const Json* output_named(const Json& statistics, const Json& name) {
-  for (const Json& output : statistics["outputs"])
-    if (output["name"] == name) return &output;
+  for (const Json& output : statistics.at("outputs"))
+    if (output.at("name") == name) return &output;
   return nullptr;
 }
 
@@ -177,15 +178,15 @@ std::vector<Drift> find_drift(const Json& before, const Json& now, const DriftBo
   for (const Json& output : before.at("outputs")) {
     const Json* const same = output_named(now, output.at("name"));
     if (!same) {
-      found.push_back({output["name"].get<std::string>(), "output", "the pipeline has no such output, and had one"});
+      found.push_back({output.at("name").get<std::string>(), "output", "the pipeline has no such output, and had one"});
       continue;
     }
-    for (Drift& drift : Comparison(output, *same, bounds).run()) found.push_back(std::move(drift));
+    for (Drift& drift : OutputComparison(output, *same, bounds).run()) found.push_back(std::move(drift));
   }
   for (const Json& output : now.at("outputs"))
     if (!output_named(before, output.at("name")))
       found.push_back(
-          {output["name"].get<std::string>(), "output", "the pipeline has this output, and had none of this name"});
+          {output.at("name").get<std::string>(), "output", "the pipeline has this output, and had none of this name"});
   return found;
 }
 

@@ -110,8 +110,8 @@ std::string bars_svg(const std::vector<Bar>& bars, const std::string& first, con
 std::string labels_svg(const Json& labels) {
   std::vector<Bar> bars;
   for (const Json& label : labels) {
-    const std::string text = printable(value_text(label[0]));
-    bars.push_back({text.empty() ? "(empty)" : text, label[1].get<uint64_t>()});
+    const std::string text = printable(value_text(label.at(0)));
+    bars.push_back({text.empty() ? "(empty)" : text, label.at(1).get<uint64_t>()});
   }
   if (bars.empty()) return "";
   std::string remark;
@@ -125,26 +125,26 @@ std::string labels_svg(const Json& labels) {
 
 /// Returns a drawing of integers, with a bar for each one from the least to the most.
 std::string integers_svg(const Json& numbers) {
-  const auto least = numbers["min"].get<int64_t>();
-  std::vector<Bar> bars(static_cast<size_t>(numbers["max"].get<int64_t>() - least + 1));
+  const auto least = numbers.at("min").get<int64_t>();
+  std::vector<Bar> bars(static_cast<size_t>(numbers.at("max").get<int64_t>() - least + 1));
   for (size_t i = 0; i < bars.size(); i++) bars[i].what = std::to_string(least + static_cast<int64_t>(i));
-  for (const Json& value : numbers["values"])
-    bars[static_cast<size_t>(value[0].get<int64_t>() - least)].count = value[1].get<uint64_t>();
+  for (const Json& value : numbers.at("values"))
+    bars[static_cast<size_t>(value.at(0).get<int64_t>() - least)].count = value.at(1).get<uint64_t>();
   return bars_svg(bars, bars.front().what, bars.back().what, true);
 }
 
 std::string histogram_svg(const Json& numbers) {
-  const bool integers = numbers["min"].is_number_integer() && !numbers["values"].is_null();
-  if (integers && numbers["max"].get<double>() - numbers["min"].get<double>() < shown_integers)
+  const bool integers = numbers.at("min").is_number_integer() && !numbers.at("values").is_null();
+  if (integers && numbers.at("max").get<double>() - numbers.at("min").get<double>() < shown_integers)
     return integers_svg(numbers);
-  const Json& histogram = numbers["histogram"];
+  const Json& histogram = numbers.at("histogram");
   if (histogram.is_null()) return "<p class=\"faint\">no values</p>\n";
   std::vector<Bar> bars;
-  for (size_t i = 0; i < histogram["counts"].size(); i++)
-    bars.push_back(
-        {fmt::format("{:.5g} to {:.5g}", histogram["edges"][i].get<double>(), histogram["edges"][i + 1].get<double>()),
-         histogram["counts"][i].get<uint64_t>()});
-  return bars_svg(bars, value_text(numbers["min"]), value_text(numbers["max"]), false);
+  for (size_t i = 0; i < histogram.at("counts").size(); i++)
+    bars.push_back({fmt::format("{:.5g} to {:.5g}", histogram.at("edges")[i].get<double>(),
+                                histogram.at("edges")[i + 1].get<double>()),
+                    histogram.at("counts")[i].get<uint64_t>()});
+  return bars_svg(bars, value_text(numbers.at("min")), value_text(numbers.at("max")), false);
 }
 
 std::string numbers_tables(const Json& numbers) {
@@ -153,8 +153,8 @@ std::string numbers_tables(const Json& numbers) {
     lines += fmt::format("<tr><td>{}</td><td>{}</td></tr>\n", what, value);
   };
   const auto count = [&](const char* key, bool always) {
-    if (!numbers.contains(key) || numbers[key].is_null()) return;
-    const auto number = numbers[key].get<uint64_t>();
+    if (!numbers.contains(key) || numbers.at(key).is_null()) return;
+    const auto number = numbers.at(key).get<uint64_t>();
     if (always || number > 0) line(key, format_count(number));
   };
   count("missing", false);
@@ -164,27 +164,27 @@ std::string numbers_tables(const Json& numbers) {
   count("zeros", true);
   count("distinct", true);
   for (const char* key : {"mean", "std"})
-    if (!numbers[key].is_null()) line(key, value_text(numbers[key]));
+    if (!numbers.at(key).is_null()) line(key, value_text(numbers.at(key)));
   const std::string table = "<table>\n" + lines + "</table>\n";
-  if (numbers["quantiles"].is_null()) return table;
+  if (numbers.at("quantiles").is_null()) return table;
   lines.clear();
-  line("min", value_text(numbers["min"]));
-  for (const auto& [q, value] : numbers["quantiles"].items())
+  line("min", value_text(numbers.at("min")));
+  for (const auto& [q, value] : numbers.at("quantiles").items())
     line(fmt::format("{:g} %", 100 * std::stod(q)), value_text(value));
-  line("max", value_text(numbers["max"]));
+  line("max", value_text(numbers.at("max")));
   return table + "<table>\n" + lines + "</table>\n";
 }
 
 std::string output_section(const Json& output) {
   std::string shape;
-  for (const Json& axis : output["shape"]) shape += (shape.empty() ? "" : ", ") + axis.dump();
-  const auto name = output["name"].get<std::string>();
-  const bool missing = !output["missing"].is_null() && output["missing"].get<uint64_t>() > 0;
-  std::string html =
-      fmt::format("<h2>{} <span class=\"faint\">{}{}{}, {}{}</span></h2>\n", escaped(printable(name)),
-                  output["dtype"].get<std::string>(), shape.empty() ? "" : " [" + shape + "]",
-                  output["ragged"].get<bool>() ? " ragged" : "", format_count(output["rows"].get<uint64_t>(), "row"),
-                  missing ? fmt::format(", missing in {}", format_count(output["missing"].get<uint64_t>())) : "");
+  for (const Json& axis : output.at("shape")) shape += (shape.empty() ? "" : ", ") + axis.dump();
+  const auto name = output.at("name").get<std::string>();
+  const bool missing = !output.at("missing").is_null() && output.at("missing").get<uint64_t>() > 0;
+  std::string html = fmt::format(
+      "<h2>{} <span class=\"faint\">{}{}{}, {}{}</span></h2>\n", escaped(printable(name)),
+      output.at("dtype").get<std::string>(), shape.empty() ? "" : " [" + shape + "]",
+      output.at("ragged").get<bool>() ? " ragged" : "", format_count(output.at("rows").get<uint64_t>(), "row"),
+      missing ? fmt::format(", missing in {}", format_count(output.at("missing").get<uint64_t>())) : "");
   const auto section = [&](const std::string& title, const std::string& chart, const std::string& tables) {
     if (!title.empty()) html += fmt::format("<h3>{}</h3>\n", escaped(printable(title)));
     html += fmt::format("<div class=\"row\">\n<div class=\"chart\">\n{}</div>\n{}</div>\n", chart, tables);
@@ -198,13 +198,13 @@ std::string output_section(const Json& output) {
   for (const StatsRow& row : stats_rows(output))
     section(row.name == name ? (output.contains("classes") ? "numbers" : "") : row.name.substr(name.size() + 2),
             histogram_svg(*row.numbers), numbers_tables(*row.numbers));
-  if (!output["normalize"].is_null())
-    html += fmt::format("<pre>{}</pre>\n", escaped(output["normalize"].get<std::string>()));
-  if (!output["class_weights"].is_null()) {
+  if (!output.at("normalize").is_null())
+    html += fmt::format("<pre>{}</pre>\n", escaped(output.at("normalize").get<std::string>()));
+  if (!output.at("class_weights").is_null()) {
     html += "<details><summary>class weights</summary>\n<table>\n";
-    for (const Json& weight : output["class_weights"])
-      html += fmt::format("<tr><td>{}</td><td>{:.6g}</td></tr>\n", escaped(printable(value_text(weight[0]))),
-                          weight[1].get<double>());
+    for (const Json& weight : output.at("class_weights"))
+      html += fmt::format("<tr><td>{}</td><td>{:.6g}</td></tr>\n", escaped(printable(value_text(weight.at(0)))),
+                          weight.at(1).get<double>());
     html += "</table>\n</details>\n";
   }
   return html;

@@ -22,19 +22,19 @@ std::string number_text(const Json& number) {
 
 Row table_row(const StatsRow& row) {
   const Json& numbers = *row.numbers;
-  const Json& at = numbers["quantiles"];
-  const auto quantile = [&](const char* key) { return at.is_null() ? "-" : number_text(at[key]); };
+  const Json& at = numbers.at("quantiles");
+  const auto quantile = [&](const char* key) { return at.is_null() ? "-" : number_text(at.at(key)); };
   return {printable(row.name),
-          format_count(numbers["count"].get<uint64_t>()),
-          format_count(numbers["nan"].get<uint64_t>() + numbers["infinite"].get<uint64_t>()),
-          format_count(numbers["zeros"].get<uint64_t>()),
-          number_text(numbers["min"]),
+          format_count(numbers.at("count").get<uint64_t>()),
+          format_count(numbers.at("nan").get<uint64_t>() + numbers.at("infinite").get<uint64_t>()),
+          format_count(numbers.at("zeros").get<uint64_t>()),
+          number_text(numbers.at("min")),
           quantile("0.05"),
           quantile("0.5"),
           quantile("0.95"),
-          number_text(numbers["max"]),
-          number_text(numbers["mean"]),
-          number_text(numbers["std"])};
+          number_text(numbers.at("max")),
+          number_text(numbers.at("mean")),
+          number_text(numbers.at("std"))};
 }
 
 std::string aligned(const std::vector<Row>& rows) {
@@ -54,8 +54,8 @@ std::string aligned(const std::vector<Row>& rows) {
 std::string list_labels(const Json& labels, const auto& text_of) {
   std::string text;
   for (size_t i = 0; i < std::min(labels.size(), shown_labels); i++)
-    text +=
-        fmt::format("{}{}: {}", text.empty() ? "" : ", ", printable(value_text(labels[i][0])), text_of(labels[i][1]));
+    text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", printable(value_text(labels.at(i).at(0))),
+                        text_of(labels.at(i).at(1)));
   if (labels.size() > shown_labels) text += fmt::format(" and {} more", labels.size() - shown_labels);
   return text;
 }
@@ -64,13 +64,14 @@ std::string list_labels(const Json& labels, const auto& text_of) {
 
 std::vector<StatsRow> stats_rows(const Json& output) {
   std::vector<StatsRow> rows;
-  const auto name = output["name"].get<std::string>();
-  if (output.contains("numbers")) rows.push_back({name, &output["numbers"]});
+  const auto name = output.at("name").get<std::string>();
+  if (output.contains("numbers")) rows.push_back({name, &output.at("numbers")});
   if (output.contains("parts"))
-    for (const Json& part : output["parts"]) rows.push_back({name + ": " + part["name"].get<std::string>(), &part});
-  if (output.contains("sizes")) rows.push_back({name + ": bytes", &output["sizes"]});
-  if (output.contains("lengths")) rows.push_back({name + ": length", &output["lengths"]});
-  if (output.contains("step_lengths")) rows.push_back({name + ": length of a step", &output["step_lengths"]});
+    for (const Json& part : output.at("parts"))
+      rows.push_back({name + ": " + part.at("name").get<std::string>(), &part});
+  if (output.contains("sizes")) rows.push_back({name + ": bytes", &output.at("sizes")});
+  if (output.contains("lengths")) rows.push_back({name + ": length", &output.at("lengths")});
+  if (output.contains("step_lengths")) rows.push_back({name + ": length of a step", &output.at("step_lengths")});
   return rows;
 }
 
@@ -87,30 +88,31 @@ std::string stats_table(const Json& statistics) {
   text += fmt::format(", {}\n\n", format_count(statistics["bad_records"].get<uint64_t>(), "bad record"));
   std::vector<Row> rows = {
       {"output", "count", "not finite", "zeros", "min", "5 %", "50 %", "95 %", "max", "mean", "std"}};
-  for (const Json& output : statistics["outputs"])
+  for (const Json& output : statistics.at("outputs"))
     for (const StatsRow& row : stats_rows(output)) rows.push_back(table_row(row));
   text += aligned(rows);
-  for (const Json& output : statistics["outputs"]) {
+  for (const Json& output : statistics.at("outputs")) {
     std::string more;
-    if (const Json& labels = output["labels"]; !labels.is_null()) {
+    if (const Json& labels = output.at("labels"); !labels.is_null()) {
       const auto share = [&](const Json& count) {
-        return fmt::format("{:.3g} %", 100 * count.get<double>() / output["labelled"].get<double>());
+        return fmt::format("{:.3g} %", 100 * count.get<double>() / output.at("labelled").get<double>());
       };
       more += fmt::format("  {}  {}\n", format_count(labels.size(), "label"), list_labels(labels, share));
       const auto weight = [](const Json& number) { return fmt::format("{:.4g}", number.get<double>()); };
-      more += fmt::format("  class weights  {}\n", list_labels(output["class_weights"], weight));
+      more += fmt::format("  class weights  {}\n", list_labels(output.at("class_weights"), weight));
     }
     const auto tell_missing = [&](const Json& missing, const std::string& what) {
       if (!missing.is_null() && missing.get<uint64_t>() > 0)
         more += fmt::format("  {}missing in {} of {}\n", what, format_count(missing.get<uint64_t>()),
-                            format_count(output["rows"].get<uint64_t>(), "row"));
+                            format_count(output.at("rows").get<uint64_t>(), "row"));
     };
-    tell_missing(output["missing"], "");
+    tell_missing(output.at("missing"), "");
     if (output.contains("parts"))
-      for (const Json& part : output["parts"])
-        if (part.contains("missing")) tell_missing(part["missing"], printable(part["name"].get<std::string>()) + " ");
-    if (!output["normalize"].is_null()) more += fmt::format("  {}\n", output["normalize"].get<std::string>());
-    if (!more.empty()) text += fmt::format("\n{}\n{}", printable(output["name"].get<std::string>()), more);
+      for (const Json& part : output.at("parts"))
+        if (part.contains("missing"))
+          tell_missing(part.at("missing"), printable(part.at("name").get<std::string>()) + " ");
+    if (!output.at("normalize").is_null()) more += fmt::format("  {}\n", output.at("normalize").get<std::string>());
+    if (!more.empty()) text += fmt::format("\n{}\n{}", printable(output.at("name").get<std::string>()), more);
   }
   return text;
 }
