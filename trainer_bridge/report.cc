@@ -22,6 +22,7 @@ void add_graph(Report& report, const Feed& feed) {
     const size_t room = flow::ErrorLog::kept - report.errors.size();
     std::copy_n(errors->begin(), std::min(errors->size(), room), std::back_inserter(report.errors));
   }
+  report.skipped_total = data.skipped_total;
   report.errors_total = data.skipped_total + graph.errors_total;
   report.threads = feed.plan()->threads;
   report.bytes_read = graph.bytes_read;

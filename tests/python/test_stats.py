@@ -630,3 +630,35 @@ def test_axes_of_length_0(tool, tmp_path, shape):
     found = output(stats(tool, pipeline), "x")
     assert found["rows"] == 20 and found["numbers"]["count"] == 0 and found["numbers"]["min"] is None
     run(tool, "stats", pipeline, "--html", tmp_path / "page.html")
+
+
+def test_bad_records_of_a_sample(tool, tmp_path):
+    """What is damaged is told of all data, and what does not fit of the sample; each as a part of what it is of."""
+    skip = "errors { on_error: SKIP_RECORD }"
+    pipeline = written(tmp_path, [{"x": float(i)} for i in range(20000)], 'feature { name: "x" dtype: FLOAT32 } ' + skip)
+    before = {}
+    for records in ("1%", "100%", None):
+        before[records] = tmp_path / f"{records}.json"
+        sample = ["--records", records] if records else []
+        found = stats(tool, pipeline, *sample)
+        assert found["bad_records"] == 0 and found["bad_records_of_data"] == (0 if records else None)
+        before[records].write_text(json.dumps(found))
+    with open(tmp_path / "x.tfrecord", "r+b") as file:
+        size = file.seek(0, 2)
+        for damage in range(40):  # 0.2 % of the records
+            file.seek(damage * (size // 40) + 1000)
+            file.write(b"\xff\xff")
+    for earlier in before.values():
+        run(tool, "check", pipeline, "--against", earlier, "--max-range", "1")
+    found = stats(tool, pipeline, "--records", "1%")
+    assert found["bad_records"] == 0 and found["bad_records_of_data"] == 40
+    assert ", 0 bad records, and 40 in all the data" in run(tool, "stats", pipeline, "--records", "1%").stdout
+
+    # One record of twenty does not fit: so does one of twenty of each sample, and none that is read ahead of it.
+    feedline.write(tmp_path / "x.tfrecord", ({"x": [1.0] * (1 + (i % 20 == 7))} for i in range(20000)))
+    for records, samples in (("1%", 200), ("100%", 20000)):
+        found = stats(tool, pipeline, "--records", records)
+        assert found["samples"] + found["bad_records"] == samples and found["bad_records_of_data"] == 0
+        assert found["bad_records"] / samples == pytest.approx(0.05, abs=0.05)
+        drifts = run(tool, "check", pipeline, "--against", before[records], "--max-range", "9", "--max-shift", "1", code=1)
+        assert "the data: bad_records" in drifts.stdout

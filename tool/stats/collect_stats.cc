@@ -295,7 +295,7 @@ CollectedStats collect_stats(const Pipeline& pipeline, Options options, const st
   }
   const Options of_rank = options;
   std::vector<OutputStats> empty;
-  uint64_t known_bad = 0;  // records that were found bad when the data was counted, by all ranks together
+  uint64_t known_bad = 0;  // without a sample: records that are bad, and no samples of any rank
   {
     Feeder feeder(fed.pipeline, std::move(options));
     print_warnings(feeder);
@@ -316,7 +316,11 @@ CollectedStats collect_stats(const Pipeline& pipeline, Options options, const st
         stats.report.differing_epochs = std::max<uint64_t>(1, stats.report.differing_epochs);
     }
     stats.bad_records = collector.lost() + collector.partial();
-    known_bad = stats.report.errors_total - std::min(stats.report.errors_total, collector.lost());
+    // Of a sample, the feed also finds records bad that it reads ahead of the last step. They are not counted.
+    if (sample)
+      stats.bad_records_of_data = stats.report.skipped_total;
+    else
+      known_bad = stats.report.errors_total - std::min(stats.report.errors_total, collector.lost());
   }
   stats.features = std::move(fed.features);
   stats.missing.insert(stats.report.missing.begin(), stats.report.missing.end());

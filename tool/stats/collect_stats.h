@@ -15,10 +15,12 @@
 namespace feedline::cli {
 
 struct CollectedStats {
-  std::vector<OutputStats> outputs;                          // settled
-  uint64_t samples = 0;                                      // how many were counted, over all ranks
-  int64_t samples_of_data = -1;                              // how many the epoch has; -1: unknown
-  uint64_t bad_records = 0;                                  // over all ranks
+  std::vector<OutputStats> outputs;  // settled
+  uint64_t samples = 0;              // how many were counted, over all ranks
+  int64_t samples_of_data = -1;      // how many the epoch has; -1: unknown
+  uint64_t bad_records = 0;          // of the samples that were to be counted, over all ranks
+  /// Of a sample: what was found bad in all the data before the sample was drawn. Otherwise bad_records has it.
+  uint64_t bad_records_of_data = 0;
   Report report;                                             // of this rank's feed, with the audit of all ranks
   std::map<std::string, std::vector<std::string>> features;  // see StatsPipeline
   /// The features that records may lack, and how many of `missing_of` records lacked each. These are the records that

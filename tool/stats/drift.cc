@@ -167,8 +167,12 @@ const Json* output_named(const Json& statistics, const Json& name) {
 std::vector<Drift> find_drift(const Json& before, const Json& now, const DriftBounds& bounds) {
   std::vector<Drift> found;
   const auto bad = [](const Json& statistics) {
-    const double count = statistics.at("bad_records").get<double>(), good = statistics.at("samples").get<double>();
-    return count > 0 ? count / (count + good) : 0;
+    const auto part = [&](const Json& of_bad, const char* good) {
+      const auto count = of_bad.get<double>();
+      return count > 0 ? count / (count + statistics.at(good).get<double>()) : 0;
+    };
+    const Json of_data = statistics.value("bad_records_of_data", Json());  // older documents do not have it
+    return part(statistics.at("bad_records"), "samples") + (of_data.is_null() ? 0 : part(of_data, "samples_of_data"));
   };
   if (bad(now) - bad(before) > bounds.missing)
     found.push_back({"", "bad_records",

@@ -190,6 +190,7 @@ Json stats_json(const CollectedStats& stats, const Pipeline& pipeline, const std
   json["samples_of_data"] = stats.samples_of_data < 0 ? Json() : Json(stats.samples_of_data);
   json["records"] = sample ? Json(sample->text) : Json();
   json["bad_records"] = stats.bad_records;
+  json["bad_records_of_data"] = sample ? Json(stats.bad_records_of_data) : Json();
   json["outputs"] = Json::array();
   for (const OutputStats& output : stats.outputs) json["outputs"].push_back(output_json(output, pipeline, stats));
   return json;

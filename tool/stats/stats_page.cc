@@ -213,13 +213,8 @@ std::string output_section(const Json& output) {
 }  // namespace
 
 std::string stats_page(const Json& statistics) {
-  const auto samples = statistics["samples"].get<uint64_t>();
-  const Json& all = statistics["samples_of_data"];
-  std::string html(head);
-  html += fmt::format("<h1>{}{}, {}</h1>\n", format_count(samples, "sample"),
-                      all.is_null() || all.get<uint64_t>() == samples ? "" : " of " + format_count(all.get<uint64_t>()),
-                      format_count(statistics["bad_records"].get<uint64_t>(), "bad record"));
-  for (const Json& output : statistics["outputs"]) html += output_section(output);
+  std::string html = fmt::format("{}<h1>{}</h1>\n", head, stats_summary(statistics));
+  for (const Json& output : statistics.at("outputs")) html += output_section(output);
   return html + "</body>\n</html>\n";
 }
 

@@ -80,12 +80,19 @@ std::string value_text(const Json& value) {
   return value.is_number_float() ? fmt::format("{:.6g}", value.get<double>()) : value.dump();
 }
 
-std::string stats_table(const Json& statistics) {
-  const auto samples = statistics["samples"].get<uint64_t>();
+std::string stats_summary(const Json& statistics) {
+  const auto samples = statistics.at("samples").get<uint64_t>();
   std::string text = format_count(samples, "sample");
-  if (const Json& all = statistics["samples_of_data"]; !all.is_null() && all.get<uint64_t>() != samples)
+  if (const Json& all = statistics.at("samples_of_data"); !all.is_null() && all.get<uint64_t>() != samples)
     text += fmt::format(" of {}", format_count(all.get<uint64_t>()));
-  text += fmt::format(", {}\n\n", format_count(statistics["bad_records"].get<uint64_t>(), "bad record"));
+  text += fmt::format(", {}", format_count(statistics.at("bad_records").get<uint64_t>(), "bad record"));
+  if (const Json& bad = statistics.at("bad_records_of_data"); !bad.is_null() && bad.get<uint64_t>() > 0)
+    text += fmt::format(", and {} in all the data", format_count(bad.get<uint64_t>()));
+  return text;
+}
+
+std::string stats_table(const Json& statistics) {
+  std::string text = stats_summary(statistics) + "\n\n";
   std::vector<Row> rows = {
       {"output", "count", "not finite", "zeros", "min", "5 %", "50 %", "95 %", "max", "mean", "std"}};
   for (const Json& output : statistics.at("outputs"))

@@ -19,6 +19,9 @@ std::vector<StatsRow> stats_rows(const Json& output);
 /// Returns a label or a number as people write it.
 std::string value_text(const Json& value);
 
+/// Returns how many samples were counted, of how many, and how many records were bad.
+std::string stats_summary(const Json& statistics);
+
 /// Returns what stats_json() says as text: a table, then labels, class weights and `normalize` blocks.
 std::string stats_table(const Json& statistics);
 

@@ -32,8 +32,9 @@ struct Report {
   uint64_t steps = 0;            // steps that all replicas have received
   uint64_t dropped = 0;          // samples that DROP left out of the finished epochs
   uint64_t filler = 0;           // rows that were padding or replaced a bad record
-  uint64_t errors_total = 0;
-  std::vector<Error> errors;  // the first 100 bad records, in the order in which they were found
+  uint64_t errors_total = 0;     // bad records, and bad regions and files
+  uint64_t skipped_total = 0;    // of these, what was found when the data was counted
+  std::vector<Error> errors;     // the first 100 bad records, in the order in which they were found
   /// A checksum of the set of samples that were delivered, whatever their order: the sum mod 2^64, over the delivered
   /// samples, of the key of their file times mix64(mix64(offset of the record) ^ stored CRC) (base/audit.h). The audits
   /// of several replicas and ranks can be added.
