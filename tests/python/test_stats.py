@@ -632,6 +632,44 @@ def test_axes_of_length_0(tool, tmp_path, shape):
     run(tool, "stats", pipeline, "--html", tmp_path / "page.html")
 
 
+def test_few_finite_values_among_many(tool, tmp_path):
+    """Of long rows only some values are counted by value; perhaps none of these is finite."""
+    page = tmp_path / "page.html"
+    without = 0
+    for place in (11, 5000, 9999, 15000):
+        rows = np.full((200, 20000), np.nan, np.float32)
+        rows[7, place] = 5
+        pipeline = written(tmp_path, [{"x": row} for row in rows], 'feature { name: "x" dtype: FLOAT32 shape: 20000 }')
+        found = stats(tool, pipeline, "--html", page)
+        numbers = output(found, "x")["numbers"]
+        assert numbers["min"] == numbers["max"] == numbers["mean"] == 5 and numbers["std"] == 0
+        assert numbers["nan"] == rows.size - 1
+        if numbers["counted"] == 0:
+            without += 1
+            assert all(numbers[key] is None for key in ("quantiles", "percentiles", "histogram", "distinct", "values"))
+        run(tool, "stats", pipeline)  # the table
+        (tmp_path / "before.json").write_text(json.dumps(found))
+        run(tool, "check", pipeline, "--against", tmp_path / "before.json")
+    assert without > 0
+
+
+def test_values_that_no_double_can_square(tool, tmp_path):
+    """What cannot be told is null, and not 0."""
+    made = {"big": "x * 1e200", "sides": "if(x < 3, 1.7e308, -1.7e308)", "most": "1.7e308 + x * 0", "tiny": "x * 1e-200",
+            "plain": "x * 1e100"}
+    said = 'feature { name: "x" dtype: FLOAT32 } ' + " ".join(
+        f'output {{ name: "{name}" dtype: FLOAT64 expression {{ formula: "{formula}" }} }}' for name, formula in made.items())
+    pipeline = written(tmp_path, [{"x": float(i)} for i in range(1, 5)], said)
+    found = stats(tool, pipeline)
+    numbers = {name: output(found, name)["numbers"] for name in made}
+    mean = {name: of["mean"] for name, of in numbers.items()}
+    assert mean == {"big": pytest.approx(2.5e200), "sides": None, "most": None, "tiny": pytest.approx(2.5e-200),
+                    "plain": pytest.approx(2.5e100)}
+    std = {name: of["std"] for name, of in numbers.items()}
+    assert std == {"big": None, "sides": None, "most": 0, "tiny": None, "plain": pytest.approx(1.25**0.5 * 1e100)}
+    assert "nan" not in run(tool, "stats", pipeline).stdout
+
+
 def test_bad_records_of_a_sample(tool, tmp_path):
     """What is damaged is told of all data, and what does not fit of the sample; each as a part of what it is of."""
     skip = "errors { on_error: SKIP_RECORD }"

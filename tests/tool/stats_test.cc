@@ -77,6 +77,36 @@ TEST_CASE("moments keep their digits far from 0") {
   CHECK(constant.deviation() == 0);
 }
 
+TEST_CASE("moments that no double can hold are not known") {
+  constexpr double most = std::numeric_limits<double>::max();
+  const Moments large = moments_of({1e200, 2e200, 3e200, 4e200});
+  CHECK(std::abs(large.mean() / 2.5e200 - 1) < 1e-15);
+  CHECK(std::isnan(large.deviation()));
+  for (const auto& values : std::vector<std::vector<double>>{{most, most / 2}, {most, -most}, {most, -most, most, 0}}) {
+    CHECK(std::isnan(moments_of(values).mean()));
+    CHECK(std::isnan(moments_of(values).deviation()));
+  }
+  CHECK(moments_of({most, most}).deviation() == 0);
+  CHECK(std::isnan(moments_of({1e-170, 2e-170}).deviation()));
+  CHECK(moments_of({1e-170, 1e-170}).deviation() == 0);
+  CHECK(std::abs(moments_of({1e140, 3e140}).deviation() / 1e140 - 1) < 1e-12);
+  CHECK(std::abs(moments_of({1e-140, 3e-140}).deviation() / 1e-140 - 1) < 1e-12);
+}
+
+TEST_CASE("a part of the samples is rounded up, but not by the rounding of a double") {
+  const auto of = [](const char* text, uint64_t all) { return parse_sample_size(text, "--records").of(all); };
+  for (uint64_t percent = 1; percent <= 100; percent++)
+    for (const uint64_t hundreds : {1, 3, 7, 1'000, 123'456'789}) {
+      INFO(percent << " % of " << hundreds << "00");
+      CHECK(of((std::to_string(percent) + "%").c_str(), hundreds * 100) == percent * hundreds);
+    }
+  CHECK(of("7%", 101) == 8);
+  CHECK(of("0.1%", 1'000) == 1);
+  CHECK(of("1.1%", 1'000) == 11);
+  CHECK(of("0.001%", 5) == 1);
+  CHECK(of("10", 5) == 5);
+}
+
 TEST_CASE("moments are the same in every order") {
   std::mt19937_64 random(1);
   std::vector<double> values(10'007);
@@ -335,19 +365,6 @@ TEST_CASE("stats of the digits, by one process and by ranks") {
   CHECK(drifted.json().at("drifted") == true);
 }
 
-TEST_CASE("stats count clips as they are stored") {
-  const TempDir dir;
-  const std::string clips =
-      dir.write("clips.textproto", run_tool({"inspect", "--pipeline", golden("video/clips.tfrecord")}).out);
-  const json stats = run_tool({"stats", clips, "--json"}).json();
-  for (const json& output : stats.at("outputs")) {
-    if (output.at("name") != "image/encoded") continue;
-    CHECK(output.at("dtype") == "BYTES");
-    CHECK(output.at("rows") == 6);
-    return;
-  }
-  FAIL("no such output");
-}
 namespace {
 
 /// Calls f(path) after each change of one place in the document: a key removed, or a value of another type.
@@ -438,3 +455,16 @@ TEST_CASE("statistics that lack a key, or have a value of another type, are refu
   CHECK_THAT(nested.err, Catch::Contains("holds something else"));
 }
 
+TEST_CASE("stats count clips as they are stored") {
+  const TempDir dir;
+  const std::string clips =
+      dir.write("clips.textproto", run_tool({"inspect", "--pipeline", golden("video/clips.tfrecord")}).out);
+  const json stats = run_tool({"stats", clips, "--json"}).json();
+  for (const json& output : stats.at("outputs")) {
+    if (output.at("name") != "image/encoded") continue;
+    CHECK(output.at("dtype") == "BYTES");
+    CHECK(output.at("rows") == 6);
+    return;
+  }
+  FAIL("no such output");
+}

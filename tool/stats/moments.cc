@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "base/each_simd_level.h"
 
@@ -152,6 +153,10 @@ bool add_row_of(std::span<const Number> values, std::span<Moments> parts, Differ
   return true;
 }
 
+/// Returns whether no sum of `count` numbers can overflow, in whatever order they are added. The largest of them has the
+/// magnitude `largest`.
+bool adds_up(double largest, double count) { return largest < std::numeric_limits<double>::max() / 4 / count; }
+
 }  // namespace
 
 void Moments::add(std::span<const double> values) {
@@ -204,12 +209,20 @@ void Moments::merge(const Moments& other) {
   squares = squares + other.squares;
 }
 
-double Moments::mean() const noexcept { return (sum / static_cast<double>(count)).value(); }
+double Moments::mean() const noexcept {
+  const auto n = static_cast<double>(count);
+  if (!adds_up(std::max(std::abs(least), std::abs(most)), n)) return std::numeric_limits<double>::quiet_NaN();
+  return (sum / n).value();
+}
 
 double Moments::deviation() const noexcept {
+  if (least == most) return 0;
   const auto n = static_cast<double>(count);
+  const double largest = std::max(std::abs(least), std::abs(most));
+  constexpr double smallest = 0x1p-480;  // the lower half of its square still has all its digits
+  if (largest < smallest || !adds_up(largest * largest, n * n)) return std::numeric_limits<double>::quiet_NaN();
   const double variance = ((squares + -(square(sum) / n)) / n).value();
-  return least == most ? 0 : std::sqrt(std::max(0.0, variance));
+  return std::sqrt(std::max(0.0, variance));
 }
 
 }  // namespace feedline::cli

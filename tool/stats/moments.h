@@ -29,9 +29,11 @@ struct Moments {
   void add(double value, uint64_t times);
   void merge(const Moments& other);
 
-  /// Returns the mean. Precondition: count > 0.
+  /// Returns the mean; NaN if the numbers are so large that their sum may not be finite. Precondition: count > 0.
   double mean() const noexcept;
-  /// Returns the standard deviation of the whole population, as np.std does. Precondition: count > 0.
+  /// Returns the standard deviation of the whole population, as np.std does; NaN if the square of the
+  /// numbers' sum may not be finite, or if all numbers are below about 1e-145, so that their squares lose digits.
+  /// Precondition: count > 0.
   double deviation() const noexcept;
 };
 

@@ -11,7 +11,10 @@
 namespace feedline::cli {
 
 uint64_t SampleSize::of(uint64_t all) const noexcept {
-  const uint64_t wanted = part > 0 ? static_cast<uint64_t>(std::ceil(part * static_cast<double>(all))) : number;
+  // 7 % of 300 is 21, although the double may be a little more.
+  constexpr double rounding = 1e-15;
+  const double part = percent * static_cast<double>(all) / 100 * (1 - rounding);
+  const uint64_t wanted = percent > 0 ? static_cast<uint64_t>(std::ceil(part)) : number;
   return std::clamp<uint64_t>(wanted, 1, all);
 }
 
@@ -19,10 +22,8 @@ SampleSize parse_sample_size(const std::string& text, const std::string& option)
   SampleSize size{.text = text};
   const char* const end = text.data() + text.size();
   if (text.ends_with('%')) {
-    double percent = 0;
-    const auto [stop, error] = std::from_chars(text.data(), end - 1, percent);
-    size.part = percent / 100;
-    if (error == std::errc() && stop == end - 1 && size.part > 0 && size.part <= 1) return size;
+    const auto [stop, error] = std::from_chars(text.data(), end - 1, size.percent);
+    if (error == std::errc() && stop == end - 1 && size.percent > 0 && size.percent <= 100) return size;
   } else {
     const auto [stop, error] = std::from_chars(text.data(), end, size.number);
     if (error == std::errc() && stop == end && size.number > 0) return size;

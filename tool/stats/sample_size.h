@@ -10,9 +10,9 @@ namespace feedline::cli {
 struct SampleSize {
   std::string text;  // as it was written
   uint64_t number = 0;
-  double part = 0;  // more than 0 to 1; 0: `number` holds
+  double percent = 0;  // more than 0 to 100; 0: `number` holds
 
-  /// Returns the number of samples, at least one and at most `all`, which is not 0.
+  /// Returns the number of samples, at least one and at most `all`, which is not 0. A part of a sample is a whole one.
   uint64_t of(uint64_t all) const noexcept;
 };
 

@@ -36,8 +36,10 @@ class Numbers {
     if (moments.count == 0) return json;
     json["min"] = integers_ ? Json(stats_.least_integer()) : Json(moments.least);
     json["max"] = integers_ ? Json(stats_.most_integer()) : Json(moments.most);
-    json["mean"] = moments.mean();
-    json["std"] = moments.deviation();
+    if (const double mean = moments.mean(); std::isfinite(mean)) json["mean"] = mean;
+    if (const double deviation = moments.deviation(); std::isfinite(deviation)) json["std"] = deviation;
+    // Of long rows only some values are counted, and none of these need be finite.
+    if (counted_ == 0) return json;
     json["quantiles"] = quantiles_json();
     json["percentiles"] = Json::array();
     for (int percent = 1; percent < 100; percent++) json["percentiles"].push_back(json_of(cell_at(percent / 100.0)));
@@ -61,6 +63,7 @@ class Numbers {
   }
 
   /// Returns the cell of the value at rank ceil(q * n) of n, as np.quantile does with method="inverted_cdf".
+  /// Precondition: a value was counted.
   const ValueCells::Cell& cell_at(double q) const {
     const auto rank = static_cast<uint64_t>(std::ceil(q * static_cast<double>(counted_)));
     uint64_t seen = 0;

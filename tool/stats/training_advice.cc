@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "feedline_pipeline.pb.h"
 #include "tool/common/json.h"
@@ -48,10 +49,14 @@ std::optional<std::string> normalize_block(const OutputStats& stats, const Pipel
   std::vector<double> means, deviations;
   for (int part = 0; part < parts; part++) {
     const Moments& moments = stats.parts()[static_cast<size_t>(part)].moments();
-    if (moments.count == 0 || !(moments.deviation() > 0)) return std::nullopt;
+    if (moments.count == 0) return std::nullopt;
     const double deviation = of_part(before.std(), part, 1);
     means.push_back(moments.mean() * deviation + of_part(before.mean(), part, 0));
     deviations.push_back(moments.deviation() * deviation);
+    // A pipeline takes float32 alone, and a deviation above 0.
+    if (!std::isfinite(static_cast<float>(means.back())) || !std::isfinite(static_cast<float>(deviations.back())) ||
+        !(static_cast<float>(deviations.back()) > 0))
+      return std::nullopt;
   }
   const std::string scale = before.has_scale() ? fmt::format("scale: {} ", before.scale()) : std::string();
   return fmt::format("normalize {{ {}mean: {} std: {} }}", scale, list_of(means), list_of(deviations));
