@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/mutex.h"
+#include "base/without_controls.h"
 #include "feedline/log.h"
 
 namespace feedline {
@@ -13,7 +14,7 @@ namespace {
 void write_to_stderr(LogLevel level, std::string_view line) {
   if (level == LogLevel::info) return;
   // One call, so that lines of several processes do not mix.
-  const std::string text = "feedline: " + std::string(name(level)) + ": " + std::string(line) + "\n";
+  const std::string text = "feedline: " + std::string(name(level)) + ": " + without_controls(line) + "\n";
   std::fwrite(text.data(), 1, text.size(), stderr);
 }
 

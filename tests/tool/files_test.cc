@@ -1,7 +1,10 @@
 // verify, inspect and cat, and how the tool responds to wrong usage.
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <set>
+#include <span>
 
 #include "feedline/records.h"
 #include "golden/manifest.h"
@@ -545,4 +548,27 @@ TEST_CASE("cat keeps floats, text and base64") {
   const json other = json::parse(out.substr(out.find('\n')));
   CHECK(other.at("message") == "other");
   CHECK(other.at("bytes") == json::parse(R"({"base64": "AQL/", "length": 3})"));
+}
+
+TEST_CASE("names of files and messages cannot command a terminal") {
+  const TempDir dir;
+  const std::string file = dir.file("a\x1b]0;owned\x07.tfrecord"), shown = "a\\x1b]0;owned\\x07.tfrecord";
+  const std::string bytes = read_file(golden("chess/one.tfrecord"));
+  const std::string pipeline = dir.write("p.textproto", "source { files: '" + dir.file("a*.tfrecord") +
+                                                            "' } feature { name: 's' dtype: INT64 } batch { "
+                                                            "global_batch_size: 1 }");
+  for (const bool sound : {true, false}) {
+    std::ofstream(file, std::ios::binary) << (sound ? bytes : bytes.substr(0, bytes.size() - 1));
+    const std::string out = dir.file(sound ? "split" : "refused");
+    const std::vector<std::string> commands[] = {
+        {"verify", file},    {"inspect", file}, {"index", file, "--dir", dir.file("index")},   {"cat", file},
+        {"check", pipeline}, {"run", pipeline}, {"split", file, "--shards", "1", "--out", out}};
+    for (const std::vector<std::string>& arguments : commands) {
+      const ToolResult result = run_tool(arguments);
+      const std::string all = result.out + result.err;
+      INFO(arguments[0] << ": " << all);
+      CHECK(all.find_first_of("\x1b\x07") == std::string::npos);
+      if (!sound) CHECK(all.find(shown) != std::string::npos);
+    }
+  }
 }

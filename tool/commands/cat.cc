@@ -120,7 +120,7 @@ int cat(const CatArgs& args) {
   ExampleView message;
   for (ReadResult result; seen < end && (result = reader.next(record)) != ReadResult::end;) {
     if (result == ReadResult::error) {
-      fmt::print(stderr, "feedline: {}\n", reader.error().what());
+      print_error("{}", reader.error().what());
       damaged = true;
     } else if (seen++ >= first) {
       print_json_line(to_json(record, message, args.full));

@@ -40,9 +40,9 @@ bool try_records(const Feeder& feeder, uint64_t of_each_file) {
                tried.made < tried.records ? fmt::format(", and made all rows of {}", format_count(tried.made)) : "",
                tried.failed == 0 ? "all fit the pipeline"
                                  : fmt::format("{} do not fit the pipeline", format_count(tried.failed)));
-  for (const Error& error : tried.absent) fmt::print(stderr, "feedline: warning: {}\n", error.what());
+  for (const Error& error : tried.absent) print_error("warning: {}", error.what());
   const bool good = tried.errors.empty() || (!tried.raised && tried.failed < tried.records);
-  for (const Error& error : tried.errors) fmt::print(stderr, "feedline: {}{}\n", good ? "warning: " : "", error.what());
+  for (const Error& error : tried.errors) print_error("{}{}", good ? "warning: " : "", error.what());
   return good;
 }
 
@@ -98,7 +98,7 @@ int check_drift(const CheckArgs& args) {
                  drift.message);
     if (drifts.empty()) fmt::print("nothing has drifted past its bound\n");
   }
-  if (differs) fmt::print(stderr, "feedline: {}\n", *differs);
+  if (differs) print_error("{}", *differs);
   return drifts.empty() && !differs ? 0 : 1;
 }
 
@@ -109,8 +109,8 @@ int check(const CheckArgs& args) {
   options.plan_only = true;
   const Feeder feeder(load(args.pipeline), std::move(options));
   print_warnings(feeder);
-  for (const std::string& advice : feeder.advice()) fmt::print(stderr, "feedline: warning: {}\n", advice);
-  fmt::print("{}", feeder.plan_text());
+  for (const std::string& advice : feeder.advice()) print_error("warning: {}", advice);
+  fmt::print("{}", without_controls(feeder.plan_text(), "\n"));
   return try_records(feeder, args.records) ? 0 : 1;
 }
 

@@ -63,14 +63,13 @@ std::optional<pictures::Size> decode_to(const ConvertArgs& args) {
 void print_for_people(const ConvertArgs& args, const Converted& result) {
   for (size_t i = 0; i < result.left_out.size(); i++) {
     if (i == told_left_out) {
-      fmt::print(stderr, "feedline: left out: {} more; --json lists all\n",
-                 format_count(result.left_out.size() - told_left_out));
+      print_error("left out: {} more; --json lists all", format_count(result.left_out.size() - told_left_out));
       break;
     }
-    fmt::print(stderr, "feedline: left out: {}\n", result.left_out[i]);
+    print_error("left out: {}", result.left_out[i]);
   }
   for (const Converted::Set& set : result.sets)
-    fmt::print("{}, {}, in {}/{}\n", format_count(set.records, "record"), format_byte_size(set.payload_bytes),
+    print_line("{}, {}, in {}/{}", format_count(set.records, "record"), format_byte_size(set.payload_bytes),
                args.target.folder, set.pattern());
   fmt::print("\n{0}/pipeline.textproto, which `feedline check {0}/pipeline.textproto` checks:\n\n{1}",
              args.target.folder, result.pipeline);

@@ -181,7 +181,7 @@ int dump(const DumpArgs& args) {
   fmt::print("{} in {}, to {}\n", format_count(static_cast<uint64_t>(result.samples), "sample"),
              format_count(result.report.steps, "step"), args.out);
   const auto differs = audit_failure(result.report);
-  if (differs) fmt::print(stderr, "feedline: {}\n", *differs);
+  if (differs) print_error("{}", *differs);
   return differs ? 1 : 0;
 }
 

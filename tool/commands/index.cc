@@ -116,19 +116,19 @@ int index(const IndexArgs& args) {
   bool sound = print_damage(summaries) == 0;
   Json files = Json::array();
   for (const Result& result : results) {
-    if (!result.wrong.empty()) fmt::print(stderr, "feedline: {}: {}\n", result.summary.file, result.wrong);
+    if (!result.wrong.empty()) print_error("{}: {}", result.summary.file, result.wrong);
     if (!result.unwritten.empty())
-      fmt::print(stderr, "feedline: {}: {}the index could not be written: {}\n", result.summary.file,
-                 result.summary.damage.empty() ? "the file is sound, " : "", result.unwritten);
+      print_error("{}: {}the index could not be written: {}", result.summary.file,
+                  result.summary.damage.empty() ? "the file is sound, " : "", result.unwritten);
     sound &= result.wrong.empty() && result.unwritten.empty();
     if (args.json) {
       files.push_back(to_json(result));
       continue;
     }
-    fmt::print("{}\n", describe(result.summary));
-    if (result.state == "built" && !result.refused.empty()) fmt::print("  counted again: {}\n", result.refused);
+    print_line("{}", describe(result.summary));
+    if (result.state == "built" && !result.refused.empty()) print_line("  counted again: {}", result.refused);
     if (!result.index.empty())
-      fmt::print("  {} {}, {}\n", result.state == "built" ? "built" : "index", result.index,
+      print_line("  {} {}, {}", result.state == "built" ? "built" : "index", result.index,
                  format_byte_size(result.index_bytes));
   }
   if (args.json) print_document({{"files", std::move(files)}});

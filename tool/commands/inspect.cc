@@ -75,7 +75,7 @@ Json to_json(const Row& row) {
 }
 
 void print_for_people(const DataStats& data, const std::vector<FileSummary>& files) {
-  for (const FileSummary& file : files) fmt::print("{}\n", describe(file));
+  for (const FileSummary& file : files) print_line("{}", describe(file));
   fmt::print("\nmessage: {}, {}", name(data.type()), format_count(data.records(), "record"));
   if (data.type() != MessageType::other && data.unparsed()) {
     fmt::print(", {} of another type", format_count(data.unparsed()));

@@ -64,7 +64,7 @@ Json to_json(const RunArgs& args, const FeedResult& result) {
 void print_errors(const Report& report) {
   constexpr size_t most = 10;
   const size_t told = std::min(most, report.errors.size());
-  for (size_t i = 0; i < told; i++) fmt::print("bad      {}\n", report.errors[i].what());
+  for (size_t i = 0; i < told; i++) print_line("bad      {}", report.errors[i].what());
   if (report.errors_total > told)
     fmt::print("         and {} more; --json lists the first {}\n", format_count(report.errors_total - told),
                format_count(report.errors.size()));
@@ -74,7 +74,7 @@ void print_errors(const Report& report) {
 void print_waits(const RunArgs& args, const FeedResult& result) {
   const Report& report = result.report;
   const bool real_trainer = args.how.step_ms > 0 && !args.how.replay;
-  if (!args.how.replay) fmt::print("verdict  {}\n", report.verdict);
+  if (!args.how.replay) print_line("verdict  {}", report.verdict);
   if (real_trainer) {
     std::string waits;
     for (const auto& [stage, seconds] : report.waited_s)
@@ -117,7 +117,7 @@ void print_for_people(const RunArgs& args, const FeedResult& result) {
   fmt::print("process  {} of CPU{}, {} of memory at most, first batch after {}, counting {}\n",
              format_seconds(result.cpu_s), of_record, format_byte_size(result.rss_peak_bytes),
              format_seconds(report.first_batch_s), format_seconds(report.count_s));
-  fmt::print("data     {} dropped, {}, {}, {}\n", format_count(report.dropped, "sample"),
+  print_line("data     {} dropped, {}, {}, {}", format_count(report.dropped, "sample"),
              format_count(report.filler, "filler row"), format_count(report.errors_total, "bad record"),
              audit_text(report));
   print_errors(report);
@@ -139,7 +139,7 @@ void print_for_people(const RunArgs& args, const FeedResult& result) {
     fmt::print("cache    {} found, {} not ({:.1f} % of the samples are kept); {} put in, {}\n",
                format_count(report.cache->hits, "row"), format_count(report.cache->misses), 100 * report.cache->share,
                format_count(report.cache->entries, "piece"), format_byte_size(report.cache->bytes));
-  for (const auto& [name, made] : report.outputs) fmt::print("where    {:<24} {}\n", name, made);
+  for (const auto& [name, made] : report.outputs) print_line("where    {:<24} {}", name, made);
   fmt::print("reads    {}\n", report.backend);
   print_stages(report);
 }
@@ -164,8 +164,7 @@ int run_pipeline(const RunArgs& args) {
     const Interrupt interrupt;
     result = feed(pipeline, std::move(options), args.how, "");
     if (!result.resumed.empty())
-      fmt::print(stderr, "feedline: the run continued at {}, as {} says\n", state_in_words(result.resumed),
-                 args.how.state);
+      print_error("the run continued at {}, as {} says", state_in_words(result.resumed), args.how.state);
   } catch (const Error& error) {
     result.interrupted = Interrupt::happened();
     if (!result.interrupted) result.error = error;
@@ -176,9 +175,9 @@ int run_pipeline(const RunArgs& args) {
   } else if (result.steps > 0 || !result.error) {
     print_for_people(args, result);
   }
-  if (result.error) fmt::print(stderr, "feedline: {}\n", result.error->what());
+  if (result.error) print_error("{}", result.error->what());
   const auto differs = audit_failure(result.report);
-  if (differs) fmt::print(stderr, "feedline: {}\n", *differs);
+  if (differs) print_error("{}", *differs);
   return result.error || differs ? 1 : 0;
 }
 

@@ -12,13 +12,14 @@
 #include "feedline/error.h"
 #include "tool/commands/commands.h"
 #include "tool/common/json.h"
+#include "tool/common/terminal.h"
 
 namespace feedline::cli {
 namespace {
 
 /// Prints on standard error why the command ended; with --json, also on standard output. Returns `code`.
 int report(int code, const std::string& message, bool as_json, const Json& error) {
-  fmt::print(stderr, "feedline: {}\n", message);
+  print_error("{}", message);
   if (as_json) print_document({{"error", error}});
   return code;
 }

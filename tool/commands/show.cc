@@ -138,7 +138,7 @@ int show(const ShowArgs& args) {
   file.write(sheet.to_png());
   file.publish();
   fmt::print("{} of epoch {} in {}: {}", format_count(static_cast<uint64_t>(sheet.samples()), "sample"), args.epoch,
-             args.out, sheet.text());
+             args.out, without_controls(sheet.text(), "\n"));
   return 0;
 }
 

@@ -84,7 +84,7 @@ int split(SplitArgs args) {
                     {"advice", to_json(advice)}});
     return 0;
   }
-  fmt::print("{}, {}, in {}: {}/{}\n", format_count(result.records, "record"), format_byte_size(result.framed_bytes),
+  print_line("{}, {}, in {}: {}/{}", format_count(result.records, "record"), format_byte_size(result.framed_bytes),
              format_count(result.shards, "shard"), args.out, shard_pattern(options.name, result.shards, options.gzip));
   if (result.kept) fmt::print("{} already complete\n", format_count(result.kept, "shard"));
   if (!result.bad.empty()) fmt::print("{} left out\n", format_count(result.bad.size(), "bad place"));

@@ -8,6 +8,7 @@
 #include "tool/commands/commands.h"
 #include "tool/commands/pipeline_flags.h"
 #include "tool/common/json.h"
+#include "tool/common/terminal.h"
 #include "tool/feeding/epoch_audit.h"
 #include "tool/feeding/pipeline_args.h"
 #include "tool/stats/collect_stats.h"
@@ -45,7 +46,7 @@ int print_stats(const StatsArgs& args) {
   } else if (args.json) {
     print_document({{"rank", args.pipeline.rank}});
   }
-  if (differs) fmt::print(stderr, "feedline: {}\n", *differs);
+  if (differs) print_error("{}", *differs);
   return differs ? 1 : 0;
 }
 

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/without_controls.h"
 #include "tool/commands/commands.h"
 #include "tool/commands/flags.h"
 #include "tool/common/interrupt.h"
@@ -56,7 +57,7 @@ struct Watched {
       whole = now.at("error").is_null();
       trouble.clear();
     } catch (const Error& error) {
-      trouble = error.message();
+      trouble = without_controls(error.message());
     } catch (const Json::exception&) {
       trouble = "what answers there is no monitor of this version";
     }

@@ -28,7 +28,7 @@ int verify(const VerifyArgs& args) {
   }
   uint64_t records = 0, bytes = 0;
   for (const FileSummary& summary : summaries) {
-    fmt::print("{}\n", describe(summary));
+    print_line("{}", describe(summary));
     records += summary.records;
     bytes += summary.payload_bytes;
   }

@@ -140,7 +140,7 @@ size_t print_damage(const std::vector<FileSummary>& summaries) {
     const Place place = Place::of_file(summary.file);
     for (const auto& [error, skipped_bytes] : summary.damage) {
       const std::string lost = skipped_bytes ? fmt::format(" ({} skipped)", format_byte_size(skipped_bytes)) : "";
-      fmt::print(stderr, "feedline: {}{}\n", error.at(place).what(), lost);
+      print_error("{}{}", error.at(place).what(), lost);
     }
     damaged += !summary.damage.empty();
   }

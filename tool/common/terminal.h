@@ -1,17 +1,32 @@
 // What people see on the terminal: numbers in words, and how far a command is.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/format_count.h"
 #include "base/mutex.h"
+#include "base/without_controls.h"
 
 namespace feedline::cli {
+
+/// Prints "feedline: ", the text and the end of the line on standard error, or the text and the end of the line on
+/// standard output. Names and messages of others cannot command the terminal: control characters are shown as \xNN.
+template <typename... Values>
+void print_error(fmt::format_string<Values...> format, Values&&... values) {
+  fmt::print(stderr, "feedline: {}\n", without_controls(fmt::format(format, std::forward<Values>(values)...)));
+}
+template <typename... Values>
+void print_line(fmt::format_string<Values...> format, Values&&... values) {
+  fmt::print("{}\n", without_controls(fmt::format(format, std::forward<Values>(values)...)));
+}
 
 /// Returns "7" or "7 to 1,024".
 std::string format_range(uint64_t least, uint64_t most);

@@ -85,7 +85,7 @@ class Feed {
         feeder_(pipeline, std::move(options)) {
     if (!how_.quiet) print_warnings(feeder_);
     if (const std::string address = feeder_.monitor_address(); !address.empty())
-      fmt::print(stderr, "feedline: the monitor is at {}\n", address);
+      print_error("the monitor is at {}", address);
     if (state_ && state_->restore(feeder_, how_.accept_changes)) result_.resumed = feeder_.get_state();
     result_.replicas = feeder_.replicas();
     first_epoch_ = feeder_.epoch();

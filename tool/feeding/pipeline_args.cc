@@ -82,7 +82,7 @@ Options feeder_options(const PipelineArgs& args) {
 }
 
 void print_warnings(const Feeder& feeder) {
-  for (const std::string& warning : feeder.warnings()) fmt::print(stderr, "feedline: warning: {}\n", warning);
+  for (const std::string& warning : feeder.warnings()) print_error("warning: {}", warning);
 }
 
 }  // namespace feedline::cli

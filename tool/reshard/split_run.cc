@@ -123,7 +123,7 @@ class Split {
     for (size_t i = 0; i < damage.size(); i++)
       for (const io::BadRegion& region : damage[i]) {
         const Error error = region.error(job_.inputs[i].path);
-        if (regions++ < told_bad || job_.options.skip_bad) fmt::print(stderr, "feedline: {}\n", error.what());
+        if (regions++ < told_bad || job_.options.skip_bad) print_error("{}", error.what());
         job_.bad.push_back(error_json(error));
         job_.bad.back()["skipped_bytes"] = region.length;
       }
