@@ -2,12 +2,16 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "base/syscall_hooks.h"
@@ -53,6 +57,27 @@ int attempt(Call call) {
   return call() == 0 ? 0 : errno;
 }
 
+/// Locks a temporary file for as long as it is open, so that remove_unfinished() leaves it alone. Returns false if
+/// another process has taken it for one of a killed process. Other failures of a lock mean that the file system has none.
+bool lock_temporary(int fd) {
+  struct stat now {};
+  return (flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) && (fstat(fd, &now) != 0 || now.st_nlink > 0);
+}
+
+/// Returns the name of the file that was to be made of `temporary`, NAME.PID-N.part; empty if this is no such name.
+std::string_view name_of_unfinished(std::string_view temporary) {
+  constexpr std::string_view end = ".part";
+  if (!temporary.ends_with(end)) return {};
+  temporary.remove_suffix(end.size());
+  const auto cut_number = [&](char before) {
+    const size_t at = temporary.find_last_not_of("0123456789");
+    if (at == std::string_view::npos || at + 1 == temporary.size() || temporary[at] != before) return false;
+    temporary = temporary.substr(0, at);
+    return true;
+  };
+  return cut_number('-') && cut_number('.') ? temporary : std::string_view();
+}
+
 std::string folder_of(const std::string& path) {
   const size_t slash = path.rfind('/');
   return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
@@ -73,6 +98,24 @@ int sync_folder(const std::string& folder) noexcept {
   return error == EINVAL ? 0 : error;  // this file system cannot sync folders
 }
 
+void remove_unfinished(const std::string& folder, const std::function<bool(std::string_view name)>& ours) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string path = entry->path().string();
+    const std::string_view name = name_of_unfinished(std::string_view(path).substr(path.rfind('/') + 1));
+    if (name.empty() || !ours(name)) continue;
+    const int fd = open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) continue;
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) unlink(path.c_str());
+    close(fd);
+  }
+}
+
+void remove_unfinished(const std::string& path) {
+  const std::string_view wanted = std::string_view(path).substr(path.rfind('/') + 1);
+  remove_unfinished(folder_of(path), [&](std::string_view name) { return name == wanted; });
+}
+
 OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
   static std::atomic<unsigned> counter{0};
   int error = 0;
@@ -81,8 +124,9 @@ OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
     error = injected<CreateOp>();
     if (error) break;
     fd_ = open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    error = fd_ < 0 ? errno : 0;
-  } while (error == EEXIST || error == EINTR);
+    error = fd_ < 0 ? errno : lock_temporary(fd_) ? 0 : EAGAIN;
+    if (error == EAGAIN) close(std::exchange(fd_, -1));
+  } while (error == EEXIST || error == EINTR || error == EAGAIN);
   if (error) {
     temporary_.clear();
     fail("cannot be created", error);
@@ -148,10 +192,13 @@ void OutputFile::read_at(uint64_t offset, std::span<std::byte> out) {
 }
 
 void OutputFile::rename_to_path() {
+  const int lock = fcntl(fd_, F_DUPFD_CLOEXEC, 0);  // the temporary file stays locked until it has its name
   // Linux has closed the descriptor even if close() reports a failure.
-  if (const int error = attempt<CloseOp>([&] { return close(std::exchange(fd_, -1)); }))
-    fail("cannot be closed", error);
-  if (const int error = rename_file(temporary_, path_)) fail("cannot be renamed from its temporary name", error);
+  const int closed = attempt<CloseOp>([&] { return close(std::exchange(fd_, -1)); });
+  const int renamed = closed ? 0 : rename_file(temporary_, path_);
+  if (lock >= 0) close(lock);
+  if (closed) fail("cannot be closed", closed);
+  if (renamed) fail("cannot be renamed from its temporary name", renamed);
   temporary_.clear();
 }
 

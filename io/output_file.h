@@ -3,8 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace feedline::io {
 
@@ -13,11 +15,19 @@ int rename_file(const std::string& from, const std::string& to) noexcept;
 /// Syncs a folder, so that the names of its files outlast a power cut. Returns the errno of the failure, or 0.
 int sync_folder(const std::string& folder) noexcept;
 
+/// Removes what killed processes have left of OutputFiles in the folder: of those files for whose name `ours` returns
+/// true. A file that a process still writes stays, and so do all on a file system without locks. What the system refuses
+/// is left out; a later call may succeed.
+void remove_unfinished(const std::string& folder, const std::function<bool(std::string_view name)>& ours);
+/// The same for the OutputFile of one path.
+void remove_unfinished(const std::string& path);
+
 /// A file that is written under a temporary name in the same folder, and renamed when it is complete. Not thread-safe.
 ///
 /// Every member throws Error io_error, with the file as its place, if the system refuses. After such a failure, and
 /// after destruction without publish(), nothing of the new file is left. The one exception: if only the sync of the
-/// folder fails in publish(), the complete file stays at `path`.
+/// folder fails in publish(), the complete file stays at `path`. A process that is killed leaves PATH.PID-N.part, which
+/// remove_unfinished() removes.
 class OutputFile {
  public:
   explicit OutputFile(std::string path);

@@ -1,106 +1,3 @@
-// feedline dump: the arrays of a feed.
-#include <csignal>
-#include <cstring>
-#include <filesystem>
-#include <map>
-#include <optional>
-#include <set>
-
-#include "golden/manifest.h"
-#include "pipelines.h"
-#include "support/catch.h"
-#include "support/process.h"
-#include "tool.h"
-
-using namespace feedline;
-using namespace feedline::test;
-using nlohmann::json;
-
-namespace {
-
-namespace fs = std::filesystem;
-
-std::string octal(const std::string& bytes) {
-  std::string text;
-  for (const char c : bytes) {
-    char escaped[5];
-    std::snprintf(escaped, sizeof escaped, "\\%03o", static_cast<unsigned char>(c));
-    text += escaped;
-  }
-  return "\"" + text + "\"";
-}
-
-std::string from_hex(const std::string& hex) {
-  std::string bytes;
-  for (size_t i = 0; i < hex.size(); i += 2) bytes += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
-  return bytes;
-}
-
-/// Returns a pipeline with the features of a golden case as f0, f1, ..., each delivered unchanged.
-std::string pipeline_of(const GoldenCase& c, const std::string& batch) {
-  std::string text = "source { compression: " + c.compression;
-  for (const std::string& file : c.files) text += " files: \"" + file + "\"";
-  if (c.parse == "sequence_example") text += " record_type: SEQUENCE_EXAMPLE";
-  text += " }\n";
-  for (size_t i = 0; i < c.features.size(); i++) {
-    const GoldenFeature& f = c.features[i];
-    text += "feature { name: \"f" + std::to_string(i) + "\" key: " + octal(f.name);
-    text += f.dtype == "bytes" ? " dtype: BYTES" : f.dtype == "float32" ? " dtype: FLOAT32" : " dtype: INT64";
-    text += f.kind == "var"      ? " kind: VARIABLE"
-            : f.kind == "ragged" ? " kind: RAGGED"
-            : f.kind == "fixed"  ? " kind: FIXED"
-                                 : " kind: FIXED_SEQUENCE";
-    if (f.where == "feature_list") text += " where: FEATURE_LIST";
-    if (f.where == "feature_list" && f.kind == "fixed_sequence" && !f.allow_missing) text += " required: true";
-    for (const int64_t axis : f.shape) text += " shape: " + std::to_string(axis);
-    for (const json& value : f.default_value.is_array() ? f.default_value : json::array()) {
-      text += f.dtype == "bytes"     ? " default_value { bytes_value: " + octal(from_hex(value)) + " }"
-              : f.dtype == "float32" ? " default_value { float32_value: " + value.dump() + " }"
-                                     : " default_value { int64_value: " + value.dump() + " }";
-    }
-    text += " }\n";
-  }
-  return text + "batch { " + batch + " }\nepoch { allow_empty: true }\n";
-}
-
-bool same(const NpyArray& a, const NpyArray& b) {
-  return a.dtype == b.dtype && a.shape == b.shape && a.bytes == b.bytes;
-}
-
-/// Returns a stored array of a case, if it has one of this name.
-std::optional<NpyArray> expected(const std::map<std::string, NpyArray>& stored, const std::string& name) {
-  if (const auto found = stored.find(name); found != stored.end()) return found->second;
-  return std::nullopt;
-}
-
-/// Returns whether the dump of feature i is equal to what TensorFlow reads.
-bool matches(const Dump& dump, const GoldenCase& c, const std::map<std::string, NpyArray>& stored, size_t i) {
-  const std::string f = "f" + std::to_string(i);
-  const auto part = [&](const std::string& golden_part, const std::string& file) {
-    const auto want = expected(stored, f + "." + golden_part);
-    return !want || same(*want, dump.array(f + file));
-  };
-  const auto dense = expected(stored, f + ".dense");
-  if (c.features[i].dtype == "bytes" && dense) {  // all values have one length, so the golden array has no offsets
-    const auto offsets = dump.array(f + ".offsets");
-    const NpyArray bytes = dump.array(f + ".bytes");
-    return bytes.bytes == dense->bytes && offsets.shape[0] == dense->shape[0] + 1;
-  }
-  return part("dense", "") && part("values", ".values") && part("bytes", ".bytes") && part("offsets", ".offsets") &&
-         part("row_splits", ".row_splits") && part("row_splits0", ".row_splits") && part("row_splits1", ".step_splits");
-}
-
-/// Returns the distance between two numbers in units in the last place.
-int64_t ulps(double a, double b) {
-  int64_t x = 0, y = 0;
-  std::memcpy(&x, &a, 8);
-  std::memcpy(&y, &b, 8);
-  if (x < 0) x = INT64_MIN - x;
-  if (y < 0) y = INT64_MIN - y;
-  return std::abs(x - y);
-}
-
-}  // namespace
 
 TEST_CASE("dump of chess is what TensorFlow computes, whatever the batches and replicas") {
   const auto want = load_npz(golden("chess/main.npz"));
@@ -328,4 +225,23 @@ TEST_CASE("an interrupted dump leaves no arrays") {
   CHECK(result.err.find("interrupted") != std::string::npos);
   CHECK(entries(dir.file("out").c_str()) == 1);
   CHECK(fs::exists(dir.file("out/report.json")));
+}
+
+TEST_CASE("what a killed dump or show has left is removed by the next one, and nothing else") {
+  const TempDir dir;
+  const std::string pipeline = dir.write(
+      "p.textproto", "source { files: '" + golden("images/digits_raw.tfrecord") +
+                         "' range: '0:8' } batch { global_batch_size: 8 } feature { name: 'image' dtype: BYTES length: "
+                         "64 } output { name: 'image' feature: 'image' decode_raw { shape: [8, 8, 1] } }");
+  const std::string out = dir.file("out"), sheet = dir.file("sheet.png");
+  fs::create_directory(out);
+  for (const char* left : {"out/image.npy.12-0.part", "out/old.npy.12-7.part", "out/report.json.3-1.part",
+                           "out/data.tfrecord.12-0.part", "sheet.png.12-0.part", "other.png.12-0.part"})
+    dir.write(left, "half");
+  REQUIRE(run_tool({"dump", pipeline, "--out", out}).code == 0);
+  REQUIRE(run_tool({"show", pipeline, "--out", sheet}).code == 0);
+  std::set<std::string> files;
+  for (const auto& entry : fs::recursive_directory_iterator(dir.path()))
+    if (entry.path().string().ends_with(".part")) files.insert(entry.path().filename());
+  CHECK(files == std::set<std::string>{"data.tfrecord.12-0.part", "other.png.12-0.part"});
 }

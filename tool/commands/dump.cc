@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <string_view>
 
 #include "feedline_pipeline.pb.h"
 #include "io/output_file.h"
@@ -170,6 +171,8 @@ void write_report(const fs::path& folder, const Result& result) {
 int dump(const DumpArgs& args) {
   const Interrupt interrupt;
   const LockedFolder lock(args.out);
+  io::remove_unfinished(args.out,
+                        [](std::string_view name) { return name.ends_with(".npy") || name == "report.json"; });
   Result result;
   try {
     dump_epoch(args, result);

@@ -124,6 +124,7 @@ int show(const ShowArgs& args) {
   const int64_t most =
       feeder.samples_per_epoch() < 1 ? args.samples : std::min(args.samples, feeder.samples_per_epoch());
   Sheet sheet(pictures_of(feeder, pipeline), feeder.elements(), most);
+  io::remove_unfinished(args.out);
   io::OutputFile file(args.out);
   for (bool more = true; more && sheet.samples() < args.samples;) {
     more = false;

@@ -38,6 +38,7 @@ int print_stats(const StatsArgs& args) {
     const Json json = stats_json(stats, pipeline, sample);
     if (!args.html.empty()) {
       const std::string page = stats_page(json);
+      io::remove_unfinished(args.html);
       io::OutputFile file(args.html);
       file.write(std::as_bytes(std::span(page)));
       file.publish();

@@ -38,6 +38,7 @@ OutputFolder::OutputFolder(std::string path)
   if (!error) fs::remove_all(hidden_, error);
   if (!error) fs::create_directory(hidden_, error);
   if (error) refused(hidden_, "cannot be made anew", error.message());
+  io::remove_unfinished(pipeline());
 }
 
 OutputFolder::~OutputFolder() {

@@ -4,7 +4,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -15,24 +14,12 @@ namespace feedline::cli {
 
 StateFile::StateFile(std::string path) : path_(std::move(path)), lock_(path_) {}
 
-void StateFile::remove_unfinished() const {
-  namespace fs = std::filesystem;
-  const fs::path path(path_);
-  const std::string prefix = path.filename().string() + ".";
-  std::error_code error;
-  for (fs::directory_iterator entry(path.has_parent_path() ? path.parent_path() : ".", error), end;
-       !error && entry != end; entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    if (name.starts_with(prefix) && name.ends_with(".part")) fs::remove(entry->path(), error);
-  }
-}
-
 bool StateFile::restore(Feeder& feeder, bool accept_changes) {
-  remove_unfinished();
+  io::remove_unfinished(path_);
   errno = 0;
   std::ifstream in(path_, std::ios::binary);
   if (!in && errno == ENOENT) return false;
-  std::string text(8192, '\0');  // longer than any state
+  std::string text(1 << 24, '\0');  // longer than any state, also one with the weights of many sources
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<size_t>(in.gcount()));
   if (!in.eof() && !in.good())

@@ -24,9 +24,6 @@ class StateFile {
   void save(const std::string& state);
 
  private:
-  /// Removes the files with io::OutputFile's temporary names that killed processes have left.
-  void remove_unfinished() const;
-
   const std::string path_;
   const LockedFile lock_;
   std::string saved_;  // the state in the file; empty: unknown

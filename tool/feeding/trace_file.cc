@@ -40,7 +40,9 @@ int64_t origin_of(const Exchange& ranks, int rank) {
 }  // namespace
 
 TraceFile::TraceFile(const std::string& path, int rank) : rank_(rank) {
-  if (rank == 0) file_.emplace(path);
+  if (rank > 0) return;
+  io::remove_unfinished(path);
+  file_.emplace(path);
 }
 
 void TraceFile::write(const std::shared_ptr<Communicator>& ranks) {

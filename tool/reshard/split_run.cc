@@ -148,18 +148,11 @@ class Split {
   void remove_leftovers() const {
     std::error_code nothing_there;
     if (!job_.buckets) fs::remove_all(buckets_folder_, nothing_there);
-    const std::string of_job = fs::path(job_path_).filename().string() + ".", of_shards = job_.options.name + "-";
+    const std::string of_job = fs::path(job_path_).filename().string(), of_shards = job_.options.name + "-";
     const std::string after_number = fmt::format("-of-{:05}.tfrecord", job_.shards);
-    std::error_code error;
-    for (const auto& entry : fs::directory_iterator(folder_, error)) {
-      const std::string name = entry.path().filename();
-      if (!name.ends_with(".part")) continue;
-      if (!name.starts_with(of_job) &&
-          !(name.starts_with(of_shards) && name.find(after_number) == of_shards.size() + 5))
-        continue;
-      std::error_code ignored;
-      fs::remove(entry.path(), ignored);
-    }
+    io::remove_unfinished(folder_, [&](std::string_view name) {
+      return name == of_job || (name.starts_with(of_shards) && name.find(after_number) == of_shards.size() + 5);
+    });
   }
 
   /// Returns whether the shard exists, and is therefore complete.

@@ -1,5 +1,8 @@
+#include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
@@ -10,6 +13,7 @@
 #include "base/syscall_hooks.h"
 #include "feedline/records.h"
 #include "io/frames.h"
+#include "io/output_file.h"
 #include "support/catch.h"
 #include "support/temp_dir.h"
 
@@ -150,6 +154,39 @@ TEST_CASE("a full disk is an error and leaves nothing") {
   setrlimit(RLIMIT_FSIZE, &before);
   std::signal(SIGXFSZ, handler);
   CHECK(files_in(dir) == 0);
+}
+
+TEST_CASE("what killed writers have left is removed, and nothing that is still written or is no such file") {
+  const TempDir dir;
+  const std::string path = dir.file("a");
+  const pid_t killed = fork();
+  if (killed == 0) {
+    new io::OutputFile(path);  // its destructor does not run
+    _exit(0);
+  }
+  REQUIRE(waitpid(killed, nullptr, 0) == killed);
+  const std::string left = fmt::format("{}.{}-", path, killed);
+  const auto is_left = [&] {
+    for (const auto& entry : std::filesystem::directory_iterator(dir.path()))
+      if (entry.path().string().starts_with(left)) return true;
+    return false;
+  };
+  REQUIRE(is_left());
+  io::OutputFile written(path);
+  for (const char* other : {"b.12-0.part", "a.b.12-0.part", "a.part", "a.12.part", "a.x-0.part", "a.12-.part", "a"})
+    dir.write(other, "kept");
+  io::remove_unfinished(dir.file("b.c"));
+  CHECK(is_left());
+  CHECK(files_in(dir) == 9);
+  io::remove_unfinished(path);
+  CHECK_FALSE(is_left());
+  CHECK(files_in(dir) == 8);
+  io::remove_unfinished(std::string(dir.path()), [](std::string_view name) { return name == "b"; });
+  CHECK(files_in(dir) == 7);
+  written.write(bytes_of("new"));
+  written.publish();
+  CHECK(content(path) == "new");
+  io::remove_unfinished(dir.file("none/a"));
 }
 
 TEST_CASE("whichever call fails: the whole file or none, and no temporary one") {
