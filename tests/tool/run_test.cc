@@ -424,22 +424,25 @@ TEST_CASE("run keeps its state, goes on from it, and counts epochs from the firs
   CHECK(run_tool({"run", pipeline, "--state", dir.file("none/state")}).code == 1);  // the state cannot be stored
 }
 
-TEST_CASE("SIGINT and SIGTERM end a run, which still prints its report") {
+TEST_CASE("SIGINT, SIGTERM and SIGHUP end a run, which still prints its report") {
   const TempDir dir;
   const std::string pipeline = dir.write("p.textproto", chess_pipeline("global_batch_size: 256"));
-  for (const int number : {SIGINT, SIGTERM}) {
+  const auto before = std::signal(SIGHUP, SIG_DFL);  // the tests may run under nohup
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
     Tool tool({"run", pipeline, "--json", "--set", "epoch.repeat=-1", "--step-ms", "1"});
     const ToolResult result = signalled(tool, number);
     INFO(result.err);
     CHECK(result.code == 0);
     CHECK(result.json().at("interrupted") == true);
   }
+  std::signal(SIGHUP, before);
 }
 
 TEST_CASE("a run that is ended by a signal has kept what it trained, and goes on there") {
   const TempDir dir;
   const std::string pipeline = dir.write("p.textproto", chess_pipeline("global_batch_size: 10"));
-  for (const int number : {SIGINT, SIGTERM}) {
+  const auto before = std::signal(SIGHUP, SIG_DFL);  // the tests may run under nohup
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
     const std::string state = dir.file("state-" + std::to_string(number));
     const std::vector<std::string> arguments = {"run",     pipeline, "--json",        "--step-ms", "3",
                                                 "--state", state,    "--state-every", "86400000"};
@@ -454,4 +457,18 @@ TEST_CASE("a run that is ended by a signal has kept what it trained, and goes on
     rest[4] = "0";
     CHECK(run_tool(rest).json().at("records") == 3000 - trained);
   }
+  std::signal(SIGHUP, before);
+}
+
+TEST_CASE("a state is read to its end, also one of many sources") {
+  const TempDir dir;
+  const std::string pipeline = dir.write("p.textproto", chess_pipeline("global_batch_size: 100")),
+                    state = dir.file("s");
+  REQUIRE(run_tool({"run", pipeline, "--state", state, "--steps", "10"}).code == 0);
+  const std::string kept = read_file(state);
+  dir.write("s", std::string(100'000, ' ') + kept);  // JSON may have spaces anywhere
+  const ToolResult rest = run_tool({"run", pipeline, "--state", state, "--json"});
+  INFO(rest.err);
+  REQUIRE(rest.code == 0);
+  CHECK(rest.json().at("records") == 3000 - 1000);
 }

@@ -1,9 +1,17 @@
 // When a command tells how far it is, and how.
 #include "tool/common/terminal.h"
 
-#include <cstdio>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <ctime>
+
+#include "feedline/error.h"
 #include "support/catch.h"
+#include "tool/common/interrupt.h"
 
 using namespace feedline::cli;
 using feedline::format_count;
@@ -78,4 +86,52 @@ TEST_CASE("numbers of things") {
   CHECK(format_count(0, "step") == "0 steps");
   CHECK(format_count(1, "step") == "1 step");
   CHECK(format_count(1234, "bad record") == "1,234 bad records");
+}
+
+TEST_CASE("Ctrl-C, kill and a closed terminal are noted, and handlers are restored") {
+  const auto nothing = [](int) {};
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+    const auto before = std::signal(number, nothing);
+    {
+      const Interrupt interrupt;
+      CHECK_FALSE(Interrupt::happened());
+      CHECK_NOTHROW(Interrupt::check());
+      std::raise(number);
+      CHECK(Interrupt::happened());
+      CHECK_THROWS_WITH(Interrupt::check(), Catch::Contains("interrupted"));
+    }
+    CHECK(std::signal(number, before) == static_cast<void (*)(int)>(nothing));
+  }
+}
+
+TEST_CASE("a command that works on without looking at the flag is ended by the first signal") {
+  for (const bool looks : {true, false}) {
+    const pid_t child = fork();
+    if (child == 0) {
+      const auto cpu_s = [] { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; };
+      const auto start = std::chrono::steady_clock::now();
+      const double cpu = cpu_s();
+      const Interrupt interrupt;
+      while (std::chrono::steady_clock::now() - start < 3s || cpu_s() - cpu < 2)
+        if (looks) Interrupt::check();
+      std::raise(SIGTERM);
+      _exit(Interrupt::happened() ? 7 : 8);
+    }
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    if (looks)
+      CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 7));
+    else
+      CHECK((WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM));
+  }
+}
+
+TEST_CASE("a closed terminal is not noted under nohup") {
+  const auto before = std::signal(SIGHUP, SIG_IGN);
+  {
+    const Interrupt interrupt;
+    std::raise(SIGHUP);
+    CHECK_FALSE(Interrupt::happened());
+  }
+  CHECK(std::signal(SIGHUP, before) == SIG_IGN);
 }

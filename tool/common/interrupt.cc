@@ -1,6 +1,8 @@
 #include "tool/common/interrupt.h"
 
 #include <atomic>
+#include <cstdint>
+#include <ctime>
 
 #include "feedline/error.h"
 
@@ -10,28 +12,59 @@ namespace {
 std::atomic<bool> signalled = false;
 static_assert(std::atomic<bool>::is_always_lock_free, "set in a signal handler");
 
-void on_signal(int) { signalled = true; }
+// When a command has last looked at the flag, by two clocks.
+std::atomic<int64_t> looked_ns = 0, looked_cpu_ns = 0;
+
+int64_t now_ns(clockid_t clock) noexcept {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+void look() noexcept {
+  looked_ns = now_ns(CLOCK_MONOTONIC);
+  looked_cpu_ns = now_ns(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+// Returns whether the command works on something that does not look at the flag, such as a plan of many features. A
+// process that was stopped has used no CPU meanwhile, and one with many threads uses much in a moment.
+bool nobody_looks() noexcept {
+  constexpr int64_t long_ago = 2'000'000'000, much_cpu = 1'000'000'000;
+  return now_ns(CLOCK_MONOTONIC) - looked_ns > long_ago && now_ns(CLOCK_PROCESS_CPUTIME_ID) - looked_cpu_ns > much_cpu;
+}
+
+void on_signal(int number) {
+  if (nobody_looks()) std::raise(number);  // ends the process: SA_RESETHAND
+  signalled = true;
+}
 
 }  // namespace
 
 Interrupt::Interrupt() {
   signalled = false;
+  look();
   struct sigaction action {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART | static_cast<int>(SA_RESETHAND);
   sigaction(SIGINT, &action, &interrupt_);
   sigaction(SIGTERM, &action, &terminate_);
+  sigaction(SIGHUP, nullptr, &hang_up_);
+  if (hang_up_.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
 }
 
 Interrupt::~Interrupt() {
   sigaction(SIGINT, &interrupt_, nullptr);
   sigaction(SIGTERM, &terminate_, nullptr);
+  sigaction(SIGHUP, &hang_up_, nullptr);
 }
 
-bool Interrupt::happened() noexcept { return signalled; }
+bool Interrupt::happened() noexcept {
+  look();
+  return signalled;
+}
 
 void Interrupt::check() {
-  if (signalled) throw Error(Category::stalled, "interrupted");
+  if (happened()) throw Error(Category::stalled, "interrupted");
 }
 
 }  // namespace feedline::cli

@@ -1,12 +1,14 @@
-// Lets Ctrl-C and `kill` end a command cleanly; the second signal ends it at once.
+// Lets Ctrl-C, `kill` and a closed terminal end a command cleanly; the second signal ends it at once.
 #pragma once
 
 #include <csignal>
 
 namespace feedline::cli {
 
-/// While an Interrupt exists, the first SIGINT or SIGTERM sets a flag that the command checks, and the next signal has
-/// its usual effect. Only one may exist at a time.
+/// While an Interrupt exists, the first SIGINT, SIGTERM or SIGHUP sets a flag that the command checks, and the next one
+/// of this kind has its usual effect. If the command has worked for seconds without looking at the flag, the first one has
+/// it, too. A SIGHUP that the process ignores, as under nohup, stays ignored. Only one
+/// Interrupt may exist at a time.
 class Interrupt {
  public:
   Interrupt();
@@ -20,7 +22,7 @@ class Interrupt {
   static void check();
 
  private:
-  struct sigaction interrupt_, terminate_;  // the handlers before this one, which the destructor restores
+  struct sigaction interrupt_, terminate_, hang_up_;  // the handlers before this one, which the destructor restores
 };
 
 }  // namespace feedline::cli
