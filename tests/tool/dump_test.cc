@@ -1,3 +1,108 @@
+// feedline dump: the arrays of a feed.
+#include <sys/resource.h>
+
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "golden/manifest.h"
+#include "pipelines.h"
+#include "support/catch.h"
+#include "support/process.h"
+#include "tool.h"
+
+using namespace feedline;
+using namespace feedline::test;
+using nlohmann::json;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string octal(const std::string& bytes) {
+  std::string text;
+  for (const char c : bytes) {
+    char escaped[5];
+    std::snprintf(escaped, sizeof escaped, "\\%03o", static_cast<unsigned char>(c));
+    text += escaped;
+  }
+  return "\"" + text + "\"";
+}
+
+std::string from_hex(const std::string& hex) {
+  std::string bytes;
+  for (size_t i = 0; i < hex.size(); i += 2) bytes += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
+  return bytes;
+}
+
+/// Returns a pipeline with the features of a golden case as f0, f1, ..., each delivered unchanged.
+std::string pipeline_of(const GoldenCase& c, const std::string& batch) {
+  std::string text = "source { compression: " + c.compression;
+  for (const std::string& file : c.files) text += " files: \"" + file + "\"";
+  if (c.parse == "sequence_example") text += " record_type: SEQUENCE_EXAMPLE";
+  text += " }\n";
+  for (size_t i = 0; i < c.features.size(); i++) {
+    const GoldenFeature& f = c.features[i];
+    text += "feature { name: \"f" + std::to_string(i) + "\" key: " + octal(f.name);
+    text += f.dtype == "bytes" ? " dtype: BYTES" : f.dtype == "float32" ? " dtype: FLOAT32" : " dtype: INT64";
+    text += f.kind == "var"      ? " kind: VARIABLE"
+            : f.kind == "ragged" ? " kind: RAGGED"
+            : f.kind == "fixed"  ? " kind: FIXED"
+                                 : " kind: FIXED_SEQUENCE";
+    if (f.where == "feature_list") text += " where: FEATURE_LIST";
+    if (f.where == "feature_list" && f.kind == "fixed_sequence" && !f.allow_missing) text += " required: true";
+    for (const int64_t axis : f.shape) text += " shape: " + std::to_string(axis);
+    for (const json& value : f.default_value.is_array() ? f.default_value : json::array()) {
+      text += f.dtype == "bytes"     ? " default_value { bytes_value: " + octal(from_hex(value)) + " }"
+              : f.dtype == "float32" ? " default_value { float32_value: " + value.dump() + " }"
+                                     : " default_value { int64_value: " + value.dump() + " }";
+    }
+    text += " }\n";
+  }
+  return text + "batch { " + batch + " }\nepoch { allow_empty: true }\n";
+}
+
+bool same(const NpyArray& a, const NpyArray& b) {
+  return a.dtype == b.dtype && a.shape == b.shape && a.bytes == b.bytes;
+}
+
+/// Returns a stored array of a case, if it has one of this name.
+std::optional<NpyArray> expected(const std::map<std::string, NpyArray>& stored, const std::string& name) {
+  if (const auto found = stored.find(name); found != stored.end()) return found->second;
+  return std::nullopt;
+}
+
+/// Returns whether the dump of feature i is equal to what TensorFlow reads.
+bool matches(const Dump& dump, const GoldenCase& c, const std::map<std::string, NpyArray>& stored, size_t i) {
+  const std::string f = "f" + std::to_string(i);
+  const auto part = [&](const std::string& golden_part, const std::string& file) {
+    const auto want = expected(stored, f + "." + golden_part);
+    return !want || same(*want, dump.array(f + file));
+  };
+  const auto dense = expected(stored, f + ".dense");
+  if (c.features[i].dtype == "bytes" && dense) {  // all values have one length, so the golden array has no offsets
+    const auto offsets = dump.array(f + ".offsets");
+    const NpyArray bytes = dump.array(f + ".bytes");
+    return bytes.bytes == dense->bytes && offsets.shape[0] == dense->shape[0] + 1;
+  }
+  return part("dense", "") && part("values", ".values") && part("bytes", ".bytes") && part("offsets", ".offsets") &&
+         part("row_splits", ".row_splits") && part("row_splits0", ".row_splits") && part("row_splits1", ".step_splits");
+}
+
+/// Returns the distance between two numbers in units in the last place.
+int64_t ulps(double a, double b) {
+  int64_t x = 0, y = 0;
+  std::memcpy(&x, &a, 8);
+  std::memcpy(&y, &b, 8);
+  if (x < 0) x = INT64_MIN - x;
+  if (y < 0) y = INT64_MIN - y;
+  return std::abs(x - y);
+}
+
+}  // namespace
 
 TEST_CASE("dump of chess is what TensorFlow computes, whatever the batches and replicas") {
   const auto want = load_npz(golden("chess/main.npz"));
@@ -244,4 +349,29 @@ TEST_CASE("what a killed dump or show has left is removed by the next one, and n
   for (const auto& entry : fs::recursive_directory_iterator(dir.path()))
     if (entry.path().string().ends_with(".part")) files.insert(entry.path().filename());
   CHECK(files == std::set<std::string>{"data.tfrecord.12-0.part", "other.png.12-0.part"});
+}
+
+TEST_CASE("a limit of file sizes is an error, and leaves no half of a file") {
+  const TempDir dir;
+  const std::string pipeline = dir.write("p.textproto", chess_pipeline("global_batch_size: 100"));
+  const std::string csv = dir.write("x.csv", "a\n" + std::string(8000, '1') + "\n");
+  const auto handler = std::signal(SIGXFSZ, SIG_DFL);
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
+  rlimit little = before;
+  little.rlim_cur = 4096;
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"dump", pipeline, "--out", dir.file("dumped")},
+        {"convert", "csv", csv, "--out", dir.file("converted")},
+        {"split", golden("chess/main-00000-of-00003.tfrecord"), "--out", dir.file("split"), "--shards", "1"}}) {
+    REQUIRE(setrlimit(RLIMIT_FSIZE, &little) == 0);
+    const ToolResult result = run_tool(arguments);
+    REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
+    INFO(arguments[0] << ": " << result.err);
+    CHECK(result.code == 1);
+    CHECK(result.err.find("File too large") != std::string::npos);
+  }
+  std::signal(SIGXFSZ, handler);
+  for (const auto& entry : fs::recursive_directory_iterator(dir.path()))
+    CHECK_FALSE(entry.path().string().ends_with(".part"));
 }

@@ -1,10 +1,12 @@
 // The `feedline` tool.
+#include <csignal>
 #include <cstdio>
 #include <exception>
 
 #include "tool/commands/run_tool.h"
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is then an error as any other
   try {
     return feedline::cli::run_tool(argc, argv);
   } catch (const std::exception& error) {
