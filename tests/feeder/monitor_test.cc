@@ -103,7 +103,12 @@ TEST_CASE("monitor: a trace has what the threads have done meanwhile") {
     if (event.at("ph") == "X") names.insert(event.at("name"));
   for (const char* name : {"next", "trainer", "parse", "unpack"}) CHECK(names.contains(name));
   CHECK_FALSE(SpanRecording::goes_on());
-  CHECK_THAT(get(at, "/trace?seconds=61"), StartsWith("HTTP/1.1 400 "));
+  for (const char* wrong : {"61", "0", "", "x", "5x", "-1", "18446744073709551616", "18446744073709551621"})
+    CHECK_THAT(get(at, std::string("/trace?seconds=") + wrong), StartsWith("HTTP/1.1 400 "));
+  CHECK_THAT(get(at, "/history.json?from=18446744073709551616"), StartsWith("HTTP/1.1 400 "));
+  CHECK_THAT(get(at, "/history.json?from=0&x=y"), StartsWith("HTTP/1.1 200 "));
+  CHECK_THAT(get(at, "/trace?seconds=1", "Sec-Fetch-Site: cross-site\n"), StartsWith("HTTP/1.1 403 "));
+  CHECK_THAT(get(at, "/", "Sec-Fetch-Site: cross-site\n"), StartsWith("HTTP/1.1 200 "));  // a link to it
 }
 
 TEST_CASE("monitor: a feed that has failed says why, until it goes on") {

@@ -33,6 +33,7 @@ using gpu::Socket;
 
 constexpr std::string_view unix_prefix = "unix:";
 constexpr std::string_view end_of_head = "\r\n\r\n";
+constexpr std::string_view still_working = "HTTP/1.1 102 Processing\r\n\r\n";
 
 struct ListenUnixOp {  // socket, bind and listen of a Unix domain socket
   static constexpr const char* name = "listen at a path";
@@ -106,24 +107,74 @@ bool equal_in_constant_time(std::string_view given, std::string_view secret) {
   return differs == 0;
 }
 
+/// Returns whether what has arrived can be no head of a request (RFC 9112, section 2.2): it has control characters, as
+/// binary data has, or ends of lines that are not CR LF.
+bool is_no_head(std::string_view text) {
+  for (size_t i = 0; i < text.size(); i++) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if (byte == '\r' && (i + 1 == text.size() || text[i + 1] == '\n')) continue;
+    if (byte == '\n' && i > 0 && text[i - 1] == '\r') continue;
+    if ((byte < 0x20 && byte != '\t') || byte == 0x7f) return true;
+  }
+  return false;
+}
+
+/// Returns whether the text is a token of HTTP (RFC 9110, section 5.6.2), such as a method or the name of a header.
+bool is_token(std::string_view text) {
+  constexpr std::string_view others = "!#$%&'*+-.^_`|~";
+  return !text.empty() && std::ranges::all_of(text, [&](unsigned char c) {
+    return std::isalnum(c) || others.find(static_cast<char>(c)) != std::string_view::npos;
+  });
+}
+
 bool same_letters(std::string_view a, std::string_view b) {
   return std::ranges::equal(
       a, b, {}, [](unsigned char c) { return std::tolower(c); }, [](unsigned char c) { return std::tolower(c); });
 }
 
-/// Returns the value of a header field; nullopt if there is none.
-std::optional<std::string_view> field(std::string_view head, std::string_view name) {
+/// Calls f(name, value) for each header field. Returns false if a line is none, such as one that goes on with a space.
+template <typename F>
+bool for_each_field(std::string_view head, F&& f) {
+  constexpr std::string_view spaces = " \t";
   while (!head.empty()) {
     const std::string_view line = head.substr(0, head.find("\r\n"));
     head.remove_prefix(std::min(line.size() + 2, head.size()));
     const size_t colon = line.find(':');
-    if (colon == std::string_view::npos || !same_letters(line.substr(0, colon), name)) continue;
+    if (colon == std::string_view::npos || !is_token(line.substr(0, colon))) return false;
     std::string_view value = line.substr(colon + 1);
-    while (!value.empty() && (value.front() == ' ' || value.front() == '\t')) value.remove_prefix(1);
-    while (!value.empty() && (value.back() == ' ' || value.back() == '\t')) value.remove_suffix(1);
-    return value;
+    value.remove_prefix(std::min(value.find_first_not_of(spaces), value.size()));
+    value.remove_suffix(value.size() - (value.find_last_not_of(spaces) + 1));
+    f(line.substr(0, colon), value);
   }
-  return std::nullopt;
+  return true;
+}
+
+/// The header fields that the server looks at.
+struct Fields {
+  std::optional<std::string_view> host;
+  std::string_view authorization, accept, site;
+  bool two_hosts = false;
+
+  /// Returns false if the head has a line that is no field.
+  bool read(std::string_view head) {
+    return for_each_field(head, [&](std::string_view name, std::string_view value) {
+      if (same_letters(name, "Host")) {
+        two_hosts = host.has_value();
+        host = value;
+      }
+      if (same_letters(name, "Authorization")) authorization = value;
+      if (same_letters(name, "Accept")) accept = value;
+      if (same_letters(name, "Sec-Fetch-Site")) site = value;
+    });
+  }
+};
+
+/// Returns what follows "Basic" in any case, and spaces; empty if the text is something else (RFC 7617).
+std::string_view basic_credentials(std::string_view authorization) {
+  const size_t end = std::min(authorization.find(' '), authorization.size());
+  if (!same_letters(authorization.substr(0, end), "Basic")) return {};
+  authorization.remove_prefix(std::min(authorization.find_first_not_of(' ', end), authorization.size()));
+  return authorization;
 }
 
 /// Returns whether the header Host names an IP address or localhost, at any port. A page of another site can make a
@@ -228,10 +279,13 @@ Socket connect_to(const HttpAddress& address, gpu::Deadline until) {
 
 HttpServer::HttpServer(HttpAddress address, const std::string& token, HttpLimits limits)
     : address_(std::move(address)),
-      credentials_(token.empty() ? "" : http_credentials(token)),
+      credentials_(token.empty() ? "" : basic_credentials(http_credentials(token))),
       limits_(limits),
       listener_(listen_at(address_)),
       ending_(injected<EventOp>() ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (token.size() > limits_.token_bytes)
+    throw Error(Category::bad_pipeline, fmt::format("the token of a monitor has at most {} bytes, this has {}",
+                                                    limits_.token_bytes, token.size()));
   if (!ending_) fail("eventfd", EMFILE);
   if (address_.path.empty()) {
     address_.ip = gpu::address_of(listener_);
@@ -273,7 +327,8 @@ void HttpServer::run() {
       std::vector<pollfd> sockets = {{ending_.fd(), POLLIN, 0}, {listener_.fd(), POLLIN, 0}};
       for (const Connection& connection : connections_) {
         wake = std::min(wake, connection.later ? connection.due : connection.until);
-        const int events = connection.later ? POLLRDHUP : connection.answered ? POLLOUT : POLLIN;
+        const int end_of_client = connection.half_closed ? 0 : POLLRDHUP;
+        const int events = connection.later ? end_of_client : connection.answered ? POLLOUT : POLLIN;
         sockets.push_back({connection.socket.fd(), static_cast<short>(events), 0});
       }
       gpu::wait_for(sockets, wake);
@@ -316,16 +371,25 @@ bool HttpServer::go_on(Connection& connection) try {
     if (*received == 0) return true;
     std::string& request = connection.request;
     request.append(reinterpret_cast<const char*>(bytes.data()), *received);
+    while (request.starts_with("\r\n")) request.erase(0, 2);  // some clients end what came before so
     const size_t end = request.find(end_of_head);
-    if (end == std::string::npos && request.size() <= limits_.request_bytes) continue;
+    const auto head = std::string_view(request).substr(0, end);
+    const bool too_long = head.size() > limits_.request_bytes;
+    if (end == std::string::npos && !too_long && !is_no_head(head)) continue;
     connection.answered = true;
-    const bool too_long = end == std::string::npos || end > limits_.request_bytes;
-    respond(connection, too_long ? refusal(431, fmt::format("a request has at most {} bytes", limits_.request_bytes))
-                                 : answer(std::string_view(request).substr(0, end)));
+    respond(connection, is_no_head(head) ? refusal(400, "this is no request of HTTP/1.1")
+                        : too_long ? refusal(431, fmt::format("a request has at most {} bytes", limits_.request_bytes))
+                                   : answer(head));
     if (connection.later) return true;
   }
   if (connection.later) {
-    if (Clock::now() < connection.due) return false;  // the client has gone
+    if (Clock::now() < connection.due) {
+      // The client sends nothing more. If it has gone its system answers this with a reset, which ends the connection;
+      // otherwise it has closed its half alone, and waits.
+      if (std::exchange(connection.half_closed, true)) return false;
+      gpu::send_some(connection.socket, std::as_bytes(std::span(still_working)));
+      return true;
+    }
     respond(connection, called(std::exchange(connection.later, nullptr)));
   }
   while (connection.sent < connection.response.size()) {
@@ -351,23 +415,37 @@ void HttpServer::respond(Connection& connection, HttpResponse response) const {
 }
 
 HttpResponse HttpServer::answer(std::string_view head) const {
+  const HttpResponse no_request = refusal(400, "this is no request of HTTP/1.1");
   const std::string_view line = head.substr(0, head.find("\r\n"));
-  const std::string_view fields = head.substr(std::min(line.size() + 2, head.size()));
   const size_t first = line.find(' '), last = line.rfind(' ');
-  if (first == std::string_view::npos || first == last || !line.substr(last + 1).starts_with("HTTP/1."))
-    return refusal(400, "this is no request of HTTP/1.1");
-  const std::string_view method = line.substr(0, first);
+  Fields fields;
+  if (first == std::string_view::npos || first == last ||
+      !fields.read(head.substr(std::min(line.size() + 2, head.size()))))
+    return no_request;
+  const std::string_view method = line.substr(0, first), version = line.substr(last + 1);
   std::string_view target = line.substr(first + 1, last - first - 1);
-  if (!credentials_.empty() && !equal_in_constant_time(field(fields, "Authorization").value_or(""), credentials_))
+  if (!is_token(method) || target.find(' ') != std::string_view::npos ||
+      (version != "HTTP/1.1" && version != "HTTP/1.0"))
+    return no_request;
+  if (fields.two_hosts || (!fields.host && version == "HTTP/1.1"))
+    return refusal(400, "a request of HTTP/1.1 has the header Host once");
+  constexpr std::string_view scheme = "http://";
+  if (same_letters(target.substr(0, scheme.size()), scheme)) {  // as to a proxy; the host that it names counts
+    const size_t path = std::min(target.find_first_of("/?", scheme.size()), target.size());
+    fields.host = target.substr(scheme.size(), path - scheme.size());
+    target = path == target.size() ? "/" : target.substr(path);
+  }
+  if (!credentials_.empty() && !equal_in_constant_time(basic_credentials(fields.authorization), credentials_))
     return refusal(401, "the monitor wants the user feedline with its token as the password");
-  if (credentials_.empty() && address_.path.empty() && !is_local_name(field(fields, "Host").value_or("localhost")))
+  if (credentials_.empty() && address_.path.empty() && !is_local_name(fields.host.value_or("localhost")))
     return refusal(403, "without a token the monitor is found under an IP address or localhost alone");
   if (method != "GET" && method != "HEAD") return refusal(405, "the monitor answers GET and HEAD");
   if (!target.starts_with('/')) return refusal(400, "the target of a request begins with /");
   const size_t query = target.find('?');
   HttpRequest request{.path = std::string(target.substr(0, query)),
                       .query = query == std::string_view::npos ? "" : std::string(target.substr(query + 1)),
-                      .accept = std::string(field(fields, "Accept").value_or(""))};
+                      .accept = std::string(fields.accept),
+                      .other_site = fields.site == "cross-site"};
   return called([&] { return handler_(request); });
 }
 

@@ -23,6 +23,7 @@ struct HttpRequest {
   std::string path;    // "/metrics"
   std::string query;   // what follows the path after "?"
   std::string accept;  // the header Accept; empty if there is none
+  bool other_site;     // whether a browser says that a page of another site has asked (Sec-Fetch-Site)
 };
 
 struct HttpResponse {
@@ -38,6 +39,7 @@ struct HttpResponse {
 struct HttpLimits {
   size_t connections = 32;               // at least 2; one more ends the oldest of them
   size_t request_bytes = 8 << 10;        // of the request line with all headers
+  size_t token_bytes = 4 << 10;          // of a token, which a request must have room for
   std::chrono::milliseconds time{5000};  // from accepting a connection to the end of the response, without its `wait`
 };
 
@@ -63,7 +65,8 @@ class HttpServer {
 
   /// Listens at `address`; connections wait until serve() is called. A Unix domain socket is for this user alone; it
   /// replaces the file of a server that has ended. With a `token` a client must send it as its password (RFC 7617,
-  /// user "feedline"). Throws Error io_error if another program listens there, or for other errors of the system.
+  /// user "feedline"). Throws Error bad_pipeline if the token is longer than a request may be, and Error io_error if
+  /// another program listens there, or for other errors of the system.
   HttpServer(HttpAddress address, const std::string& token, HttpLimits limits = {});
   /// Ends the thread and all connections, at once. Removes the file of a Unix domain socket, unless another one is there.
   ~HttpServer();
@@ -86,6 +89,7 @@ class HttpServer {
     std::string response = {};
     size_t sent = 0;  // bytes of the response
     bool answered = false;
+    bool half_closed = false;                  // the client, which waits for `later`, will send nothing more
     std::function<HttpResponse()> later = {};  // makes the response
     Clock::time_point due = {};                // when `later` is to be called
   };
@@ -97,7 +101,7 @@ class HttpServer {
   HttpResponse answer(std::string_view head) const;
 
   HttpAddress address_;
-  const std::string credentials_;  // the value of the header Authorization; empty: none is needed
+  const std::string credentials_;  // in base64, what the header Authorization must have; empty: nothing
   const HttpLimits limits_;
   gpu::Socket listener_;
   std::optional<std::pair<dev_t, ino_t>> file_;  // device and number of the socket's file; null without one

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <memory>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -51,11 +52,14 @@ HttpResponse health(const Report& report) {
   return {.status = 503, .body = line + "\n"};
 }
 
-/// Returns the number in a query like "from=12", whose key is "from="; `otherwise` if there is none.
-uint64_t number_in(std::string_view query, std::string_view key, uint64_t otherwise) {
-  uint64_t number = otherwise;
-  if (query.starts_with(key)) std::from_chars(query.data() + key.size(), query.data() + query.size(), number);
-  return number;
+/// Returns the number in a query like "from=12", whose key is "from="; `otherwise` if the query does not begin with the
+/// key; nullopt if no number follows, or one of more than 64 bits.
+std::optional<uint64_t> number_in(std::string_view query, std::string_view key, uint64_t otherwise) {
+  if (!query.starts_with(key)) return otherwise;
+  query = query.substr(key.size(), query.find('&') - key.size());
+  uint64_t number = 0;
+  const auto [end, error] = std::from_chars(query.data(), query.data() + query.size(), number);
+  return error == std::errc() && end == query.data() + query.size() ? std::optional(number) : std::nullopt;
 }
 
 /// Returns what the process takes of the machine, and how busy the machine's GPUs are.
@@ -74,9 +78,10 @@ Json system_json() {
 }
 
 /// Records all threads of the process from now on.
-HttpResponse trace(std::string_view query, int rank) {
+HttpResponse trace(const HttpRequest& request, int rank) {
   constexpr uint64_t usual = 5, most = 60;
-  const uint64_t seconds = number_in(query, "seconds=", usual);
+  if (request.other_site) return {.status = 403, .body = "no page of another site may start a trace\n"};
+  const uint64_t seconds = number_in(request.query, "seconds=", usual).value_or(0);
   if (seconds < 1 || seconds > most)
     return {.status = 400, .body = fmt::format("seconds: a trace takes 1 to {} seconds\n", most)};
   try {
@@ -114,13 +119,16 @@ void Monitor::serve(MonitorSources sources) {
 HttpResponse Monitor::answer(const HttpRequest& request) const {
   if (request.path == "/") return {.type = "text/html; charset=utf-8", .body = std::string(monitor_page)};
   if (request.path == "/report.json") return json_response(to_json(sources_.report()));
-  if (request.path == "/history.json") return json_response(history_.json(number_in(request.query, "from=", 0)));
+  if (request.path == "/history.json") {
+    const auto from = number_in(request.query, "from=", 0);
+    return from ? json_response(history_.json(*from)) : HttpResponse{.status = 400, .body = "from: it is no number\n"};
+  }
   if (request.path == "/ranks.json") return json_response(ranks_ ? ranks_->json() : Json::array());
   if (request.path == "/sample.json") return json_response(sources_.sample());
   if (request.path == "/system.json") return json_response(system_json());
   if (request.path == "/plan.txt") return {.body = sources_.plan_text()};
   if (request.path == "/healthz") return health(sources_.report());
-  if (request.path == "/trace") return trace(request.query, rank_);
+  if (request.path == "/trace") return trace(request, rank_);
   if (request.path == "/metrics") {
     const bool open_metrics = request.accept.find("application/openmetrics-text") != std::string::npos;
     return {.type = open_metrics ? "application/openmetrics-text; version=1.0.0; charset=utf-8"

@@ -24,6 +24,7 @@ using namespace feedline;
 using namespace feedline::test;
 using namespace std::chrono_literals;
 using Catch::Contains;
+using Catch::EndsWith;
 using Catch::StartsWith;
 
 namespace {
@@ -37,6 +38,8 @@ HttpResponse echo(const HttpRequest& request) {
   if (request.path == "/wrong") throw Error(Category::io_error, "it went wrong");
   if (request.path == "/large") return {.body = std::string(64 << 20, 'x')};
   if (request.path == "/later") return {.later = [] { return HttpResponse{.body = "late"}; }};
+  if (request.path == "/soon") return {.later = [] { return HttpResponse{.body = "soon"}; }, .wait = 100ms};
+  if (request.path == "/site") return {.body = request.other_site ? "other" : "own"};
   if (request.path == "/in_an_hour") return {.later = [kept = kept_until_then] { return HttpResponse{}; }, .wait = 1h};
   if (request.path != "/echo") return {.status = 404, .body = "nothing\n"};
   return {.body = request.path + "|" + request.query + "|" + request.accept};
@@ -102,17 +105,51 @@ TEST_CASE("requests, and what is none") {
   CHECK(body(head).empty());
   CHECK_THAT(get(at, "/other"), StartsWith("HTTP/1.1 404 Not Found\r\n"));
   CHECK_THAT(get(at, "/wrong"), StartsWith("HTTP/1.1 500 Internal Server Error\r\n") && Contains("it went wrong"));
-  CHECK_THAT(ask(at, "POST /echo HTTP/1.1\nContent-Length: 3\n\nabc"),
+  CHECK_THAT(ask(at, "POST /echo HTTP/1.1\nHost: localhost\nContent-Length: 3\n\nabc"),
              StartsWith("HTTP/1.1 405 Method Not Allowed\r\n") && Contains("\r\nAllow: GET, HEAD\r\n"));
-  for (const char* wrong : {"hello\n\n", "GET /echo\n\n", "GET  HTTP/1.1\n\n", "GET /echo HTTP/2\n\n", "\n\n",
-                            "GET echo HTTP/1.1\n\n", "GET http://localhost/echo HTTP/1.1\n\n"})
-    CHECK_THAT(ask(at, wrong), StartsWith("HTTP/1.1 400 Bad Request\r\n"));
+  const std::string host = "\nHost: localhost\n\n";
+  for (const char* wrong : {"hello", "GET /echo", "GET  HTTP/1.1", "GET /echo HTTP/2", "GET echo HTTP/1.1", " ",
+                            "GET /echo HTTP/1.1xyz", "GET /echo HTTP/1.", "GET /echo HTTP/1.10", "GET /echo http/1.1",
+                            "GET /ec ho HTTP/1.1", "GET /echo  HTTP/1.1", "G(T /echo HTTP/1.1", "GET /echo HTTP/1.1 "})
+    CHECK_THAT(ask(at, wrong + host), StartsWith("HTTP/1.1 400 Bad Request\r\n"));
+  for (const char* wrong : {"", "Host : localhost\n", "Host: localhost\nHost: localhost\n", "Host localhost\n",
+                            ": localhost\n", "Host: localhost\nA: b\n c\n", "Host: localhost\n\tc\n"})
+    CHECK_THAT(ask(at, std::string("GET /echo HTTP/1.1\n") + wrong + "\n"), StartsWith("HTTP/1.1 400 Bad Request\r\n"));
+  CHECK_THAT(ask(at, "GET /echo HTTP/1.0\nHost: localhost\nHost: localhost\n\n"),
+             StartsWith("HTTP/1.1 400 Bad Request\r\n"));
+  // What some clients send, and a server has to take.
+  CHECK(body(ask(at, "\n\nGET /echo?a HTTP/1.1" + host)) == "/echo|a|");
+  for (const char* target : {"http://localhost/echo?a", "HTTP://127.0.0.1:80/echo?a"})
+    CHECK(body(ask(at, std::string("GET ") + target + " HTTP/1.1" + host)) == "/echo|a|");
+  CHECK_THAT(ask(at, "GET http://localhost HTTP/1.1" + host), StartsWith("HTTP/1.1 404 "));  // it is that of /
+  CHECK_THAT(ask(at, "GET http://example.org/echo HTTP/1.1" + host), StartsWith("HTTP/1.1 403 "));
   CHECK(body(get(at, "/large")).size() == 64 << 20);
 
   // A request may come in any pieces.
   const gpu::Socket slow = connect_to(at);
-  for (const char c : std::string_view("GET /echo HTTP/1.1\r\n\r\n")) send(slow, std::string_view(&c, 1));
+  for (const char c : std::string_view("GET /echo HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+    send(slow, std::string_view(&c, 1));
   CHECK(body(receive(slow)) == "/echo||");
+}
+
+TEST_CASE("what is no request is told at once, without waiting for its end") {
+  const Echo server;                                                                     // which would wait for an hour
+  for (const std::string_view wrong : {std::string_view("\x16\x03\x01\x02\x00\x01", 6),  // as TLS begins
+                                       std::string_view("GET /echo HTTP/1.1\n"), std::string_view("GET /echo\rx"),
+                                       std::string_view("\0", 1), std::string_view("GET /\x7f")}) {
+    const gpu::Socket socket = connect_to(server.address());
+    send(socket, wrong);
+    CHECK_THAT(receive(socket), StartsWith("HTTP/1.1 400 Bad Request\r\n"));
+  }
+}
+
+TEST_CASE("a client that has closed its half gets an answer that comes later") {
+  const Echo server;
+  const gpu::Socket socket = connect_to(server.address());
+  send(socket, "GET /soon HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  gpu::end_sending(socket);
+  const std::string received = receive(socket);
+  CHECK_THAT(received, Contains("HTTP/1.1 200 OK\r\n") && EndsWith("soon"));
 }
 
 TEST_CASE("a monitor with a token answers those who have it") {
@@ -126,6 +163,10 @@ TEST_CASE("a monitor with a token answers those who have it") {
     CHECK_THAT(get(at, "/echo", wrong), StartsWith("HTTP/1.1 401 Unauthorized\r\n") &&
                                             Contains("\r\nWWW-Authenticate: Basic realm=\"feedline\""));
   CHECK_THAT(get(at, "/large"), !Contains("xxx"));
+  for (const char* right : {"basic ZmVlZGxpbmU6c2VjcmV0", "BASIC   ZmVlZGxpbmU6c2VjcmV0 "})
+    CHECK(body(get(at, "/echo", std::string("Authorization: ") + right + "\n")) == "/echo||");
+  for (const char* wrong : {"Basic", "Basic ", "ZmVlZGxpbmU6c2VjcmV0", "BasicZmVlZGxpbmU6c2VjcmV0"})
+    CHECK_THAT(get(at, "/echo", std::string("Authorization: ") + wrong + "\n"), StartsWith("HTTP/1.1 401 "));
   for (const auto& [token, encoded] : {std::pair("a", "ZmVlZGxpbmU6YQ=="), std::pair("ab", "ZmVlZGxpbmU6YWI="),
                                        std::pair("abc", "ZmVlZGxpbmU6YWJj")}) {
     const Echo other(any_port(), token);
@@ -133,8 +174,19 @@ TEST_CASE("a monitor with a token answers those who have it") {
   }
 }
 
+TEST_CASE("a token has room in a request, or is refused at the start") {
+  const std::string longest(4096, 'x');
+  const Echo server(any_port(), longest);
+  CHECK(body(get(server.address(), "/echo", "Authorization: " + http_credentials(longest) + "\n")) == "/echo||");
+  CHECK_THAT(error_of([&] { Echo(any_port(), longest + "x"); }),
+             Contains("the token of a monitor has at most 4096 bytes, this has 4097"));
+}
+
 TEST_CASE("a page of another site cannot read the monitor through a browser") {
   const Echo server;
+  const auto site = [&](const char* fetched) { return body(get(server.address(), "/site", fetched)); };
+  CHECK(site("Sec-Fetch-Site: cross-site\n") == "other");
+  for (const char* own : {"", "Sec-Fetch-Site: same-origin\n", "Sec-Fetch-Site: none\n"}) CHECK(site(own) == "own");
   const auto from = [&](const std::string& host) {
     return ask(server.address(), "GET /echo HTTP/1.1\nHost: " + host + "\n\n");
   };
@@ -163,7 +215,7 @@ TEST_CASE("many clients that say nothing keep nobody else out") {
 TEST_CASE("a request that has arrived is answered, however many clients come after it") {
   HttpServer server(any_port(), "", {.connections = 4, .time = std::chrono::hours(1)});
   const gpu::Socket first = connect_to(server.address());
-  send(first, "GET /echo HTTP/1.1\r\n\r\n");
+  send(first, "GET /echo HTTP/1.1\r\nHost: localhost\r\n\r\n");
   std::deque<gpu::Socket> silent;
   for (int i = 0; i < 20; i++) silent.push_back(connect_to(server.address()));
   server.serve(echo, [] {});
@@ -184,7 +236,7 @@ TEST_CASE("a request or a client that takes no end is ended") {
   const gpu::Socket says_little = connect_to(server.address());
   CHECK_THROWS_AS(dribble(says_little), Error);
   const gpu::Socket does_not_read = connect_to(server.address());
-  send(does_not_read, "GET /large HTTP/1.1\r\n\r\n");
+  send(does_not_read, "GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n");
   CHECK_THROWS_AS(dribble(does_not_read), Error);
 }
 
@@ -193,14 +245,14 @@ TEST_CASE("an answer may come later, and what it needs goes with the client") {
   CHECK(body(get(server.address(), "/later")) == "late");
   {
     const gpu::Socket waiting = connect_to(server.address());
-    send(waiting, "GET /in_an_hour HTTP/1.1\r\n\r\n");
+    send(waiting, "GET /in_an_hour HTTP/1.1\r\nHost: localhost\r\n\r\n");
     while (kept_until_then.use_count() == 1) std::this_thread::yield();
     CHECK(body(get(server.address(), "/echo")) == "/echo||");  // others need not wait for it
     CHECK(kept_until_then.use_count() > 1);
   }
   while (kept_until_then.use_count() > 1) std::this_thread::yield();
   const gpu::Socket waiting = connect_to(server.address());
-  send(waiting, "GET /in_an_hour HTTP/1.1\r\n\r\n");
+  send(waiting, "GET /in_an_hour HTTP/1.1\r\nHost: localhost\r\n\r\n");
   while (kept_until_then.use_count() == 1) std::this_thread::yield();
 }
 
@@ -223,7 +275,7 @@ TEST_CASE("a server ends at once, whatever its clients do") {
   std::deque<gpu::Socket> clients;
   {
     const Echo server(any_port(), "", {.time = std::chrono::hours(1)});
-    for (const char* begun : {"", "GET /echo HT", "GET /large HTTP/1.1\r\n\r\n"}) {
+    for (const char* begun : {"", "GET /echo HT", "GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n"}) {
       clients.push_back(connect_to(server.address()));
       send(clients.back(), begun);
     }
@@ -292,7 +344,7 @@ TEST_CASE("a Unix domain socket is for one user, and outlives no server") {
   {
     const Echo server(at);
     const gpu::Socket client = connect_to_path(path);
-    send(client, "GET /echo HTTP/1.1\r\n\r\n");
+    send(client, "GET /echo HTTP/1.1\r\nHost: localhost\r\n\r\n");
     CHECK(body(receive(client)) == "/echo||");
   }
 
