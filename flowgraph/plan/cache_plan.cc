@@ -60,6 +60,12 @@ std::optional<uint64_t> CachePlan::room(const PipelineSpec& spec, const DataSet&
   choose_file(spec, data);
   if (!why_off_.empty()) return std::nullopt;
   if (const auto found = io::EntryFile::layout_of(path_, content_)) {
+    const uint64_t most = std::max(samples_, data.records) * std::max<size_t>(1, parts_.parts.size());
+    if (found->entries > most) {  // memory for the table would be planned
+      why_off_ = fmt::format("{} is damaged: it says that it has {} entries, and this data has at most {}; remove it",
+                             path_, found->entries, most);
+      return std::nullopt;
+    }
     layout_ = *found;
     return std::nullopt;
   }

@@ -1,6 +1,9 @@
 // The cache of pictures: the same batches with and without it, what it finds, and what becomes of it when things fail.
 
+#include <array>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <set>
 
@@ -11,6 +14,7 @@
 #include "distributed.h"
 #include "flowgraph/pipeline/spec.h"
 #include "flowgraph/plan/cache_plan.h"
+#include "io/records/crc32c.h"
 #include "pictures/encode.h"
 #include "support/catch.h"
 #include "support/log_lines.h"
@@ -398,6 +402,39 @@ TEST_CASE("a disk that fails or is full costs the cache, not the feed") {
       hook.fail_nth_call(0);
       CHECK(log.lines().size() <= 1);
     }
+}
+
+TEST_CASE("a file that claims more entries than the data can have turns the cache off, and stops no feed") {
+  const Pictures pictures;
+  Feeder plain(pictures.with_batch(middle));
+  const Texts right = epochs_of(plain, 1);
+  for (const char* what : {"RESIZED", "RECORDS"}) {
+    INFO(what);
+    fs::remove_all(pictures.dir.file("kept"));
+    const Pipeline cached = pictures.with_batch(middle + cache("DISK", what, "4MiB"));
+    epoch_of(*std::make_unique<Feeder>(cached));
+    REQUIRE(cache_files(pictures).size() == 1);
+    const fs::path file = cache_files(pictures).front();
+    // The header: 8 bytes of magic, a digest, the number of entries, that of bytes, and the checksum of all these.
+    std::array<std::byte, 32> header;
+    std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
+    bytes.read(reinterpret_cast<char*>(header.data()), header.size());
+    const uint64_t entries = uint64_t{1} << 36;
+    std::memcpy(header.data() + 16, &entries, sizeof entries);
+    const uint32_t sum = io::crc32c(header);
+    bytes.seekp(0);
+    bytes.write(reinterpret_cast<const char*>(header.data()), header.size());
+    bytes.write(reinterpret_cast<const char*>(&sum), sizeof sum);
+    bytes.close();
+    fs::resize_file(file, (entries + 1024) * 32);  // a hole
+    const LogLines log;
+    Feeder feeder(cached);
+    CHECK(epochs_of(feeder, 1) == right);
+    CHECK(feeder.report().cache->share == 0);
+    REQUIRE(log.lines().size() == 1);
+    CHECK_THAT(log.lines()[0], Catch::Contains("is damaged: it says that it has 68719476736 entries"));
+    fs::resize_file(file, 0);
+  }
 }
 
 TEST_CASE("a file that is cut short while feeds use it costs what it held, and no feed") {
