@@ -16,6 +16,17 @@ constexpr double all_busy = 0.8;
 // If more than this share of the bytes is read for nothing, the shuffle is to blame rather than the disk.
 constexpr double much = 0.2;
 
+// Opening a file takes as long as feeding 40 KB of it, so reads of fewer bytes are those of small files.
+constexpr double small_read = 64 << 10;
+
+/// Returns for how many seconds the threads have worked in a stage; `name` may be the beginning of several names.
+double busy_s(const Report& report, std::string_view name) {
+  double seconds = 0;
+  for (const StageReport& stage : report.stages)
+    if (stage.name.starts_with(name)) seconds += stage.busy_s;
+  return seconds;
+}
+
 std::string percent(double share) { return fmt::format("{:.{}f} %", 100 * share, share < 0.0995 ? 1 : 0); }
 
 std::string read_advice(const Report& report, const VerdictFacts& facts) {
@@ -27,15 +38,22 @@ std::string read_advice(const Report& report, const VerdictFacts& facts) {
   if (facts.global_shuffle && 1 - needed > much)
     return fmt::format("The files give {}, of which GLOBAL does not need {}: try shuffle {{ mode: BLOCK }}.", rate,
                        percent(1 - needed));
+  const auto read = std::ranges::find(report.stages, "read", &StageReport::name);
+  const double messages = read == report.stages.end() ? 0 : static_cast<double>(read->messages);
+  if (const double bytes = static_cast<double>(report.bytes_read) / std::max(messages, 1.0);
+      !facts.global_shuffle && messages > 0 && bytes < small_read)
+    return fmt::format(
+        "A read gives {} on average, and opening a file takes as long as feeding 40 KB of it: write "
+        "fewer and larger files with `feedline split --shard-size 150MB`.",
+        format_byte_size(static_cast<uint64_t>(bytes)));
   return fmt::format("The files give {}: take a faster disk, or more memory for the page cache.", rate);
 }
 
 /// Returns the advice for a stage that works on the feed's own threads. `less` says how to give them less work.
 std::string threads_advice(const Report& report, std::string_view less) {
-  double busy_s = 0;
-  for (const StageReport& stage : report.stages)
-    if (stage.name == "parse" || stage.name == "inflate" || stage.name.starts_with("unpack")) busy_s += stage.busy_s;
-  const double busy = std::min(busy_s / (report.wall_s * std::max(report.threads, 1)), 1.0);
+  double seconds = 0;
+  for (const char* stage : {"read", "parse", "inflate", "unpack"}) seconds += busy_s(report, stage);
+  const double busy = std::min(seconds / (report.wall_s * std::max(report.threads, 1)), 1.0);
   const std::string threads =
       report.threads == 1 ? "Its thread was" : fmt::format("Its {} threads were", report.threads);
   if (busy < all_busy)
@@ -86,7 +104,10 @@ std::string verdict_of(const Report& report, const VerdictFacts& facts) {
     return fmt::format(
         "The trainer is the slower one: next() waited {} of the time, so a faster feed would gain nothing.",
         percent(share));
-  const auto& [stage, seconds] = report.waited_s.front();
+  const auto& [waited_for, seconds] = report.waited_s.front();
+  // What the page cache has is read by the thread that parses it, so a chunk that waits for [parse] may wait for that.
+  const bool is_read = waited_for == "parse" && busy_s(report, "read") > busy_s(report, "parse");
+  const std::string_view stage = is_read ? std::string_view("read") : waited_for;
   if (stage == "another replica")
     return fmt::format(
         "The replicas are out of step: next() waited {} of the time, most of it for a replica that is "

@@ -33,10 +33,19 @@ Report reads(uint64_t read, uint64_t needed) {
 Report busy(const std::string& stage, double seconds, int threads = 4) {
   Report report = waited(stage, 5);
   report.threads = threads;
-  report.stages = {{.name = "read", .busy_s = 100},
-                   {.name = "parse", .busy_s = seconds / 2},
+  report.stages = {{.name = "read", .busy_s = seconds / 8},
+                   {.name = "parse", .busy_s = seconds * 3 / 8},
                    {.name = "unpack 0", .busy_s = seconds / 4},
                    {.name = "unpack 1", .busy_s = seconds / 4}};
+  return report;
+}
+
+// The same, with 100,000 reads of so many bytes in the page cache, on the threads that parse.
+Report opens(double seconds, uint64_t bytes) {
+  Report report = waited("parse", 9.4);
+  report.threads = 10;
+  report.bytes_read = 100'000 * bytes;
+  report.stages = {{.name = "read", .busy_s = seconds, .messages = 100'000}, {.name = "parse", .busy_s = 8}};
   return report;
 }
 
@@ -84,6 +93,20 @@ TEST_CASE("the verdict names the slower side, by how much, and what to do") {
        {},
        "The feed is the slower one: next() waited 5.0 % of the time, 5.0 % for [inflate]. One thread inflates each "
        "compressed file: write plain files with `feedline split`, or keep the records with cache { what: RECORDS }."},
+      {opens(78, 63),
+       {},
+       "The feed is the slower one: next() waited 94 % of the time, 94 % for [read]. A read gives 63 B on average, and "
+       "opening a file takes as long as feeding 40 KB of it: write fewer and larger files with `feedline split "
+       "--shard-size 150MB`."},
+      {opens(78, 1 << 20),
+       {},
+       "The feed is the slower one: next() waited 94 % of the time, 94 % for [read]. The files give 9.8 GiB/s: take a "
+       "faster disk, or more memory for the page cache."},
+      {opens(7, 63),
+       {},
+       "The feed is the slower one: next() waited 94 % of the time, 94 % for [parse]. Its 10 threads were busy for "
+       "only "
+       "15 % of the time: raise parallelism.host_prefetch, so that more is under way."},
       {busy("parse", 38),
        {},
        "The feed is the slower one: next() waited 50 % of the time, 50 % for [parse]. Its 4 threads were busy for 95 % "
