@@ -550,6 +550,66 @@ TEST_CASE("cat keeps floats, text and base64") {
   CHECK(other.at("bytes") == json::parse(R"({"base64": "AQL/", "length": 3})"));
 }
 
+TEST_CASE("a record beyond the limit is told, is not called damage, and is read with a larger limit") {
+  const TempDir dir;
+  const std::string file = dir.file("a.tfrecord");
+  {
+    RecordWriter writer(file);
+    for (const size_t size : {100u, 3000u, 10u}) {
+      const std::string payload(size, 'x');
+      writer.write(std::as_bytes(std::span(payload)));
+    }
+    writer.close();
+  }
+  const std::vector<std::string> small = {"--record-limit", "1000"}, large = {"--record-limit", "3000"};
+  const auto run = [](std::vector<std::string> arguments, const std::vector<std::string>& more) {
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_tool(arguments);
+  };
+  for (const char* command : {"verify", "inspect"}) {
+    INFO(command);
+    const ToolResult beyond = run({command, file}, small);
+    CHECK(beyond.code == 1);
+    CHECK(beyond.err.find("record_limit is 1000; if the record is sound, raise record_limit") != std::string::npos);
+    CHECK(beyond.out.find("has records beyond --record-limit") != std::string::npos);
+    CHECK(beyond.out.find("damaged") == std::string::npos);
+    for (const auto& enough : {large, {}}) CHECK(run({command, file}, enough).code == 0);
+  }
+  CHECK(lines(run({"cat", file}, large).out) == 3);
+  CHECK(run({"cat", file}, small).code == 1);
+  CHECK(run({"split", file, "--shards", "1", "--out", dir.file("refused")}, small).code == 1);
+  CHECK(run({"split", file, "--shards", "1", "--out", dir.file("split")}, large).code == 0);
+  CHECK(run({"split", file, "--shards", "1", "--out", dir.file("skipped"), "--skip-bad"}, small).code == 0);
+  const ToolResult other = run_tool({"split", file, "--shards", "1", "--out", dir.file("split")});
+  CHECK(other.code == 1);
+  CHECK(other.err.find("--record-limit was 3000, and is not given now") != std::string::npos);
+  const ToolResult pipeline = run({"inspect", "--pipeline", file}, small);
+  CHECK(pipeline.code == 1);
+  CHECK(pipeline.out.empty());
+  CHECK(pipeline.err.find("a pipeline would leave out the records beyond --record-limit, 1000 B") != std::string::npos);
+}
+
+TEST_CASE("records of more than 256 MiB are inspected, and fed by the pipeline that is inferred") {
+  const TempDir dir;
+  const std::string file = dir.file("a.tfrecord");
+  constexpr size_t size = (256u << 20) + 1;
+  {
+    RecordWriter writer(file);
+    writer.write(std::vector<std::byte>(size));
+    writer.close();
+  }
+  CHECK(run_tool({"inspect", "--pipeline", file}).code == 1);
+  const ToolResult inferred = run_tool({"inspect", "--pipeline", file, "--record-limit", "300MiB"});
+  INFO(inferred.err);
+  REQUIRE(inferred.code == 0);
+  const std::string pipeline = dir.write("p.textproto", inferred.out);
+  CHECK(inferred.out.find("record_limit: \"268435457\"") != std::string::npos);
+  CHECK(inferred.out.find("SKIP_RECORD") == std::string::npos);
+  const ToolResult check = run_tool({"check", pipeline, "--records", "0", "--set", "memory.limit=16GiB"});
+  INFO(check.err);
+  CHECK(check.code == 0);
+}
+
 TEST_CASE("names of files and messages cannot command a terminal") {
   const TempDir dir;
   const std::string file = dir.file("a\x1b]0;owned\x07.tfrecord"), shown = "a\\x1b]0;owned\\x07.tfrecord";

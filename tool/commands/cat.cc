@@ -23,7 +23,7 @@ constexpr size_t shown_bytes = 48, shown_values = 16;
 
 struct CatArgs {
   std::string file;
-  Compression compression = Compression::automatic;
+  RecordReader::Options how;
   std::optional<uint64_t> record, limit;
   bool full = false;
 };
@@ -111,7 +111,7 @@ Json to_json(const Record& record, ExampleView& message, bool full) {
 }
 
 int cat(const CatArgs& args) {
-  RecordReader reader(args.file, {.compression = args.compression});
+  RecordReader reader(args.file, args.how);
   const uint64_t first = args.record.value_or(0);
   const uint64_t end = args.record ? first + 1 : args.limit.value_or(UINT64_MAX);
   bool damaged = false;
@@ -148,7 +148,8 @@ void add_cat(CLI::App& app, Run& run) {
       ->check(whole_number(1))
       ->option_text("N")
       ->excludes(record);
-  add_compression(*command, args->compression);
+  add_compression(*command, args->how.compression);
+  add_record_limit(*command, args->how.record_limit);
   command->add_flag("--full", args->full, "print all values in full");
   command->callback([args, &run] { run = [args] { return cat(*args); }; });
 }

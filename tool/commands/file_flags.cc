@@ -1,8 +1,11 @@
 #include "tool/commands/file_flags.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 
+#include "base/byte_size.h"
 #include "io/index/index_store.h"
 #include "tool/commands/flags.h"
 
@@ -30,9 +33,17 @@ CLI::Option* add_files(CLI::App& command, const std::string& name, std::vector<s
       ->option_text("...");
 }
 
+void add_record_limit(CLI::App& command, uint64_t& limit) {
+  add_size(command, "--record-limit", limit,
+           fmt::format("a longer record is an error, as with a pipeline's record_limit (default: {})",
+                       format_byte_size(limit)),
+           1, UINT32_MAX);
+}
+
 void add_file_args(CLI::App& command, FileArgs& args) {
   add_files(command, "FILE", args.files, "TFRecord files")->required();
   add_compression(command, args.compression);
+  add_record_limit(command, args.record_limit);
 }
 
 }  // namespace feedline::cli

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -13,9 +14,11 @@ namespace feedline::cli {
 /// index files, which are left out (unless nothing else is named).
 CLI::Option* add_files(CLI::App& command, const std::string& name, std::vector<std::string>& files,
                        const std::string& help);
-/// Adds FILE... and --compression.
+/// Adds FILE..., --compression and --record-limit.
 void add_file_args(CLI::App& command, FileArgs& args);
 /// Adds --compression.
 void add_compression(CLI::App& command, Compression& compression);
+/// Adds --record-limit, the bytes of a payload beyond which a record is an error.
+void add_record_limit(CLI::App& command, uint64_t& limit);
 
 }  // namespace feedline::cli

@@ -22,7 +22,7 @@ namespace {
 struct IndexArgs {
   FileArgs input;
   std::string dir, import;
-  uint64_t stride = io::default_stride, record_limit = io::default_record_limit;
+  uint64_t stride = io::default_stride;
   bool check = false, json = false;
 };
 
@@ -50,7 +50,7 @@ std::string differs(const io::FileIndex& index, const io::FileIndex& counted) {
 
 void index_file(const IndexArgs& args, const std::string& path, Result& result, Progress& progress) {
   const io::CountOptions options{
-      .compression = args.input.compression, .record_limit = args.record_limit, .stride = args.stride};
+      .compression = args.input.compression, .record_limit = args.input.record_limit, .stride = args.stride};
   const io::FileId data = io::stat_file(path);
   result.summary.size = data.size;
   const auto count = [&] { return io::count_records(path, options, [&](uint64_t bytes) { progress.add(bytes); }); };
@@ -149,10 +149,6 @@ void add_index(CLI::App& app, Run& run) {
            fmt::format("bytes of the file between two entries of its index, as a pipeline's index.stride (default: {})",
                        format_byte_size(args->stride)),
            io::smallest_stride, io::largest_stride);
-  add_size(*command, "--record-limit", args->record_limit,
-           fmt::format("a longer record is an error, as with a pipeline's record_limit (default: {})",
-                       format_byte_size(args->record_limit)),
-           1, UINT32_MAX);
   CLI::Option* check = command->add_flag(
       "--check", args->check,
       "write nothing: count the files again and compare; the exit code is 1 if an index is missing or wrong");

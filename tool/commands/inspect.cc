@@ -107,6 +107,14 @@ int inspect(const InspectArgs& args) {
   if (args.pipeline) {
     if (std::none_of(files.begin(), files.end(), [](const FileSummary& file) { return file.opened(); })) return 1;
     refuse_two_data_sets(by_file, files);
+    for (const FileSummary& file : files)
+      if (file.exceeds_limit())
+        throw Error(
+            Category::record_too_large,
+            fmt::format("a pipeline would leave out the records beyond --record-limit, {}; give it a larger one, "
+                        "which the pipeline will have, too",
+                        format_byte_size(args.input.record_limit)),
+            Place::of_file(file.file));
     fmt::print("{}", infer_pipeline(data, files));
   } else if (args.json) {
     Json result = {{"files", Json::array()}, {"message", name(data.type())}, {"features", Json::array()}};

@@ -120,6 +120,7 @@ void add_split(CLI::App& app, Run& run) {
       ->option_text("C");
   command->add_flag("--skip-bad", args->options.skip_bad,
                     "leave out bad records and list them (default: fail before anything is written)");
+  add_record_limit(*command, args->options.record_limit);
   CLI::Option* shuffle = command->add_flag(
       "--shuffle", args->options.shuffle,
       "write the records in a uniformly random order; needs as much free disk as the data takes (default: in order)");

@@ -19,12 +19,14 @@ constexpr std::array compression_names = {"auto", "none", "gzip", "zlib"};
 
 const char* name(Compression compression) { return compression_names[static_cast<size_t>(compression)]; }
 
-FileSummary scan_file(const std::string& file, Compression compression, Progress& progress,
+bool is_too_long(const FileSummary::Damage& found) { return found.error.category() == Category::record_too_large; }
+
+FileSummary scan_file(const std::string& file, const FileArgs& args, Progress& progress,
                       const std::function<void(const Record&)>& on_record) {
   FileSummary summary;
   summary.file = file;
   try {
-    RecordReader reader(file, {.compression = compression});
+    RecordReader reader(file, {.compression = args.compression, .record_limit = args.record_limit});
     summary.size = reader.file_size();
     uint64_t reported = 0;
     const auto report = [&] {
@@ -53,14 +55,15 @@ FileSummary scan_file(const std::string& file, Compression compression, Progress
   return summary;
 }
 
-FileSummary verify_file(const std::string& file, Compression compression, Progress& progress) {
+FileSummary verify_file(const std::string& file, const FileArgs& args, Progress& progress) {
   FileSummary summary;
   summary.file = file;
   try {
     summary.size = size_of({file});
     // A large stride, because the entries of the index are not used.
-    const io::FileIndex index = io::count_records(file, {.compression = compression, .stride = uint64_t{1} << 20},
-                                                  [&](uint64_t bytes) { progress.add(bytes); });
+    const io::CountOptions options{
+        .compression = args.compression, .record_limit = args.record_limit, .stride = uint64_t{1} << 20};
+    const io::FileIndex index = io::count_records(file, options, [&](uint64_t bytes) { progress.add(bytes); });
     summary.take(index);
   } catch (const Error& error) {  // the file cannot be opened, or reading it failed
     summary.damage.push_back({error, 0});
@@ -69,6 +72,8 @@ FileSummary verify_file(const std::string& file, Compression compression, Progre
 }
 
 }  // namespace
+
+bool FileSummary::exceeds_limit() const noexcept { return std::ranges::any_of(damage, is_too_long); }
 
 void FileSummary::take(const io::FileIndex& index) {
   compression = index.compression;
@@ -109,8 +114,7 @@ std::vector<FileSummary> scan_files(const FileArgs& args, const std::function<vo
   Progress progress("reading", size_of(args.files));
   std::vector<FileSummary> summaries(args.files.size());
   tbb::parallel_for(size_t{0}, args.files.size(), [&](size_t i) {
-    summaries[i] =
-        scan_file(args.files[i], args.compression, progress, [&](const Record& record) { on_record(i, record); });
+    summaries[i] = scan_file(args.files[i], args, progress, [&](const Record& record) { on_record(i, record); });
   });
   return summaries;
 }
@@ -119,7 +123,7 @@ std::vector<FileSummary> verify_files(const FileArgs& args) {
   Progress progress("verifying", size_of(args.files));
   std::vector<FileSummary> summaries(args.files.size());
   tbb::parallel_for(size_t{0}, args.files.size(),
-                    [&](size_t i) { summaries[i] = verify_file(args.files[i], args.compression, progress); });
+                    [&](size_t i) { summaries[i] = verify_file(args.files[i], args, progress); });
   return summaries;
 }
 
@@ -131,7 +135,8 @@ std::string describe(const FileSummary& summary) {
     text += fmt::format(" in {} of {}", format_byte_size(summary.size), name(summary.compression));
   }
   if (summary.records) text += fmt::format(", {} bytes each", format_range(summary.record_min, summary.record_max));
-  return text + (summary.damage.empty() ? "" : ", damaged");
+  if (!std::ranges::all_of(summary.damage, is_too_long)) text += ", damaged";
+  return text + (summary.exceeds_limit() ? ", has records beyond --record-limit" : "");
 }
 
 size_t print_damage(const std::vector<FileSummary>& summaries) {

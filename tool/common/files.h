@@ -12,10 +12,11 @@
 
 namespace feedline::cli {
 
-/// The files, and how they are compressed.
+/// The files, and how they are read.
 struct FileArgs {
   std::vector<std::string> files;
   Compression compression = Compression::automatic;
+  uint64_t record_limit = io::default_record_limit;  // bytes of a payload; a longer record is an error
 };
 
 /// What a command found in one file.
@@ -33,6 +34,8 @@ struct FileSummary {
   uint64_t record_min = 0, record_max = 0;           // the bytes of the smallest and the largest of these payloads
   std::vector<Damage> damage;
 
+  /// Returns whether the file has a record that is longer than the limit, which does not mean that it is damaged.
+  bool exceeds_limit() const noexcept;
   /// Fills in what a counting pass found in `file`.
   void take(const io::FileIndex& index);
   bool opened() const noexcept { return compression != Compression::automatic; }

@@ -18,7 +18,6 @@
 namespace feedline::cli {
 namespace {
 
-constexpr uint64_t record_limit = io::default_record_limit;
 // Marks are at least `least_stride` bytes apart. A range that begins between two marks reads up to that many bytes in
 // vain. `most_marks` bounds the memory of all marks to about 16 MiB: those of more than 64 GiB of files are farther
 // apart.
@@ -37,7 +36,8 @@ FileIdentity identify(const std::string& path) {
           int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec};
 }
 
-RecordMap::RecordMap(std::vector<MappedFile> files) : files_(std::move(files)), first_{0} {
+RecordMap::RecordMap(std::vector<MappedFile> files, uint64_t record_limit)
+    : files_(std::move(files)), first_{0}, record_limit_(record_limit) {
   for (const MappedFile& file : files_) first_.push_back(first_.back() + file.records);
 }
 
@@ -81,8 +81,8 @@ std::vector<uint64_t> RecordMap::ranges(uint64_t bytes) const {
   return begins;
 }
 
-RecordMap map_records(const std::vector<FileIdentity>& files, std::vector<std::vector<io::BadRegion>>& damage,
-                      const std::function<void(uint64_t)>& progress) {
+RecordMap map_records(const std::vector<FileIdentity>& files, uint64_t record_limit,
+                      std::vector<std::vector<io::BadRegion>>& damage, const std::function<void(uint64_t)>& progress) {
   uint64_t total = 0;
   for (const FileIdentity& file : files) total += file.size;
   io::CountOptions options;
@@ -106,7 +106,7 @@ RecordMap map_records(const std::vector<FileIdentity>& files, std::vector<std::v
     for (const io::BadRegion& region : index.bad) file.bad_offsets.push_back(region.offset);
     damage[i] = std::move(index.bad);
   });
-  return RecordMap(std::move(mapped));
+  return RecordMap(std::move(mapped), record_limit);
 }
 
 void RecordCursor::read(uint64_t begin, uint64_t end,
@@ -129,7 +129,7 @@ void RecordCursor::seek(uint64_t record) {
   const auto at = [&] { return stream_->number() + view_; };
   if (!stream_ || file != file_ || local < at() || mark->record > at()) {
     file_ = file;
-    stream_.emplace(mapped.identity.path, mapped.compression, record_limit);
+    stream_.emplace(mapped.identity.path, mapped.compression, map_.record_limit());
     view_ = 0;
     if (mapped.compression == Compression::none) stream_->go_on_at(mark->offset, mark->record);
   }

@@ -46,7 +46,8 @@ struct MappedFile {
 /// The records of all files. Good records are numbered across all files, in the files' order.
 class RecordMap {
  public:
-  explicit RecordMap(std::vector<MappedFile> files);
+  /// `record_limit`: the bytes of a payload beyond which a record is bad.
+  RecordMap(std::vector<MappedFile> files, uint64_t record_limit);
 
   const std::vector<MappedFile>& files() const noexcept { return files_; }
   uint64_t records() const noexcept { return first_.back(); }
@@ -55,6 +56,7 @@ class RecordMap {
   /// Returns the file that contains a record.
   size_t file_of(uint64_t record) const noexcept;
   uint64_t framed_bytes() const noexcept;
+  uint64_t record_limit() const noexcept { return record_limit_; }
 
   /// Removes the marks that RecordCursor does not need to begin at any of `records` (ascending). Each file keeps its
   /// first mark and, for each of `records`, the last mark at or before that record.
@@ -66,12 +68,14 @@ class RecordMap {
  private:
   std::vector<MappedFile> files_;
   std::vector<uint64_t> first_;
+  uint64_t record_limit_;
 };
 
 /// Reads and verifies all files, several at a time. Sets damage[i] to the damaged regions of files[i]. Calls `progress`
 /// with the number of bytes read since the last call, from several threads; `progress` may throw to stop. Throws Error
 /// io_error.
-RecordMap map_records(const std::vector<FileIdentity>& files, std::vector<std::vector<io::BadRegion>>& damage,
+RecordMap map_records(const std::vector<FileIdentity>& files, uint64_t record_limit,
+                      std::vector<std::vector<io::BadRegion>>& damage,
                       const std::function<void(uint64_t bytes)>& progress);
 
 /// Reads ranges of records, and verifies every record again. A range that begins where the last one ended costs least,

@@ -196,6 +196,10 @@ std::string infer_pipeline(const DataStats& stats, const std::vector<FileSummary
   } else if (sequences) {
     append(text, "  record_type: SEQUENCE_EXAMPLE\n");
   }
+  uint64_t largest = 0;
+  for (const FileSummary& file : files) largest = std::max(largest, file.record_max);
+  if (largest > io::default_record_limit)
+    append(text, "  record_limit: \"{}\"  # the bytes of the longest record\n", largest);
   append(text, "}}\n{}{}", lines, text_batch(stats.records(), payload_bytes, outputs.made_bytes()));
   text += text_errors(regions, raw ? 0 : stats.unparsed(), outputs.unreadable());
   if (outputs.made())

@@ -24,7 +24,8 @@ Json options_json(const SplitOptions& options) {
           {"--compression", options.gzip ? "gzip" : "none"},
           {"--skip-bad", options.skip_bad},
           {"--shuffle", options.shuffle},
-          {"--seed", options.shuffle ? Json(options.seed) : Json()}};
+          {"--seed", options.shuffle ? Json(options.seed) : Json()},
+          {"--record-limit", options.record_limit == io::default_record_limit ? Json() : Json(options.record_limit)}};
 }
 
 // A path may contain any bytes, but JSON must be UTF-8.
@@ -51,7 +52,7 @@ Json map_json(const RecordMap& map) {
   return list;
 }
 
-RecordMap map_from(const Json& list, const std::vector<FileIdentity>& inputs) {
+RecordMap map_from(const Json& list, const std::vector<FileIdentity>& inputs, uint64_t record_limit) {
   std::vector<MappedFile> files;
   for (const Json& entry : list) {
     MappedFile& file = files.emplace_back();
@@ -62,7 +63,7 @@ RecordMap map_from(const Json& list, const std::vector<FileIdentity>& inputs) {
     for (const Json& mark : entry.at("marks")) file.marks.push_back({mark.at(0), mark.at(1)});
     file.bad_offsets = entry.at("bad_offsets").get<std::vector<uint64_t>>();
   }
-  return RecordMap(std::move(files));
+  return RecordMap(std::move(files), record_limit);
 }
 
 /// Returns a value of the job's file as error messages show it.
@@ -74,7 +75,7 @@ std::string shown(const Json& value) {
 std::string difference(const Json& there, const SplitJob& wanted) {
   const Json options = options_json(wanted.options), inputs = inputs_json(wanted.inputs);
   for (const auto& [flag, value] : options.items()) {
-    const Json& was = there.at("options").at(flag);
+    const Json was = there.at("options").value(flag, Json());  // earlier versions had fewer flags
     if (was != value) return fmt::format("{} was {}, and is {} now", flag, shown(was), shown(value));
   }
   const Json& were = there.at("inputs");
@@ -137,7 +138,7 @@ std::optional<SplitJob> load_job(const std::string& path, const SplitJob& wanted
     if (why.empty()) {
       SplitJob job = wanted;
       job.shards = json.at("shards");
-      job.map = map_from(json.at("files"), job.inputs);
+      job.map = map_from(json.at("files"), job.inputs, wanted.options.record_limit);
       job.bad = json.at("bad").get<std::vector<Json>>();
       if (const Json& buckets = json.at("buckets"); !buckets.is_null())
         job.buckets = Buckets{buckets.at("shards_per_unit"), buckets.at("buckets_per_unit"),

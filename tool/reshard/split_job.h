@@ -21,6 +21,7 @@ struct SplitOptions {
   bool skip_bad = false;
   bool shuffle = false;
   uint64_t seed = 0;
+  uint64_t record_limit = io::default_record_limit;  // bytes of a payload; a longer record is bad
 };
 
 /// The buckets of a shuffle. A unit of work is a group of shards and the buckets with the same records: either one
@@ -36,7 +37,7 @@ struct SplitJob {
   std::vector<FileIdentity> inputs;
 
   // Known after the records have been counted:
-  RecordMap map{{}};
+  RecordMap map{{}, io::default_record_limit};
   uint64_t shards = 1;
   std::vector<Json> bad;  // damage that was skipped: error_json() and skipped_bytes
 

@@ -16,6 +16,7 @@
 #include "base/mul_div.h"
 #include "base/syscall_hooks.h"
 #include "feedline/records.h"
+#include "io/output_file.h"
 #include "tool/common/interrupt.h"
 #include "tool/common/lock.h"
 #include "tool/common/meter.h"
@@ -95,7 +96,7 @@ class Split {
     for (const FileIdentity& file : job_.inputs) bytes += file.size;
     Progress progress("counting", bytes);
     std::vector<std::vector<io::BadRegion>> damage;
-    job_.map = map_records(job_.inputs, damage, [&](uint64_t more) {
+    job_.map = map_records(job_.inputs, job_.options.record_limit, damage, [&](uint64_t more) {
       Interrupt::check();
       progress.add(more);
     });
