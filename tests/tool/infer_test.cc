@@ -135,3 +135,60 @@ TEST_CASE("a damaged file's inferred pipeline skips the damage") {
   const std::string pipeline = dir.write("inferred.textproto", inferred.out);
   CHECK(run_tool({"run", pipeline, "--json", "--set", "batch.last_batch_policy=PARTIAL"}).json().at("records") == 4);
 }
+
+TEST_CASE("an inferred pipeline names no feature as a tensor of another one is named") {
+  const TempDir dir;
+  const std::string file = dir.file("a.tfrecord");
+  {
+    RecordWriter writer(file);
+    for (int64_t i = 0; i < 4; i++) {
+      const std::vector<int64_t> list(static_cast<size_t>(i + 1), i);
+      std::string record;
+      for (const char* key : {"tok", "tok.values.values"})  // VARIABLE
+        record += wire::entry(key, wire::int64_feature(list));
+      for (const char* key : {"tok.values", "tok.row_splits", "tok.step_splits", "txt.bytes", "feature_1", "", "@x"})
+        record += wire::entry(key, wire::int64_feature({i}));
+      record += wire::entry("txt", wire::bytes_feature({std::string(static_cast<size_t>(i), 'x')}));
+      record += wire::entry("txt.offsets", wire::bytes_feature({std::string(static_cast<size_t>(i), 'y')}));
+      const std::string example = wire::example(record);
+      writer.write(std::as_bytes(std::span(example)));
+    }
+    writer.close();
+  }
+  const ToolResult inferred = run_tool({"inspect", "--pipeline", file});
+  INFO(inferred.out << inferred.err);
+  REQUIRE(inferred.code == 0);
+  for (const char* kept : {"name: \"tok\" dtype", "name: \"txt\" dtype", "name: \"feature_1\" dtype"})
+    CHECK_THAT(inferred.out, Catch::Contains(kept));
+  for (const char* renamed : {" key: \"tok.values\" ", " key: \"txt.bytes\" ", " key: \"\" ", " key: \"@x\" "})
+    CHECK_THAT(inferred.out, Catch::Contains(renamed));
+  const Dump dump(inferred.out, {"--set", "batch.last_batch_policy=PARTIAL"});
+  INFO(dump.result.err);
+  CHECK(dump.result.code == 0);
+  CHECK(dump.array("tok.values").as<int64_t>().size() == 10);
+
+  const std::string csv = dir.write("x.csv", "txt,txt.bytes,n,n.values\na,1,2,3\nbb,4,5,6\n");
+  REQUIRE(run_tool({"convert", "csv", csv, "--out", dir.file("converted")}).code == 0);
+  const ToolResult check = run_tool({"check", dir.file("converted/pipeline.textproto")});
+  INFO(check.err);
+  CHECK(check.code == 0);
+  CHECK_THAT(read_file(dir.file("converted/pipeline.textproto")), Catch::Contains("name: \"n.values\" dtype"));
+}
+
+TEST_CASE("an inferred pipeline names files whose names are not UTF-8, or says that it cannot") {
+  const TempDir dir;
+  const std::string strange = dir.file("a\xff\xfe.tfrecord"), other = dir.file("a\xc3\x28.tfrecord");
+  fs::copy_file(golden("chess/main-00000-of-00003.tfrecord"), strange);
+  const ToolResult inferred = run_tool({"inspect", "--pipeline", strange});
+  INFO(inferred.out << inferred.err);
+  REQUIRE(inferred.code == 0);
+  CHECK_THAT(inferred.out, Catch::Contains("  files: \"" + dir.file("a*.tfrecord") + "\"\n"));
+  const ToolResult check = run_tool({"check", dir.write("p.textproto", inferred.out)});
+  INFO(check.err);
+  CHECK(check.code == 0);
+  fs::copy_file(strange, other);
+  const ToolResult refused = run_tool({"inspect", "--pipeline", strange});
+  CHECK(refused.code == 1);
+  CHECK(refused.out.empty());
+  CHECK_THAT(refused.err, Catch::Contains("its name is not UTF-8"));
+}

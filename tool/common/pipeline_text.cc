@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <string_view>
 #include <tuple>
+#include <unordered_set>
 
 #include "base/format_count.h"
 #include "tool/common/json.h"
@@ -14,9 +16,12 @@ namespace {
 
 bool is_name(const std::string& key) { return !key.empty() && is_printable(key) && key.front() != '@'; }
 
-std::string name_of(const TextFeature& feature, size_t number) {
-  const std::string& name = feature.name.empty() ? feature.key : feature.name;
-  return is_name(name) ? name : fmt::format("feature_{}", number);
+/// Returns the endings of the tensors' names that a feature makes beside its own name (ElementSpec::tensors()).
+std::vector<std::string_view> endings_of(const TextFeature& feature) {
+  std::vector<std::string_view> endings;
+  if (feature.kind == Kind::bytes_list) endings = {".bytes", ".offsets"};
+  if (feature.variable) endings.insert(endings.end(), {".values", ".row_splits", ".step_splits"});
+  return endings;
 }
 
 }  // namespace
@@ -37,10 +42,35 @@ std::string text_literal(std::string_view bytes) {
   return text + '"';
 }
 
-std::string text_feature(const TextFeature& feature, size_t number) {
+void name_features(const std::vector<TextFeature*>& features) {
+  std::vector<size_t> order;
+  for (size_t i = 0; i < features.size(); i++)
+    if (features[i]) order.push_back(i);
+  const auto wanted = [&](size_t i) { return features[i]->name.empty() ? features[i]->key : features[i]->name; };
+  // A name comes before those that begin with it, and keeps itself.
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return wanted(i).size(); });
+  std::unordered_set<std::string> taken;
+  const auto take = [&](size_t i, const std::string& name) {
+    const auto endings = endings_of(*features[i]);
+    if (taken.contains(name) ||
+        std::ranges::any_of(endings, [&](std::string_view end) { return taken.contains(name + std::string(end)); }))
+      return false;
+    taken.insert(name);
+    for (const std::string_view end : endings) taken.insert(name + std::string(end));
+    features[i]->name = name;
+    return true;
+  };
+  std::vector<size_t> without;
+  for (const size_t i : order)
+    if (!is_name(wanted(i)) || !take(i, wanted(i))) without.push_back(i);
+  for (const size_t i : without)
+    for (std::string name = fmt::format("feature_{}", i); !take(i, name);) name += '_';
+}
+
+std::string text_feature(const TextFeature& feature) {
   const bool is_bytes = feature.kind == Kind::bytes_list, is_float = feature.kind == Kind::float_list;
-  std::string line = fmt::format("feature {{ name: {}", text_literal(name_of(feature, number)));
-  if (name_of(feature, number) != feature.key) line += " key: " + text_literal(feature.key);
+  std::string line = fmt::format("feature {{ name: {}", text_literal(feature.name));
+  if (feature.name != feature.key) line += " key: " + text_literal(feature.key);
   line += fmt::format(" dtype: {}", is_bytes ? "BYTES" : is_float ? "FLOAT32" : "INT64");
   if (feature.in_list) line += " where: FEATURE_LIST";
   if (feature.variable) line += feature.in_list ? " kind: RAGGED" : " kind: VARIABLE";
@@ -57,11 +87,11 @@ std::string text_feature(const TextFeature& feature, size_t number) {
   return line + "\n";
 }
 
-void TextOutputs::add(const TextFeature& feature, size_t number) {
+void TextOutputs::add(const TextFeature& feature) {
   made_ = made_ || !feature.made.empty();
   made_bytes_ += feature.made_bytes;
   unreadable_ += feature.unreadable;
-  const std::string from = fmt::format("name: {0}{1} feature: {0}", text_literal(name_of(feature, number)),
+  const std::string from = fmt::format("name: {0}{1} feature: {0}", text_literal(feature.name),
                                        feature.output_dtype.empty() ? "" : " dtype: " + feature.output_dtype);
   if (feature.made.size() > 1)
     text_ += fmt::format("output {{\n  {}\n  {}\n}}\n", from, fmt::join(feature.made, "\n  "));
@@ -86,14 +116,17 @@ std::string text_errors(uint64_t damaged_places, uint64_t of_another_type, uint6
 }
 
 std::string pipeline_text(const std::vector<std::string>& comments, const std::string& files,
-                          const std::vector<TextFeature>& features, uint64_t records, uint64_t payload_bytes) {
+                          std::vector<TextFeature> features, uint64_t records, uint64_t payload_bytes) {
   std::string text;
   for (const std::string& comment : comments) text += "# " + comment + "\n";
   text += fmt::format("source {{ files: {} }}\n", text_literal(files));
   TextOutputs outputs;
-  for (size_t i = 0; i < features.size(); i++) {
-    text += text_feature(features[i], i);
-    outputs.add(features[i], i);
+  std::vector<TextFeature*> all;
+  for (TextFeature& feature : features) all.push_back(&feature);
+  name_features(all);
+  for (const TextFeature& feature : features) {
+    text += text_feature(feature);
+    outputs.add(feature);
   }
   text += text_batch(records, payload_bytes, outputs.made_bytes());
   text += text_errors(0, 0, outputs.unreadable());

@@ -16,7 +16,7 @@ std::string text_literal(std::string_view bytes);
 
 struct TextFeature {
   std::string key;
-  std::string name = {};  // if it is not the key
+  std::string name = {};  // empty: name_features() chooses it
   Kind kind = Kind::bytes_list;
   bool variable = false;  // records have different numbers of values
   // It is in the feature lists of SequenceExamples, where steps may have `shape` each, while records differ in steps.
@@ -35,14 +35,19 @@ struct TextFeature {
   std::string remark = {};        // written as a comment on the line of the feature
 };
 
-/// Returns the `feature` line. A feature whose name or key cannot be a name is called "feature_NUMBER".
-std::string text_feature(const TextFeature& feature, size_t number);
+/// Gives features that will be outputs of these names, each with TextFeature::name. It is the name that is there, or the
+/// key; "feature_NUMBER" if that cannot be a name, or would name a tensor that another feature makes: a VARIABLE `tok`
+/// makes `tok.values`. `features` may have null pointers, which count for the numbers.
+void name_features(const std::vector<TextFeature*>& features);
+
+/// Returns the `feature` line of a feature that has a name.
+std::string text_feature(const TextFeature& feature);
 
 /// Collects the outputs of a pipeline.
 class TextOutputs {
  public:
   /// Adds the output of a feature.
-  void add(const TextFeature& feature, size_t number);
+  void add(const TextFeature& feature);
 
   /// Returns whether an output is made from any feature (TextFeature::made). If not, a pipeline needs no outputs.
   bool made() const noexcept { return made_; }
@@ -68,6 +73,6 @@ std::string text_errors(uint64_t damaged_places, uint64_t of_another_type, uint6
 /// Returns a pipeline that `feedline check` accepts. `comments` are lines without "# ". If an output is made from any
 /// feature, the pipeline lists an output for every feature.
 std::string pipeline_text(const std::vector<std::string>& comments, const std::string& files,
-                          const std::vector<TextFeature>& features, uint64_t records, uint64_t payload_bytes);
+                          std::vector<TextFeature> features, uint64_t records, uint64_t payload_bytes);
 
 }  // namespace feedline::cli

@@ -162,27 +162,26 @@ std::string infer_pipeline(const DataStats& stats, const std::vector<FileSummary
   append(text, "# Inferred by `feedline inspect --pipeline` from {}, {}, in {}.\n",
          format_count(stats.records(), "record"), format_byte_size(payload_bytes), format_count(files.size(), "file"));
 
-  std::string lines;
-  TextOutputs outputs;
-  bool raw = true;
-  size_t number = 0;
-  const auto add = [&](const Described& described) {
-    const auto& [feature, left_out] = described;
-    lines += feature ? text_feature(*feature, number) : left_out;
-    if (feature) outputs.add(*feature, number);
-    raw = raw && !feature;
-    number++;
-  };
+  std::vector<Described> all;
   const bool sequences = stats.type() == MessageType::sequence_example;
   if (sequences || stats.type() == MessageType::example) {
     const auto lists = sequences ? stats.feature_lists() : std::map<std::string, FeatureListStats>();
-    const auto features = stats.features();
-    for (const auto& [key, of_key] : features) {
-      Described described = describe_feature(key, of_key, stats.records());
+    for (const auto& [key, of_key] : stats.features()) {
+      Described& described = all.emplace_back(describe_feature(key, of_key, stats.records()));
       if (described.feature && lists.contains(key)) described.feature->name = key + " of the context";
-      add(described);
     }
-    for (const auto& [key, of_key] : lists) add(describe_list(key, of_key, stats.records()));
+    for (const auto& [key, of_key] : lists) all.push_back(describe_list(key, of_key, stats.records()));
+  }
+  std::vector<TextFeature*> features;
+  for (Described& described : all) features.push_back(described.feature ? &*described.feature : nullptr);
+  name_features(features);
+  std::string lines;
+  TextOutputs outputs;
+  bool raw = true;
+  for (const auto& [feature, left_out] : all) {
+    lines += feature ? text_feature(*feature) : left_out;
+    if (feature) outputs.add(*feature);
+    raw = raw && !feature;
   }
   append(text, "source {{\n");
   std::vector<std::string> opened;

@@ -5,6 +5,8 @@
 #include <map>
 
 #include "base/absolute_path.h"
+#include "base/utf8.h"
+#include "feedline/error.h"
 #include "flowgraph/pipeline/file_list.h"
 
 namespace feedline::cli {
@@ -50,6 +52,21 @@ bool matches_exactly(const std::string& pattern, const Group& group) {
   return flow::list_files({.field = "source", .folder = {}, .files = {pattern}, .exclude = {}}).files == sorted;
 }
 
+/// Returns the pattern as the text of a pipeline can have it: a `*` stands for bytes that are not ASCII, if the name is
+/// no UTF-8. Throws Error bad_pipeline if it matches other files, too.
+std::string as_text(const std::string& pattern, const Group& group) {
+  if (is_utf8(pattern)) return pattern;
+  std::string text;
+  for (const char c : pattern) {
+    const bool ascii = static_cast<unsigned char>(c) < 0x80;
+    if (ascii || !text.ends_with('*')) text += ascii ? c : '*';
+  }
+  if (matches_exactly(text, group)) return text;
+  throw Error(Category::bad_pipeline,
+              "its name is not UTF-8, as the text of a pipeline must be, and no pattern matches it alone; rename it",
+              Place::of_file(group.front()));
+}
+
 }  // namespace
 
 std::vector<std::string> shard_patterns(const std::vector<std::string>& files) {
@@ -70,9 +87,9 @@ std::vector<std::string> shard_patterns(const std::vector<std::string>& files) {
     const bool has_wildcards = group.front().find_first_of("*?[") != std::string::npos;
     const std::string pattern = group.size() > 1 && !has_wildcards ? pattern_of(group) : std::string();
     if (!pattern.empty() && matches_exactly(pattern, group))
-      patterns.push_back(pattern);
+      patterns.push_back(as_text(pattern, group));
     else
-      patterns.insert(patterns.end(), group.begin(), group.end());
+      for (const std::string& file : group) patterns.push_back(as_text(file, {file}));
   }
   return patterns;
 }
