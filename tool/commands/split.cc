@@ -1,11 +1,13 @@
 // feedline split: writes the records of TFRecord files into shards.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <optional>
 
 #include "base/byte_size.h"
+#include "base/machine.h"
 #include "tool/commands/commands.h"
 #include "tool/commands/file_flags.h"
 #include "tool/commands/flags.h"
@@ -22,7 +24,7 @@ struct SplitArgs {
   std::vector<std::string> inputs;
   std::string out;
   SplitOptions options;
-  uint64_t memory = uint64_t{1} << 30;  // bytes
+  uint64_t memory = std::min<uint64_t>(1 << 30, usable_memory() / 4);  // bytes
   uint64_t readers = 1;
   bool advise = false, json = false;
 };
@@ -130,7 +132,9 @@ void add_split(CLI::App& app, Run& run) {
       ->check(whole_number(0))
       ->option_text("S")
       ->needs(shuffle);
-  add_size(*command, "--memory", args->memory, "the most memory that --shuffle uses (default: 1GiB)");
+  add_size(
+      *command, "--memory", args->memory,
+      "the most memory that --shuffle uses (default: 1GiB, or a quarter of what this process may use if that is less)");
   command
       ->add_option("--readers", args->readers,
                    "number of ranks times the files that each reads at a time, for the advice (default: 1)")
