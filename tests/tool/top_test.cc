@@ -3,8 +3,11 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <thread>
 
@@ -137,4 +140,33 @@ TEST_CASE("top says why a feed has ended, and what cannot be asked") {
   CHECK(refused.code == 1);
   CHECK_THAT(refused.out, Catch::Contains("401: the monitor wants the user feedline with its token as the password"));
   unsetenv("FEEDLINE_MONITOR_TOKEN");
+}
+
+TEST_CASE("top says that something else answers, whatever it says") {
+  const TempDir dir;
+  const std::string path = dir.file("other"), address = "unix:" + path;
+  const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_un at{};
+  at.sun_family = AF_UNIX;
+  std::strncpy(at.sun_path, path.c_str(), sizeof at.sun_path - 1);
+  REQUIRE(bind(listener, reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0);
+  REQUIRE(listen(listener, 1) == 0);
+  for (const std::string answer : {"200 OK\r\n\r\n[1, 2]", "200 OK\r\n\r\n{}", "200 OK\r\n\r\n\"text\"",
+                                   "200 OK\r\n\r\n", "500 No\r\n\r\n\x1b]0;owned\x07"}) {
+    Tool top({"top", "--once", address});
+    const int client = accept(listener, nullptr, nullptr);
+    REQUIRE(client >= 0);
+    char request[4096];
+    CHECK(read(client, request, sizeof request) > 0);
+    const std::string text = "HTTP/1.1 " + answer;
+    CHECK(write(client, text.data(), text.size()) == static_cast<ssize_t>(text.size()));
+    close(client);
+    const ToolResult result = top.wait();
+    INFO(result.out << result.err);
+    CHECK(result.code == 1);
+    CHECK(result.out.find(address + "   ") == 0);
+    CHECK(result.err.empty());
+    CHECK((result.out.find("exception") == std::string::npos && result.out.find('\x1b') == std::string::npos));
+  }
+  close(listener);
 }

@@ -52,9 +52,9 @@ struct Watched {
       const bool goes_on = now.is_object() && report.at("records") >= now.at("records");
       before = goes_on ? std::move(now) : Json();
       before_at = now_at;
+      whole = report.at("error").is_null();
       now = std::move(report);
       now_at = Clock::now();
-      whole = now.at("error").is_null();
       trouble.clear();
     } catch (const Error& error) {
       trouble = without_controls(error.message());
@@ -67,9 +67,9 @@ struct Watched {
     std::vector<std::string> lines = {text};
     if (!trouble.empty()) lines[0] += "   " + trouble;
     if (now.is_null()) return lines;
-    const double seconds =
-        before.is_null() ? now.at("wall_s").get<double>() : std::chrono::duration<double>(now_at - before_at).count();
     try {
+      const double seconds =
+          before.is_null() ? now.at("wall_s").get<double>() : std::chrono::duration<double>(now_at - before_at).count();
       for (std::string& line : feed_view(now, before, seconds, width)) lines.push_back(std::move(line));
     } catch (const Json::exception&) {
       lines[0] += "   what answers there is no monitor of this version";
