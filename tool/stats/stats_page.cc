@@ -22,6 +22,7 @@ constexpr std::string_view head = R"(<!DOCTYPE html>
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <title>feedline stats</title>
 <style>
 :root { color-scheme: light dark; --paper: #fff; --ink: #1b1f24; --faint: #667; --line: #d8dce2; --bar: #2f6fb3; }
