@@ -632,3 +632,12 @@ TEST_CASE("names of files and messages cannot command a terminal") {
     }
   }
 }
+
+TEST_CASE("help and version that cannot be written are a failure") {
+  for (const char* arguments : {"--help", "--version", "run --help"}) {
+    const std::string command = std::string(FEEDLINE_TOOL) + " " + arguments + " > /dev/full 2> /dev/null";
+    const int status = std::system(command.c_str());
+    REQUIRE(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 1);
+  }
+}

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <iostream>
 #include <new>
 #include <string_view>
 #include <system_error>
@@ -74,17 +75,19 @@ int run_tool(int argc, char** argv) {
     const std::string message = fmt::format("{} (see {})", error.what(), help_of(app));
     return report(wrong_usage, message, json, without_place("wrong_usage", message));
   };
+  // A full disk or a closed pipe at standard output is detected here at the latest.
+  const auto written = [](int code) {
+    if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return code;
+    return report(failed, fmt::format("standard output cannot be written: {}", std::strerror(errno)), false, {});
+  };
   try {
     app.parse(argc, argv);
-    const int code = command();
-    // A full disk or a closed pipe at standard output is detected here at the latest.
-    if (std::fflush(stdout) != 0 || std::ferror(stdout)) {
-      return report(failed, fmt::format("standard output cannot be written: {}", std::strerror(errno)), false, {});
-    }
-    return code;
+    return written(command());
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    return wrong(error);
+    if (error.get_exit_code() != 0) return wrong(error);
+    const int code = app.exit(error);  // --help, --version
+    std::cout.flush();
+    return std::cout ? written(code) : report(failed, "standard output cannot be written", false, {});
   } catch (const UsageError& error) {
     return wrong(error);
   } catch (const Error& error) {
