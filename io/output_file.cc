@@ -58,7 +58,8 @@ int attempt(Call call) {
 }
 
 /// Locks a temporary file for as long as it is open, so that remove_unfinished() leaves it alone. Returns false if
-/// another process has taken it for one of a killed process. Other failures of a lock mean that the file system has none.
+/// another process has taken it for one of a killed process. Other failures of a lock are ignored, because some network
+/// file systems cannot lock.
 bool lock_temporary(int fd) {
   struct stat now {};
   return (flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) && (fstat(fd, &now) != 0 || now.st_nlink > 0);

@@ -16,8 +16,8 @@ int rename_file(const std::string& from, const std::string& to) noexcept;
 int sync_folder(const std::string& folder) noexcept;
 
 /// Removes what killed processes have left of OutputFiles in the folder: of those files for whose name `ours` returns
-/// true. A file that a process still writes stays, and so do all on a file system without locks. What the system refuses
-/// is left out; a later call may succeed.
+/// true. A file that a process still writes stays, and so do all files where the file system has no locks. What the
+/// system refuses to remove stays, too.
 void remove_unfinished(const std::string& folder, const std::function<bool(std::string_view name)>& ours);
 /// The same for the OutputFile of one path.
 void remove_unfinished(const std::string& path);

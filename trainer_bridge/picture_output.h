@@ -12,9 +12,9 @@
 
 namespace feedline {
 
-/// An output of UINT8 or floats with the shape [height, width, channels], where there are 1 or 3 channels; or [channels,
-/// height, width], if the pipeline says that its layout is CHW. With windows a row has one such picture for each frame.
-/// So the channels are the axis for which `normalize` has its numbers.
+/// An output of UINT8 or floats with the shape [height, width, channels], where there are 1 or 3 channels; or with
+/// [channels, height, width], if the pipeline says that its layout is CHW. With windows a row has one such picture for
+/// each frame. So the channels are the axis for which `normalize` has its numbers.
 class PictureOutput {
  public:
   /// Returns nullopt if the output of the pipeline has another type or shape, or no pixel. If the pipeline does not say

@@ -655,10 +655,16 @@ def test_few_finite_values_among_many(tool, tmp_path):
 
 def test_values_that_no_double_can_square(tool, tmp_path):
     """What cannot be told is null, and not 0."""
-    made = {"big": "x * 1e200", "sides": "if(x < 3, 1.7e308, -1.7e308)", "most": "1.7e308 + x * 0", "tiny": "x * 1e-200",
-            "plain": "x * 1e100"}
+    made = {
+        "big": "x * 1e200",
+        "sides": "if(x < 3, 1.7e308, -1.7e308)",
+        "most": "1.7e308 + x * 0",
+        "tiny": "x * 1e-200",
+        "plain": "x * 1e100",
+    }
     said = 'feature { name: "x" dtype: FLOAT32 } ' + " ".join(
-        f'output {{ name: "{name}" dtype: FLOAT64 expression {{ formula: "{formula}" }} }}' for name, formula in made.items())
+        f'output {{ name: "{name}" dtype: FLOAT64 expression {{ formula: "{formula}" }} }}'
+        for name, formula in made.items())
     pipeline = written(tmp_path, [{"x": float(i)} for i in range(1, 5)], said)
     found = stats(tool, pipeline)
     numbers = {name: output(found, name)["numbers"] for name in made}
@@ -672,8 +678,8 @@ def test_values_that_no_double_can_square(tool, tmp_path):
 
 def test_bad_records_of_a_sample(tool, tmp_path):
     """What is damaged is told of all data, and what does not fit of the sample; each as a part of what it is of."""
-    skip = "errors { on_error: SKIP_RECORD }"
-    pipeline = written(tmp_path, [{"x": float(i)} for i in range(20000)], 'feature { name: "x" dtype: FLOAT32 } ' + skip)
+    feature = 'feature { name: "x" dtype: FLOAT32 } errors { on_error: SKIP_RECORD }'
+    pipeline = written(tmp_path, [{"x": float(i)} for i in range(20000)], feature)
     before = {}
     for records in ("1%", "100%", None):
         before[records] = tmp_path / f"{records}.json"
@@ -698,5 +704,6 @@ def test_bad_records_of_a_sample(tool, tmp_path):
         found = stats(tool, pipeline, "--records", records)
         assert found["samples"] + found["bad_records"] == samples and found["bad_records_of_data"] == 0
         assert found["bad_records"] / samples == pytest.approx(0.05, abs=0.05)
-        drifts = run(tool, "check", pipeline, "--against", before[records], "--max-range", "9", "--max-shift", "1", code=1)
+        bounds = ["--max-range", "9", "--max-shift", "1"]
+        drifts = run(tool, "check", pipeline, "--against", before[records], *bounds, code=1)
         assert "the data: bad_records" in drifts.stdout

@@ -6,8 +6,8 @@
 namespace feedline::cli {
 
 /// While an Interrupt exists, the first SIGINT, SIGTERM or SIGHUP sets a flag that the command checks, and the next one
-/// of this kind has its usual effect. If the command has worked for seconds without looking at the flag, the first one has
-/// it, too. A SIGHUP that the process ignores, as under nohup, stays ignored. Only one
+/// of this kind has its usual effect. If the command has worked for seconds without looking at the flag, the first one
+/// has it, too. A SIGHUP that the process ignores, as under nohup, stays ignored. Only one
 /// Interrupt may exist at a time.
 class Interrupt {
  public:

@@ -35,8 +35,8 @@ struct TextFeature {
   std::string remark = {};        // written as a comment on the line of the feature
 };
 
-/// Gives features that will be outputs of these names, each with TextFeature::name. It is the name that is there, or the
-/// key; "feature_NUMBER" if that cannot be a name, or would name a tensor that another feature makes: a VARIABLE `tok`
+/// Gives features TextFeature::name, under which they will be delivered. It is the name that is there, or the key;
+/// "feature_NUMBER" if that cannot be a name, or would name a tensor that another feature makes: a VARIABLE `tok`
 /// makes `tok.values`. `features` may have null pointers, which count for the numbers.
 void name_features(const std::vector<TextFeature*>& features);
 

@@ -153,8 +153,8 @@ bool add_row_of(std::span<const Number> values, std::span<Moments> parts, Differ
   return true;
 }
 
-/// Returns whether no sum of `count` numbers can overflow, in whatever order they are added. The largest of them has the
-/// magnitude `largest`.
+/// Returns whether no sum of `count` numbers can overflow, in whatever order they are added. `largest` is the magnitude
+/// of the largest of them.
 bool adds_up(double largest, double count) { return largest < std::numeric_limits<double>::max() / 4 / count; }
 
 }  // namespace
