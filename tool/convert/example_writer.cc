@@ -48,6 +48,7 @@ void ExampleWriter::set_bytes(size_t feature, std::span<const std::string_view> 
   size_t size = 0;
   for (const std::string_view value : values) size += 1 + varint_size(value.size()) + value.size();
   std::string& message = begin(feature);
+  message.reserve(1 + varint_size(size) + size);
   put_size(message, bytes_list, size);
   for (const std::string_view value : values) put(message, first, value);
 }
@@ -68,17 +69,23 @@ void ExampleWriter::set_ints(size_t feature, std::span<const int64_t> values) {
 }
 
 std::span<const std::byte> ExampleWriter::finish() {
-  entries_.clear();
+  const auto size_of = [](const Feature& feature) {
+    const size_t key = feature.key.size(), value = feature.message.size();
+    return 1 + varint_size(key) + key + 1 + varint_size(value) + value;
+  };
+  size_t entries = 0;
+  for (const Feature& feature : features_)
+    if (feature.set) entries += 1 + varint_size(size_of(feature)) + size_of(feature);
+  record_.clear();
+  record_.reserve(1 + varint_size(entries) + entries);
+  put_size(record_, first, entries);
   for (const size_t i : by_key_) {
     Feature& feature = features_[i];
     if (!std::exchange(feature.set, false)) continue;
-    const size_t key = feature.key.size(), value = feature.message.size();
-    put_size(entries_, first, 1 + varint_size(key) + key + 1 + varint_size(value) + value);
-    put(entries_, map_key, feature.key);
-    put(entries_, map_value, feature.message);
+    put_size(record_, first, size_of(feature));
+    put(record_, map_key, feature.key);
+    put(record_, map_value, feature.message);
   }
-  record_.clear();
-  put(record_, first, entries_);
   return std::as_bytes(std::span(record_));
 }
 

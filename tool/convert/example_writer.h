@@ -45,7 +45,7 @@ class ExampleWriter {
 
   std::vector<Feature> features_;  // in the order of the constructor's `keys`
   std::vector<size_t> by_key_;     // the numbers of the features, in ascending order of key
-  std::string list_, entries_, record_;
+  std::string list_, record_;
 };
 
 }  // namespace feedline::cli
