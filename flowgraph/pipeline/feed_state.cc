@@ -157,9 +157,6 @@ Error in_step(const Position& position, const Error& why) {
 }
 
 void check_position(const FeedIdentity& feed, const Position& position) {
-  constexpr auto last_epoch = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
-  if (position.epoch > last_epoch)
-    refuse(fmt::format("epoch {} is too large; epochs are numbered from 0 to {}", position.epoch, last_epoch));
   // The steps of an epoch without end are limited only by the number of samples that can be counted.
   const int64_t countable = countable_samples / feed.global_batch - 1;
   const int64_t most = feed.steps_per_epoch >= 0 ? feed.steps_per_epoch : countable;
@@ -174,6 +171,9 @@ void check_position(const FeedIdentity& feed, const Position& position) {
         fmt::format("epoch {0} is too large: with {1} steps in an epoch, samples can be counted for {2} epochs; give "
                     "an epoch below {2}",
                     position.epoch, feed.steps_per_epoch, countable / feed.steps_per_epoch));
+  constexpr auto last_epoch = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+  if (position.epoch > last_epoch)
+    refuse(fmt::format("epoch {} is too large; epochs are numbered from 0 to {}", position.epoch, last_epoch));
 }
 
 std::string state_text(const FeedIdentity& feed, const Position& position) {

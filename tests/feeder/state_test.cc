@@ -239,11 +239,14 @@ TEST_CASE("a state says what all replicas have received, not what is ready") {
 TEST_CASE("a state is small, whatever is in it") {
   const Data data({200});
   Feeder feeder(data.pipeline("epoch { repeat: -1 } " + batch_of(1, "DROP")));
-  const std::string text = feeder.get_state(std::numeric_limits<uint64_t>::max(), int64_t{1} << 61);
+  constexpr auto last = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+  const std::string text = feeder.get_state(last, int64_t{1} << 61);
   CHECK(text.size() <= 256);
   feeder.set_state(text);
-  CHECK(feeder.epoch() == std::numeric_limits<uint64_t>::max());
+  CHECK(feeder.epoch() == last);
   CHECK(feeder.next().step() == uint64_t{1} << 61);
+  CHECK_THROWS_WITH(feeder.get_state(last + 1, 0),
+                    Catch::Contains("epoch 9223372036854775808 is too large; epochs are"));
 }
 
 TEST_CASE("a changed pipeline is named, or accepted") {
