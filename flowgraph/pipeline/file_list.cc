@@ -7,9 +7,9 @@
 #include <set>
 #include <unordered_set>
 
-#include "base/matches.h"
 #include "feedline/error.h"
 #include "io/index/index_store.h"
+#include "io/read/matches.h"
 
 namespace feedline::flow {
 
@@ -53,7 +53,7 @@ FileList list_files_of(const io::Source& source, const FilePatterns& patterns) {
     const bool whole = pattern.find('/') != std::string::npos;
     const std::string wanted = whole ? source.absolute(patterns.folder, pattern) : pattern;
     const auto excluded = [&](const std::string& file) {
-      return matches(wanted.c_str(), whole ? file.c_str() : file.c_str() + file.rfind('/') + 1, FNM_PATHNAME);
+      return io::matches(wanted.c_str(), whole ? file.c_str() : file.c_str() + file.rfind('/') + 1, FNM_PATHNAME);
     };
     std::erase_if(again, excluded);
     if (std::erase_if(list.files, excluded) == 0)

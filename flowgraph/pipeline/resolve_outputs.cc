@@ -12,7 +12,6 @@
 
 #include "base/absolute_path.h"
 #include "base/did_you_mean.h"
-#include "base/matches.h"
 #include "feedline/error.h"
 #include "flowgraph/pipeline/elements.h"
 #include "flowgraph/pipeline/lookup_writer.h"
@@ -22,6 +21,7 @@
 #include "flowgraph/pipeline/resolve_formulas.h"
 #include "flowgraph/pipeline/resolve_picture.h"
 #include "flowgraph/pipeline/unsupported.h"
+#include "io/read/matches.h"
 
 namespace feedline::flow {
 namespace {
@@ -536,7 +536,7 @@ class OutputResolver {
         matches.push_back(feature_number("stack.features", pattern));
       else
         for (size_t i = 0; i < features_.size(); i++)
-          if (feedline::matches(pattern.c_str(), features_[i].name.c_str(), 0)) matches.push_back(static_cast<int>(i));
+          if (io::matches(pattern.c_str(), features_[i].name.c_str(), 0)) matches.push_back(static_cast<int>(i));
       if (matches.empty()) refuse("stack.features", fmt::format("no feature matches '{}'", pattern));
       for (int match : matches)
         if (std::find(chosen.begin(), chosen.end(), match) == chosen.end()) chosen.push_back(match);

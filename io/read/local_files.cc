@@ -11,9 +11,9 @@
 
 #include "base/absolute_path.h"
 #include "base/did_you_mean.h"
-#include "base/matches.h"
 #include "base/syscall_hooks.h"
 #include "feedline/error.h"
+#include "io/read/matches.h"
 #include "io/read/source.h"
 
 namespace feedline::io {

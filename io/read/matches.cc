@@ -1,9 +1,9 @@
-#include "base/matches.h"
+#include "io/read/matches.h"
 
 #include <fnmatch.h>
 #include <locale.h>
 
-namespace feedline {
+namespace feedline::io {
 
 bool matches(const char* pattern, const char* text, int flags) noexcept {
   // Python sets the locale of the environment, and the tool none. A C library without this one matches bytes.
@@ -15,4 +15,4 @@ bool matches(const char* pattern, const char* text, int flags) noexcept {
   return found;
 }
 
-}  // namespace feedline
+}  // namespace feedline::io
