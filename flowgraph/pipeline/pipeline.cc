@@ -117,6 +117,49 @@ pb::Message* find_element(pb::Message& parent, const pb::FieldDescriptor* field,
 }
 
 void set(pb::Message& root, std::string_view path, std::string_view value) {
+// Returns the number of the element whose name is all that is left of a path; -1 if there is none. If a single element
+// has a field of that name, the field is meant.
+int element_at(const pb::Message& parent, const pb::FieldDescriptor* field, std::string_view rest) {
+  const pb::Reflection& reflection = *parent.GetReflection();
+  const int count = reflection.FieldSize(parent, field);
+  if (rest.empty() || (count == 1 && field->message_type()->FindFieldByName(std::string(rest)))) return -1;
+  for (int i = 0; i < count; i++)
+    if (element_name(reflection.GetRepeatedMessage(parent, field, i)) == rest) return i;
+  return -1;
+}
+
+// Reads `text`, which sets the one field `field` of a message like `message`, or throws Error bad_pipeline.
+std::unique_ptr<pb::Message> read_field(const pb::Message& message, const pb::FieldDescriptor* field,
+                                        const std::string& text, std::string_view path) {
+  std::unique_ptr<pb::Message> read(message.New());
+  if (const auto error = flow::read_text(text, *read)) bad_path(path, error->message);
+  std::vector<const pb::FieldDescriptor*> fields;
+  read->GetReflection()->ListFields(*read, &fields);
+  if (fields.size() > 1 || (fields.size() == 1 && fields[0] != field))
+    bad_path(path, "the value sets other fields, too; write one value");
+  return read;
+}
+
+// Replaces an element by what the value says, and keeps its name and place. An empty value removes it.
+void replace_element(pb::Message& parent, const pb::FieldDescriptor* field, int number, std::string_view path,
+                     std::string_view value) {
+  const pb::Reflection& reflection = *parent.GetReflection();
+  if (value.find_first_not_of(" \t") == value.npos) {
+    for (; number + 1 < reflection.FieldSize(parent, field); number++)
+      reflection.SwapElements(&parent, field, number, number + 1);
+    return reflection.RemoveLast(&parent, field);
+  }
+  const auto read = read_field(parent, field, fmt::format("{} {{ {} }}", field->name(), value), path);
+  if (read->GetReflection()->FieldSize(*read, field) != 1) bad_path(path, "the value is not one element; write one");
+  pb::Message* const made = read->GetReflection()->MutableRepeatedMessage(read.get(), field, 0);
+  pb::Message* const element = reflection.MutableRepeatedMessage(&parent, field, number);
+  const std::string name = element_name(*element);
+  if (const std::string other = element_name(*made); !other.empty() && other != name)
+    bad_path(path, fmt::format("the value has the name '{}'; leave the name out, it stays '{}'", other, name));
+  made->GetReflection()->SetString(made, made->GetDescriptor()->FindFieldByName("name"), name);
+  element->CopyFrom(*made);
+}
+
   pb::Message* message = &root;
   std::function<void()> undo;  // removes the messages that are created on the way
   for (std::string_view rest = path;;) {
@@ -128,6 +171,9 @@ void set(pb::Message& root, std::string_view path, std::string_view value) {
       if (!field->message_type() || field->is_map()) bad_path(path, fmt::format("'{}' has no fields of its own", part));
       rest.remove_prefix(dot + 1);
       if (!undo && !field->is_repeated() && !message->GetReflection()->HasField(*message, field))
+      if (field->is_repeated())
+        if (const int number = element_at(*message, field, rest); number >= 0)
+          return replace_element(*message, field, number, path, value);
         undo = [message, field] { message->GetReflection()->ClearField(message, field); };
       message = field->is_repeated() ? find_element(*message, field, path, rest)
                                      : message->GetReflection()->MutableMessage(message, field);
@@ -146,12 +192,7 @@ void set(pb::Message& root, std::string_view path, std::string_view value) {
       text += ": " + pb::TextFormat::FieldValuePrinter().PrintString(std::string(value));
     else
       text += fmt::format(": {}", value);
-    const std::unique_ptr<pb::Message> read(message->New());
-    if (const auto error = flow::read_text(text, *read)) bad_path(path, error->message);
-    std::vector<const pb::FieldDescriptor*> fields;
-    read->GetReflection()->ListFields(*read, &fields);
-    if (fields.size() > 1 || (fields.size() == 1 && fields[0] != field))
-      bad_path(path, "the value sets other fields, too; write one value");
+    const auto read = read_field(*message, field, text, path);
     message->GetReflection()->ClearField(message, field);
     message->MergeFrom(*read);
     return;

@@ -27,8 +27,10 @@ class FEEDLINE_PUBLIC Pipeline {
 
   /// Returns this pipeline with one field changed: with("batch.last_batch_policy", "PAD"), with("output.board.dtype",
   /// "FLOAT16"), with("source.files", "data/*.tfrecord"). The path names elements of `feature`, `output` and `source`
-  /// by their names; a single element need not be named. Strings need no quotes. An empty value clears the field:
-  /// with("window", "") is the pipeline without windows. Throws Error bad_pipeline, which names the path.
+  /// by their names; a single element need not be named. A path that ends with an element's name replaces that element,
+  /// which keeps its name and place: with("output.label", "feature: 'label' dtype: INT32"). Strings need no quotes. An
+  /// empty value clears the field, or removes the element: with("window", "") is the pipeline without windows. Throws
+  /// Error bad_pipeline, which names the path.
   Pipeline with(std::string_view path, std::string_view value) const;
 
   /// Returns the pipeline as text that parse_pipeline reads.

@@ -178,6 +178,21 @@ TEST_CASE("one field by its path") {
   const Pipeline dotted = parse_pipeline("feature { name: \"a\" } feature { name: \"a.b\" }");
   CHECK(dotted.with("feature.a.b.length", "3").message().feature(1).length() == 3);
 
+  // A whole element, which keeps its name and place.
+  const Pipeline replaced = base.with("output.board", "feature: 'd' decode_raw { shape: 200 }");
+  REQUIRE(replaced.message().output_size() == base.message().output_size());
+  CHECK(replaced.message().output(0).name() == "board");
+  CHECK(replaced.message().output(0).has_decode_raw());
+  CHECK_FALSE(replaced.message().output(0).has_unpack_bits());
+  CHECK(replaced.with("output.board", "name: 'board' feature: 'd'").message().output(0).feature() == "d");
+  CHECK(dotted.with("feature.a.b", "dtype: INT64").message().feature(1).name() == "a.b");
+  CHECK(dotted.with("feature.a.b", "dtype: INT64").message().feature(1).length() == 0);
+  CHECK(dotted.with("feature.a.b", "").message().feature_size() == dotted.message().feature_size() - 1);
+  CHECK(error_of([&] { base.with("output.board", "name: 'other' feature: 'd'"); }) ==
+        "output.board: the value has the name 'other'; leave the name out, it stays 'board'");
+  CHECK(error_of([&] { base.with("output.board", "featur: 'd'"); }).starts_with("output.board: "));
+  CHECK(error_of([&] { base.with("output.board", "} output { feature: 'd'"); }) ==
+        "output.board: the value is not one element; write one");
   CHECK(error_of([&] { base.with("batch.last_batch_polcy", "PAD"); })
             .starts_with(
                 "batch.last_batch_polcy: Batch has no field 'last_batch_polcy'; did you mean 'last_batch_policy'?"));
