@@ -301,9 +301,7 @@ RowError FeatureValues::describe(size_t feature, const io::RecordView& record) {
     error.message = describe_count(target, flaw);
   } else {
     error.category = Category::wrong_length;
-    error.message =
-        fmt::format("{} holds a value of {} bytes, length wants {}; change length, or remove it if records differ",
-                    holder, flaw.length, target.length);
+    error.message = other_length(holder + " holds a value of", flaw.length, spec);
   }
   return error;
 }

@@ -7,11 +7,8 @@ namespace feedline::flow {
 void RawParser::Session::parse(std::span<const io::RecordView> records, std::vector<RowError>& errors) {
   for (const io::RecordView& record : records) {
     column_.as<BytesRef>()[row_] = {record.data, record.size};
-    if (length_ >= 0 && static_cast<uint64_t>(length_) != record.size)
-      errors.push_back(
-          {row_, Category::wrong_length, 0,
-           fmt::format("the record has {} bytes, length wants {}; change length, or remove it if records differ",
-                       record.size, length_)});
+    if (record_->length >= 0 && static_cast<uint64_t>(record_->length) != record.size)
+      errors.push_back({row_, Category::wrong_length, 0, other_length("the record has", record.size, *record_)});
     row_++;
   }
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "flowgraph/parse/columns.h"
@@ -17,7 +18,7 @@ namespace feedline::flow {
 class RawParser {
  public:
   /// Precondition: there is one feature: fixed, of dtype bytes, with one value.
-  explicit RawParser(std::vector<FeatureSpec> features) : length_(features.front().length) {}
+  explicit RawParser(std::vector<FeatureSpec> features) : record_(std::move(features.front())) {}
 
   /// Returns nothing, because a raw record names no features.
   static std::vector<std::string> feature_names(const io::RecordView&) { return {}; }
@@ -29,7 +30,7 @@ class RawParser {
   class Session {
    public:
     Session(const RawParser& parser, uint32_t rows, Arena& arena)
-        : length_(parser.length_), column_{arena.take<BytesRef>(rows)} {}
+        : record_(&parser.record_), column_{arena.take<BytesRef>(rows)} {}
 
     /// Sets the next rows of the column to the records' bytes. Refuses each record whose size is not the feature's
     /// length.
@@ -42,13 +43,13 @@ class RawParser {
 
    private:
     static constexpr uint64_t none_ = 0;
-    int64_t length_;
+    const FeatureSpec* record_;
     Column column_;
     uint32_t row_ = 0;
   };
 
  private:
-  int64_t length_;  // bytes that every record must have, or -1
+  FeatureSpec record_;
 };
 
 }  // namespace feedline::flow

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <functional>
 #include <system_error>
+#include <unordered_map>
 
 #include "base/absolute_path.h"
 #include "base/did_you_mean.h"
@@ -66,12 +67,12 @@ void make_room(pb::Message& base, const pb::Message& over, const Given& given) {
 // Elements of `over` replace the elements of `base` with the same name; all others are appended.
 template <typename Element>
 void lay_by_name(pb::RepeatedPtrField<Element>& base, pb::RepeatedPtrField<Element>& over) {
+  std::unordered_map<std::string, int> places;
+  for (int i = 0; i < base.size(); i++) places[base[i].name()] = i;
   for (Element& element : over) {
-    Element* place = nullptr;
-    for (Element& candidate : base)
-      if (candidate.name() == element.name()) place = &candidate;
-    if (!place) place = base.Add();
-    place->Swap(&element);
+    const auto [place, added] = places.emplace(element.name(), base.size());
+    if (added) base.Add();
+    base[place->second].Swap(&element);
   }
   over.Clear();
 }
@@ -116,7 +117,6 @@ pb::Message* find_element(pb::Message& parent, const pb::FieldDescriptor* field,
   bad_path(path, no_element + "; and " + flow::no_such_field(*field->message_type(), std::string(next)));
 }
 
-void set(pb::Message& root, std::string_view path, std::string_view value) {
 // Returns the number of the element whose name is all that is left of a path; -1 if there is none. If a single element
 // has a field of that name, the field is meant.
 int element_at(const pb::Message& parent, const pb::FieldDescriptor* field, std::string_view rest) {
@@ -160,6 +160,7 @@ void replace_element(pb::Message& parent, const pb::FieldDescriptor* field, int 
   element->CopyFrom(*made);
 }
 
+void set(pb::Message& root, std::string_view path, std::string_view value) {
   pb::Message* message = &root;
   std::function<void()> undo;  // removes the messages that are created on the way
   for (std::string_view rest = path;;) {
@@ -170,10 +171,10 @@ void replace_element(pb::Message& parent, const pb::FieldDescriptor* field, int 
     if (dot != std::string_view::npos) {
       if (!field->message_type() || field->is_map()) bad_path(path, fmt::format("'{}' has no fields of its own", part));
       rest.remove_prefix(dot + 1);
-      if (!undo && !field->is_repeated() && !message->GetReflection()->HasField(*message, field))
       if (field->is_repeated())
         if (const int number = element_at(*message, field, rest); number >= 0)
           return replace_element(*message, field, number, path, value);
+      if (!undo && !field->is_repeated() && !message->GetReflection()->HasField(*message, field))
         undo = [message, field] { message->GetReflection()->ClearField(message, field); };
       message = field->is_repeated() ? find_element(*message, field, path, rest)
                                      : message->GetReflection()->MutableMessage(message, field);

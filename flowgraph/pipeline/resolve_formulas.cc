@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "feedline/error.h"
@@ -23,6 +26,9 @@ class FormulaResolver {
       if (feature.kind == FeatureKind::fixed && feature.shape.rank() == 0 && feature.dtype != DType::bytes)
         known_.push_back({feature.name, feature.dtype == DType::int64 ? Program::Type::int64 : Program::Type::float64});
     for (const OutputSpec& output : spec_.outputs) known_.push_back({"out." + output.name, Program::Type::float64});
+    for (size_t i = 0; i < known_.size(); i++) known_numbers_.emplace(known_[i].name, i);
+    for (size_t i = 0; i < spec_.features.size(); i++) features_.emplace(spec_.features[i].name, i);
+    for (size_t i = 0; i < spec_.outputs.size(); i++) outputs_.emplace("out." + spec_.outputs[i].name, i);
     for (size_t i = 0; i < spec_.outputs.size(); i++)
       if (expression_of(spec_.outputs[i])) place(i);
     for (size_t i = 0; i < spec_.outputs.size(); i++)
@@ -67,25 +73,48 @@ class FormulaResolver {
 
   Program compile(size_t output) const {
     const config::Expression& expression = config_[static_cast<int>(output)].expression();
+    const std::map<std::string, double> constants(expression.constants().begin(), expression.constants().end());
+    // Compiling looks at all names that it is told, so it is told those that the text has. An error lists all.
     try {
-      return Program::compile(expression.formula(), {expression.constants().begin(), expression.constants().end()},
-                              known_);
+      return Program::compile(expression.formula(), constants, known_in(expression.formula(), constants));
+    } catch (const Error&) {
+    }
+    try {
+      return Program::compile(expression.formula(), constants, known_);
     } catch (const Error& error) {
       refuse(output, error.message());
     }
   }
 
+  // Returns those of the known names that a formula or its constants have.
+  std::vector<Program::Input> known_in(std::string_view formula, const std::map<std::string, double>& constants) const {
+    const auto in_name = [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
+    };
+    std::set<size_t> numbers;
+    const auto add = [&](const std::string& name) {
+      if (const auto known = known_numbers_.find(name); known != known_numbers_.end()) numbers.insert(known->second);
+    };
+    for (const auto& [name, value] : constants) add(name);
+    while (!formula.empty()) {
+      const auto end = static_cast<size_t>(std::find_if_not(formula.begin(), formula.end(), in_name) - formula.begin());
+      add(std::string(formula.substr(0, end)));
+      formula.remove_prefix(std::max<size_t>(1, end));
+    }
+    std::vector<Program::Input> inputs;
+    for (const size_t number : numbers) inputs.push_back(known_[number]);
+    return inputs;
+  }
+
   ExpressionSpec::Input resolve_input(size_t reader, const std::string& name) {
     ExpressionSpec::Input input;
-    for (size_t i = 0; i < spec_.features.size(); i++) {
-      if (spec_.features[i].name != name) continue;
-      input.feature = static_cast<int>(i);
-      input.dtype = spec_.features[i].dtype;
+    if (const auto feature = features_.find(name); feature != features_.end()) {
+      input.feature = static_cast<int>(feature->second);
+      input.dtype = spec_.features[feature->second].dtype;
       return input;
     }
-    const auto it = std::find_if(spec_.outputs.begin(), spec_.outputs.end(),
-                                 [&](const OutputSpec& output) { return "out." + output.name == name; });
-    const auto number = static_cast<size_t>(it - spec_.outputs.begin());
+    const size_t number = outputs_.at(name);
+    const auto it = spec_.outputs.begin() + static_cast<ptrdiff_t>(number);
     read_.insert(number);
     if (it->dense() && it->jobs[0].column.kind == ColumnRef::Kind::reserved)
       refuse(reader, fmt::format("{}: formulas cannot read @record, @file, @offset and @source", name));
@@ -115,6 +144,7 @@ class FormulaResolver {
   const google::protobuf::RepeatedPtrField<config::Output>& config_;
   PipelineSpec& spec_;
   std::vector<Program::Input> known_;
+  std::unordered_map<std::string, size_t> known_numbers_, features_, outputs_;  // by name: their numbers
   std::vector<int> number_;   // by output: the number of its expression, or -1 before it is placed
   std::vector<size_t> open_;  // outputs whose inputs are being placed
   std::set<size_t> read_;     // outputs that formulas read

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <memory>
 #include <set>
+#include <unordered_map>
 #include <utility>
 
 #include "base/absolute_path.h"
@@ -27,6 +28,9 @@ namespace feedline::flow {
 namespace {
 
 using config::Output;
+
+/// The number of each feature, by its name.
+using FeatureNumbers = std::unordered_map<std::string, int>;
 
 constexpr std::pair<std::string_view, Reserved> reserved_names[] = {{"@record", Reserved::record},
                                                                     {"@file", Reserved::file},
@@ -54,12 +58,14 @@ DType stored_dtype(const config::DecodeRaw& raw) {
 // Makes the OutputSpec of one output, and checks the output.
 class OutputResolver {
  public:
-  OutputResolver(const Output& config, std::string path, uint64_t seed, const std::string& folder, PipelineSpec& spec)
+  OutputResolver(const Output& config, std::string path, uint64_t seed, const std::string& folder,
+                 const FeatureNumbers& numbers, PipelineSpec& spec)
       : config_(config),
         path_(std::move(path)),
         seed_(seed),
         folder_(folder),
         features_(spec.features),
+        numbers_(numbers),
         tables_(spec.tables),
         cache_(spec.cache),
         warnings_(spec.warnings) {
@@ -130,8 +136,7 @@ class OutputResolver {
   }
 
   int feature_number(std::string_view field, const std::string& wanted) const {
-    for (size_t i = 0; i < features_.size(); i++)
-      if (features_[i].name == wanted) return static_cast<int>(i);
+    if (const auto known = numbers_.find(wanted); known != numbers_.end()) return known->second;
     std::vector<std::string> names;
     for (const FeatureSpec& feature : features_) names.push_back(feature.name);
     refuse(field,
@@ -530,6 +535,7 @@ class OutputResolver {
   // Returns the numbers of the features that the patterns name, each once.
   std::vector<int> stacked() const {
     std::vector<int> chosen;
+    std::vector<bool> has(features_.size());
     for (const std::string& pattern : config_.stack().features()) {
       std::vector<int> matches;
       if (pattern.find_first_of("*?[") == std::string::npos)
@@ -538,8 +544,11 @@ class OutputResolver {
         for (size_t i = 0; i < features_.size(); i++)
           if (io::matches(pattern.c_str(), features_[i].name.c_str(), 0)) matches.push_back(static_cast<int>(i));
       if (matches.empty()) refuse("stack.features", fmt::format("no feature matches '{}'", pattern));
-      for (int match : matches)
-        if (std::find(chosen.begin(), chosen.end(), match) == chosen.end()) chosen.push_back(match);
+      for (const int match : matches) {
+        if (has[static_cast<size_t>(match)]) continue;
+        has[static_cast<size_t>(match)] = true;
+        chosen.push_back(match);
+      }
     }
     if (chosen.empty()) refuse("stack.features", "it is empty; name at least one feature");
     return chosen;
@@ -578,6 +587,7 @@ class OutputResolver {
   const uint64_t seed_;        // of the pipeline
   const std::string& folder_;  // of the pipeline
   const std::vector<FeatureSpec>& features_;
+  const FeatureNumbers& numbers_;
   std::vector<std::shared_ptr<Table>>& tables_;
   const std::optional<CacheSpec>& cache_;
   std::vector<std::string>& warnings_;
@@ -585,21 +595,23 @@ class OutputResolver {
 };
 
 // Sets the length of bytes features that a decode_raw reads, because its dtype and shape determine the length.
-void take_lengths(const google::protobuf::RepeatedPtrField<Output>& outputs, std::vector<FeatureSpec>& features) {
+void take_lengths(const google::protobuf::RepeatedPtrField<Output>& outputs, const FeatureNumbers& numbers,
+                  std::vector<FeatureSpec>& features) {
   for (const Output& output : outputs) {
-    if (!output.has_decode_raw()) continue;
-    for (FeatureSpec& feature : features) {
-      if (feature.name != output.feature() || feature.dtype != DType::bytes || feature.length >= 0) continue;
-      const Shape shape =
-          resolve_shape(output.decode_raw().shape(), fmt::format("output '{}': decode_raw.shape", output.name()), 1);
-      feature.length = shape.elements() * static_cast<int64_t>(size_of(stored_dtype(output.decode_raw())));
-      for (const std::string& value : feature.default_bytes)
-        if (static_cast<int64_t>(value.size()) != feature.length)
-          throw Error(Category::bad_pipeline,
-                      fmt::format("default_value: it has {} bytes, but output '{}' decodes {}; give as many",
-                                  value.size(), output.name(), feature.length),
-                      {"", -1, -1, feature.name});
-    }
+    const auto known = output.has_decode_raw() ? numbers.find(output.feature()) : numbers.end();
+    if (known == numbers.end()) continue;
+    FeatureSpec& feature = features[static_cast<size_t>(known->second)];
+    if (feature.dtype != DType::bytes || feature.length >= 0) continue;
+    const Shape shape =
+        resolve_shape(output.decode_raw().shape(), fmt::format("output '{}': decode_raw.shape", output.name()), 1);
+    feature.length = shape.elements() * static_cast<int64_t>(size_of(stored_dtype(output.decode_raw())));
+    feature.length_of = output.name();
+    for (const std::string& value : feature.default_bytes)
+      if (static_cast<int64_t>(value.size()) != feature.length)
+        throw Error(Category::bad_pipeline,
+                    fmt::format("default_value: it has {} bytes, but output '{}' decodes {}; give as many",
+                                value.size(), output.name(), feature.length),
+                    {"", -1, -1, feature.name});
   }
 }
 
@@ -669,14 +681,16 @@ void resolve_outputs(const config::Pipeline& pipeline, const std::string& folder
       outputs.rbegin()->set_feature(feature.name);
     }
   }
-  take_lengths(outputs, spec.features);
+  FeatureNumbers numbers;
+  for (size_t i = 0; i < spec.features.size(); i++) numbers[spec.features[i].name] = static_cast<int>(i);
+  take_lengths(outputs, numbers, spec.features);
   for (int i = 0; i < outputs.size(); i++) {
     if (outputs[i].name().empty())
       throw Error(Category::bad_pipeline,
                   fmt::format("{}: name: every output needs one", element_path("output", i, outputs.size(), "")));
-    spec.outputs.push_back(
-        OutputResolver(outputs[i], fmt::format("output '{}'", outputs[i].name()), pipeline.seed(), folder, spec)
-            .resolve());
+    spec.outputs.push_back(OutputResolver(outputs[i], fmt::format("output '{}'", outputs[i].name()), pipeline.seed(),
+                                          folder, numbers, spec)
+                               .resolve());
   }
   check_names(spec);
   resolve_formulas(outputs, spec);

@@ -42,7 +42,8 @@ struct FeatureSpec {
   Where where = Where::features;
   // fixed: shape of the values, whose first axis are the steps in a feature list; fixed_sequence: shape of one step
   Shape shape;
-  int64_t length = -1;  // bytes: size of every value; -1: any size
+  int64_t length = -1;    // bytes: size of every value; -1: any size
+  std::string length_of;  // the output whose decode_raw sets the length; empty: the pipeline sets it, or nobody does
   // variable, ragged, fixed_sequence: a record with more values is refused (wrong_count); -1: any number is allowed.
   // If the feature is nested, a record with more steps is refused, too.
   int64_t max_values = -1;

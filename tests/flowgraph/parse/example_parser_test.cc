@@ -343,6 +343,12 @@ TEST_CASE("a refused record says what was found and what was wanted") {
   CHECK(error.message ==
         "the record holds a value of 5 bytes, length wants 194; change length, or remove it if records differ");
 
+  board.length_of = "image";  // nobody wrote the length
+  error = refusal(board, record(wire::bytes_feature({"short"})));
+  CHECK(error.message ==
+        "the record holds a value of 5 bytes, but output 'image' decodes 194; change decode_raw.shape, or deliver the "
+        "bytes as they are if records differ");
+
   error = refusal(x, record(wire::int64_feature({1, 2, 3})) + "\n\x7f");
   CHECK(error.category == Category::malformed_proto);
   CHECK(error.feature == -1);

@@ -138,9 +138,34 @@ TEST_CASE("the chess pipeline") {
   CHECK_FALSE(spec.expressions[0].inputs[1].unpack);
 }
 
+TEST_CASE("outputs and formulas find their features among many") {
+  std::string text = source + batch;
+  for (int i = 0; i < 300; i++) {
+    const std::string n = std::to_string(i);
+    text += "feature { name: 'f" + n + "' dtype: INT64 } output { name: 'o" + n + "' feature: 'f" +
+            std::to_string(299 - i) + "' } output { name: 'e" + n + "' expression { formula: '2 * f" + n + " + out.o" +
+            n + "' } } ";
+  }
+  text += "output { name: 's' stack { features: ['f7', 'f1*', 'f17', 'f7'] } dtype: INT64 }";
+  const PipelineSpec spec = resolve(text);
+  for (int i = 0; i < 300; i++) {
+    const auto at = static_cast<size_t>(i);
+    CHECK(spec.outputs[2 * at].jobs[0].column.number == 299 - i);
+    const auto& inputs = spec.expressions[at].inputs;
+    REQUIRE(inputs.size() == 2);
+    CHECK(inputs[0].feature == i);
+    CHECK(inputs[1].feature == 299 - i);
+  }
+  const OutputSpec& stack = spec.outputs.back();
+  REQUIRE(stack.jobs.size() == 112);  // f7; f1, f10 to f19, f100 to f199
+  CHECK(stack.jobs[0].column.number == 7);
+  CHECK(stack.jobs[1].column.number == 1);
+}
+
 TEST_CASE("the image pipeline") {
   const PipelineSpec spec = resolve(test::image_pipeline);
   CHECK(spec.features[0].length == 3072);  // decode_raw determines the length
+  CHECK(spec.features[0].length_of == spec.outputs[0].name);
   const OutputSpec& image = spec.outputs[0];
   CHECK(image.shape == Shape({32, 32, 3}));
   REQUIRE(image.jobs.size() == 1);
