@@ -514,7 +514,8 @@ def test_the_page(tool, tmp_path):
     page = Page(text)
     assert "script" not in page.tags and page.tags.count("svg") >= 3
     assert any(evil[:-1] in words for words in page.texts)
-    assert "http" not in text and "prefers-color-scheme: dark" in text
+    assert "://" not in text and "prefers-color-scheme: dark" in text
+    assert """content="default-src 'none'; style-src 'unsafe-inline'">""" in text
 
 
 def test_drift(tool, table, tmp_path):
