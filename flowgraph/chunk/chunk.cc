@@ -86,8 +86,12 @@ void Chunk::parse(const Schedule& schedule) {
     evaluate(schedule, arena, bad);
   } catch (const std::length_error&) {
     if (ticket.extents.empty()) throw;
-    // The planned arena has room for any records that fit into these extents, so the index has too many rows.
-    const Extent& first = ticket.extents.front();
+    // The planned arena has room for any records that fit into these extents, so the index has too many rows: in the
+    // extent that has more than its bytes can hold, if there is one.
+    const auto too_many = std::find_if(ticket.extents.begin(), ticket.extents.end(), [](const Extent& extent) {
+      return extent.length / io::frame_bytes < extent.rows;
+    });
+    const Extent& first = too_many == ticket.extents.end() ? ticket.extents.front() : *too_many;
     end_before(0,
                Error(Category::bad_pipeline,
                      "the index of this file says that more records lie here than there are; delete the index, and the "

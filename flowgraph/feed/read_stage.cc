@@ -15,12 +15,11 @@ constexpr uint64_t misses_until_disk = 2, cache_tried_once_in = 16;
 // resident, which does not pay if the page cache has the data.
 constexpr uint64_t reads_before_registering = 64;
 
-Error read_failed(const Plan& plan, const Ticket& ticket, int error) {
-  const Extent& first = ticket.extents.front();
+Error read_failed(const Plan& plan, const Extent& extent, int error) {
   return Error(Category::io_error, io::read_error_message(error),
-               {plan.data.files[first.file].id.uri,
-                static_cast<int64_t>(first.offset),
-                static_cast<int64_t>(first.first_record),
+               {plan.data.files[extent.file].id.uri,
+                static_cast<int64_t>(extent.offset),
+                static_cast<int64_t>(extent.first_record),
                 {}});
 }
 
@@ -52,10 +51,14 @@ void ReadStage::make_inflaters() {
     callbacks.read = [this, i](uint32_t file, FileInflater::Input& input) {
       InFlight& flight = flights_[plan_.memory.slots + 2 * i + input.number];
       flight.input = &input;
+      flight.parts.assign(1, {&flight, 0});
       flight.left = 1;
       flight.error = 0;
-      const io::Read read{
-          .file = file, .offset = input.offset, .length = input.length, .buffer = input.buffer, .tag = &flight};
+      const io::Read read{.file = file,
+                          .offset = input.offset,
+                          .length = input.length,
+                          .buffer = input.buffer,
+                          .tag = &flight.parts.front()};
       submit({&read, 1}, 1);
     };
     callbacks.done = outlets_.parse;
@@ -73,8 +76,9 @@ void ReadStage::make_backend(const IoOptions& io) {
   static_cast<IoOptions&>(options) = io;
   options.memory = slots_->read_memory();
   options.register_after_reads = reads_before_registering;
-  backend_ = plan_.data.source->make_read_backend(
-      std::move(files), options, [this](void* tag, int error) { completed(*static_cast<InFlight*>(tag), error); });
+  backend_ = plan_.data.source->make_read_backend(std::move(files), options, [this](void* tag, int error) {
+    completed(*static_cast<const InFlight::Part*>(tag), error);
+  });
 }
 
 void ReadStage::stop() noexcept {
@@ -227,7 +231,7 @@ void ReadStage::read_into(const ChunkRef& chunk, bool found) {
   if (try_page || records_) return try_first(chunk, try_page);
   const size_t before = requests_.size();
   add_reads(chunk, requests_);
-  flight.fly(chunk, requests_.size() - before, 0);
+  flight.fly(chunk, requests_.size() - before);
   burst_++;
 }
 
@@ -253,21 +257,29 @@ void ReadStage::try_first(const ChunkRef& chunk, bool page) {
 // Appends the reads of a chunk, without what the cache of records has, which is copied.
 void ReadStage::add_reads(const ChunkRef& chunk, std::vector<io::Read>& reads) {
   InFlight& flight = flights_[chunk->slot()];
+  flight.error = 0;
+  flight.parts.clear();
+  // The reads have pointers to their parts, so these must not move.
+  const auto expect = [&](size_t parts) { flight.parts.reserve(parts); };
   const auto add = [&](size_t e, uint64_t offset, uint64_t length) {
     std::byte* const at = chunk->bytes_at(e, offset, length).data();
+    flight.parts.push_back({&flight, e});
     reads.push_back({.file = chunk->ticket.extents[e].file,
                      .offset = offset,
                      .length = length,
                      .buffer = at - offset % io::block_bytes,
-                     .tag = &flight});
+                     .tag = &flight.parts.back()});
     flight.bytes += length;
   };
   const std::vector<Extent>& extents = chunk->ticket.extents;
-  if (records_)
-    for (const RecordCache::Missing& missing : records_->fetch(*chunk))
-      add(missing.extent, missing.offset, missing.length);
-  else
+  if (records_) {
+    const auto all = records_->fetch(*chunk);
+    expect(all.size());
+    for (const RecordCache::Missing& missing : all) add(missing.extent, missing.offset, missing.length);
+  } else {
+    expect(extents.size());
     for (size_t e = 0; e < extents.size(); e++) add(e, extents[e].offset, extents[e].length);
+  }
 }
 
 bool ReadStage::read_cached(const ChunkRef& chunk) {
@@ -293,20 +305,22 @@ bool ReadStage::read_cached(const ChunkRef& chunk) {
 // as many threads copy as parse. The first read that is not in the page cache is submitted, with all reads after it.
 bool ReadStage::read_pages(const ChunkRef& chunk, const std::vector<io::Read>& reads) {
   InFlight& flight = flights_[chunk->slot()];
-  int error = 0;
   auto read = reads.begin();
   for (; flight.try_page && read != reads.end(); ++read) {
     const std::optional<int> result = backend_->read_cached(*read);
     if (!result) break;
-    if (error == 0) error = *result;
+    if (*result != 0 && flight.error == 0) {
+      flight.error = *result;
+      flight.failed = static_cast<const InFlight::Part*>(read->tag)->extent;
+    }
   }
   const size_t left = static_cast<size_t>(reads.end() - read);
   if (flight.try_page) misses_ = left == 0 ? 0 : misses_ + 1;
   if (left == 0) {
-    note_read(flight, *chunk, error);
+    note_read(flight, *chunk);
     return true;
   }
-  flight.fly(chunk, left, error);
+  flight.fly(chunk, left);
   submit({read, reads.end()}, 1);
   return false;
 }
@@ -323,9 +337,10 @@ void ReadStage::submit(std::span<const io::Read> reads, size_t flying) {
 }
 
 // Called on the I/O thread.
-void ReadStage::completed(InFlight& flight, int error) noexcept {
+void ReadStage::completed(const InFlight::Part& part, int error) noexcept {
+  InFlight& flight = *part.flight;
   int none = 0;
-  if (error != 0) flight.error.compare_exchange_strong(none, error);
+  if (error != 0 && flight.error.compare_exchange_strong(none, error)) flight.failed = part.extent;
   if (flight.left.fetch_sub(1) != 1) return;
   try {
     if (flight.input) {
@@ -333,7 +348,7 @@ void ReadStage::completed(InFlight& flight, int error) noexcept {
       if (flight.input->inflater->arrived(*flight.input, flight.error)) run_inflater(flight.input->inflater);
     } else {
       const ChunkRef chunk = std::move(flight.chunk);
-      note_read(flight, *chunk, flight.error);
+      note_read(flight, *chunk);
       outlets_.parse(chunk);
     }
   } catch (...) {
@@ -343,9 +358,9 @@ void ReadStage::completed(InFlight& flight, int error) noexcept {
   outlets_.wake();
 }
 
-void ReadStage::note_read(const InFlight& flight, Chunk& chunk, int error) {
+void ReadStage::note_read(const InFlight& flight, Chunk& chunk) {
   bytes_read_ += flight.bytes;
-  if (error != 0) chunk.failed = read_failed(plan_, chunk.ticket, error);
+  if (flight.error != 0) chunk.failed = read_failed(plan_, chunk.ticket.extents[flight.failed], flight.error);
 }
 
 }  // namespace feedline::flow

@@ -93,16 +93,22 @@ class ReadStage {
   }
 
  private:
-  /// The reads into a slot, or into an input of an inflater, that are in flight. Its address is the tag of the reads.
+  /// The reads into a slot, or into an input of an inflater, that are in flight. The addresses of its parts are the tags.
   struct InFlight {
+    /// What a read is tagged with: it fills a part of extent `extent` of the chunk's ticket, or the input.
+    struct Part {
+      InFlight* flight;
+      size_t extent;
+    };
     ChunkRef chunk;
     FileInflater::Input* input = nullptr;
+    std::vector<Part> parts;  // of the reads, in their order
     std::atomic<size_t> left{0};
     std::atomic<int> error{0};
-    void fly(ChunkRef to, size_t reads, int error_so_far) {
+    size_t failed = 0;  // the extent whose read failed first; whoever sets `error` sets it before `left` counts down
+    void fly(ChunkRef to, size_t reads) {
       chunk = std::move(to);
       left = reads;
-      error = error_so_far;
     }
     uint64_t bytes = 0;     // that were read, or are being read
     bool untried = false;   // [parse] looks into the caches before reads are submitted
@@ -126,8 +132,8 @@ class ReadStage {
   bool found_all(const Ticket& ticket) const noexcept;
   void inflate_into(const ChunkRef& chunk);
   void submit(std::span<const io::Read> reads, size_t flying);
-  void completed(InFlight& flight, int error) noexcept;
-  void note_read(const InFlight& flight, Chunk& chunk, int error);
+  void completed(const InFlight::Part& part, int error) noexcept;
+  void note_read(const InFlight& flight, Chunk& chunk);
 
   const Plan& plan_;
   const Outlets outlets_;

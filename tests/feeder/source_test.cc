@@ -45,8 +45,11 @@ class MemoryFile final : public io::SourceFile {
 /// Completes reads on a thread of its own.
 class MemoryBackend final : public io::ReadBackend {
  public:
-  MemoryBackend(std::vector<const std::string*> files, uint64_t broken_from, io::ReadDone done)
-      : files_(std::move(files)), broken_from_(broken_from), done_(std::move(done)), thread_([this] { run(); }) {}
+  MemoryBackend(std::vector<const std::string*> files, std::vector<uint64_t> broken_from, io::ReadDone done)
+      : files_(std::move(files)),
+        broken_from_(std::move(broken_from)),
+        done_(std::move(done)),
+        thread_([this] { run(); }) {}
   ~MemoryBackend() override { stop(); }
 
   void submit(std::span<const io::Read> reads) override {
@@ -80,7 +83,7 @@ class MemoryBackend final : public io::ReadBackend {
       const io::Read read = queue_.front();
       queue_.pop_front();
       lock.unlock();
-      const bool broken = read.offset + read.length > broken_from_;
+      const bool broken = read.offset + read.length > broken_from_[read.file];
       if (!broken)
         std::memcpy(read.buffer + read.offset % io::block_bytes, files_[read.file]->data() + read.offset, read.length);
       done_(read.tag, broken ? EIO : 0);
@@ -89,7 +92,7 @@ class MemoryBackend final : public io::ReadBackend {
   }
 
   const std::vector<const std::string*> files_;
-  const uint64_t broken_from_;
+  const std::vector<uint64_t> broken_from_;  // by file
   const io::ReadDone done_;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -119,13 +122,18 @@ class MemorySource final : public io::Source {
   std::unique_ptr<io::ReadBackend> make_read_backend(std::vector<io::FileId> files, const io::BackendOptions&,
                                                      io::ReadDone done) const override {
     std::vector<const std::string*> all;
-    for (const io::FileId& file : files) all.push_back(&bytes_of(file.uri));
-    return std::make_unique<MemoryBackend>(std::move(all), broken_from, std::move(done));
+    std::vector<uint64_t> broken;
+    for (const io::FileId& file : files) {
+      all.push_back(&bytes_of(file.uri));
+      broken.push_back(broken_file.empty() || broken_file == file.uri ? broken_from : UINT64_MAX);
+    }
+    return std::make_unique<MemoryBackend>(std::move(all), std::move(broken), std::move(done));
   }
 
   bool reachable = true;
   uint64_t version = 1;
-  uint64_t broken_from = UINT64_MAX;  // reads that reach this offset fail
+  uint64_t broken_from = UINT64_MAX;  // reads that reach this offset fail,
+  std::string broken_file;            // of this file, or of all files
   mutable std::atomic<int> opened{0};
 
  private:
@@ -200,6 +208,38 @@ TEST_CASE("files of another source are listed, counted and fed as local ones are
   CHECK(plan.data.files.size() == 3);
   for (const int64_t id : numbers(100)) wanted.push_back(id);
   CHECK(ids_of_epoch(plan) == wanted);
+}
+
+TEST_CASE("a read that fails names the file and the place that it was of, beside reads of other files") {
+  const Data data({300, 300, 300});
+  const TempDir cache;
+  const OwnCache own_cache(cache.path());
+  Files files;
+  for (size_t f = 0; f < 3; f++) files["memory://b/part-00" + std::to_string(f)] = content_of(data.path(f));
+  for (const std::string broken : {"memory://b/part-000", "memory://b/part-001", "memory://b/part-002"})
+    for (const char* shuffle : {"mode: GLOBAL", "mode: BUFFER buffer_size: 600"}) {
+      MemorySource source(files);
+      const flow::PipelineSpec spec = flow::validate(
+          parse_pipeline("source { files: 'memory://b/part-*' index {} } feature { name: 'id' dtype: INT64 } batch { "
+                         "global_batch_size: 150 } shuffle { " +
+                         std::string(shuffle) + " }"),
+          [&](const flow::FilePatterns& patterns) { return flow::list_files_of(source, patterns); });
+      const flow::Plan plan(spec, counted(spec, source), {}, 2);
+      source.broken_file = broken;
+      source.broken_from = 0;
+      flow::Graph graph(plan, {.copied_to = {host()}, .io = {}, .start = {}, .deliver_before_error = false});
+      Batch batch;
+      std::optional<Error> error;
+      try {
+        while (graph.delivery().next(0, std::nullopt, batch) == flow::Delivery::Outcome::batch) {
+        }
+      } catch (const Error& failed) {
+        error = failed;
+      }
+      REQUIRE(error);
+      CHECK(error->category() == Category::io_error);
+      CHECK(error->place().file == broken);
+    }
 }
 
 TEST_CASE("index.mode LAZY reads another source while it feeds") {
