@@ -33,7 +33,11 @@ void check_failures(const PipelineSpec& spec, const DataSet& data) {
   const uint64_t failures = data.skipped_total;
   if (failures == 0) return;
   auto limit = exceeds_max_failures(spec, failures);
+    // Such a file has no records, but still the stride of its source, as a block size is compared with it.
+    const uint64_t stride = file.index.stride;
   if (!limit)
+    file.index.stride = stride;
+    file.left_out = true;
     limit = spec.on_error == OnError::skip_file
                 ? exceeds_failure_rate(spec, failures, data.files.size(), "files")
                 : exceeds_failure_rate(spec, failures, data.samples + failures, "records");

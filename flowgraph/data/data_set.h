@@ -22,6 +22,7 @@ struct DataFile {
   io::FileIndex index;
   uint64_t first_record = 0;  // the number of good records in the files before this one of the same source
   Selection samples;
+  bool left_out = false;  // with SKIP_FILE: the file has a bad region, so it counts as one without records
   // apply_filter() (flowgraph/feed/filter.h) sets these two:
   std::optional<uint64_t> kept_audit = {};  // sum of the samples' audit terms, with the file's key (base/audit.h)
   std::shared_ptr<const NumberSet> key_changes = {};  // the samples whose window.key is not that of the sample before

@@ -83,6 +83,15 @@ TEST_CASE("SKIP_RECORD leaves out what was bad when the data was counted") {
   CHECK(report.errors[1].category() == Category::bad_length_crc);
 }
 
+TEST_CASE("SKIP_FILE and a stride of one's own") {
+  const Data data({300, 200, 100});
+  flip(data.path(1), offset_of(data.path(1), 9) + 12 + 9);
+  const std::string text = "shuffle { block_size: '20000' } errors { on_error: SKIP_FILE } " + batch_of(50, "DROP");
+  Feeder feeder(data.pipeline(text).with("source.index.stride", "'10000'"));
+  CHECK(read_epoch(feeder).front().all().size() == 400);
+  CHECK_THROWS_WITH(Feeder(data.pipeline(text)), Catch::Contains("not a multiple of the index's stride of 16384"));
+}
+
 TEST_CASE("SKIP_FILE leaves out files with damage") {
   const Data data({50, 50, 20});
   flip(data.path(1), offset_of(data.path(1), 7) + 12 + 9);
