@@ -6,7 +6,7 @@
 #include "flowgraph/order/purpose.h"
 
 namespace feedline::flow {
-BlockStream::BlockStream(const Order& order, uint32_t lane, uint64_t first_pass, uint64_t sample)
+BlockStream::BlockStream(const Order& order, uint32_t lane, Wide first_pass, uint64_t sample)
     : order_(&order), number_(lane), first_pass_(first_pass) {
   const uint64_t epoch_pass = order.epoch_pass_at(lane, sample);
   enter_pass(epoch_pass);

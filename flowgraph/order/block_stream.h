@@ -17,7 +17,7 @@ namespace feedline::flow {
 class BlockStream final : public SampleStream {
  public:
   /// Begins at sample `sample` of the lane, counted from the beginning of pass `first_pass`.
-  BlockStream(const Order& order, uint32_t lane, uint64_t first_pass, uint64_t sample);
+  BlockStream(const Order& order, uint32_t lane, Wide first_pass, uint64_t sample);
 
   void take(int64_t count, Rows wanted, int64_t at, TakeResult& to) override;
   void close(Step& step) override;
@@ -43,7 +43,7 @@ class BlockStream final : public SampleStream {
 
   const Order* order_;
   const uint32_t number_;  // the number of the lane
-  const uint64_t first_pass_;
+  const Wide first_pass_;
   std::shared_ptr<const Pass> pass_;
   uint64_t epoch_pass_ = 0;
   uint32_t round_ = 0;

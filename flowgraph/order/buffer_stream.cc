@@ -8,11 +8,11 @@
 
 namespace feedline::flow {
 
-BufferStream::BufferStream(const Order& order, uint64_t first_pass, uint64_t sample) : order_(&order) {
+BufferStream::BufferStream(const Order& order, Wide first_pass, uint64_t sample) : order_(&order) {
   begin_pass(first_pass + sample / order.samples(), sample % order.samples());
 }
 
-void BufferStream::begin_pass(uint64_t pass, uint64_t position) {
+void BufferStream::begin_pass(Wide pass, uint64_t position) {
   pass_ = pass;
   key_ = order_->seed_of_pass(pass);
   open_.assign(order_->blocks().size(), none);

@@ -27,7 +27,7 @@ namespace feedline::flow {
 /// when they are drawn, each by itself.
 class BufferStream final : public SampleStream {
  public:
-  BufferStream(const Order& order, uint64_t first_pass, uint64_t sample);
+  BufferStream(const Order& order, Wide first_pass, uint64_t sample);
 
   void take(int64_t count, Rows wanted, int64_t at, TakeResult& to) override;
   void close(Step& step) override;
@@ -48,7 +48,7 @@ class BufferStream final : public SampleStream {
     uint32_t samples = 0, rows = 0;  // the ticket's samples and rows so far
   };
 
-  void begin_pass(uint64_t pass, uint64_t position);
+  void begin_pass(Wide pass, uint64_t position);
   void restore(uint64_t position);
   void begin_sequence(uint64_t sample);
   void fill_in_as_at(uint64_t position);
@@ -60,7 +60,7 @@ class BufferStream final : public SampleStream {
   void expire(Step& step);
 
   const Order* order_;
-  uint64_t pass_ = 0;  // counted from the beginning of the feed
+  Wide pass_ = 0;  // counted from the beginning of the feed
   uint64_t key_ = 0;
   uint64_t position_ = 0;  // the number of draws in this pass so far
   std::optional<Sequence> sequence_;

@@ -4,7 +4,7 @@
 
 namespace feedline::flow {
 
-FileStream::FileStream(const Order& order, uint64_t first_pass, uint64_t sample)
+FileStream::FileStream(const Order& order, Wide first_pass, uint64_t sample)
     : order_(&order), sequence_(order, first_pass, sample) {}
 
 FileStream::OpenBlock& FileStream::open(uint32_t number, uint64_t sample, TakeResult& to) {

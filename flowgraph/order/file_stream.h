@@ -14,7 +14,7 @@ namespace feedline::flow {
 /// of the block after it. Samples are single records here; WindowStream serves windows.
 class FileStream final : public SampleStream {
  public:
-  FileStream(const Order& order, uint64_t first_pass, uint64_t sample);
+  FileStream(const Order& order, Wide first_pass, uint64_t sample);
 
   void take(int64_t count, Rows wanted, int64_t at, TakeResult& to) override;
   void close(Step& step) override;

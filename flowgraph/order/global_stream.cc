@@ -4,7 +4,7 @@
 
 namespace feedline::flow {
 
-GlobalStream::GlobalStream(const Order& order, uint64_t first_pass, uint64_t sample)
+GlobalStream::GlobalStream(const Order& order, Wide first_pass, uint64_t sample)
     : order_(&order),
       first_pass_(first_pass),
       next_(sample),

@@ -13,7 +13,7 @@ namespace feedline::flow {
 /// the last index entry at or before it, because the index does not know the offset of every record.
 class GlobalStream final : public SampleStream {
  public:
-  GlobalStream(const Order& order, uint64_t first_pass, uint64_t sample);
+  GlobalStream(const Order& order, Wide first_pass, uint64_t sample);
 
   void take(int64_t count, Rows wanted, int64_t at, TakeResult& to) override;
   void close(Step&) override {}
@@ -24,7 +24,7 @@ class GlobalStream final : public SampleStream {
   uint32_t add_rows(uint64_t sample, uint32_t row, int64_t at, Ticket* ticket, TakeResult& to) const;
 
   const Order* order_;
-  const uint64_t first_pass_;
+  const Wide first_pass_;
   uint64_t next_;  // the next sample, counted from the beginning of first_pass_
   uint64_t pass_;  // the pass of permutation_, counted from first_pass_
   Permutation permutation_;

@@ -252,8 +252,11 @@ void Order::plan_buffer() {
   buffer_age_ = buffer_ + static_cast<uint64_t>(static_cast<double>(buffer_) * (std::log(rows) + 3));
 }
 
-uint64_t Order::seed_of_pass(uint64_t number, uint64_t attempt) const noexcept {
-  return key_of({shuffle_.seed, of_pass, shuffle_.reshuffle_each_epoch ? number : 0, attempt});
+uint64_t Order::seed_of_pass(Wide number, uint64_t attempt) const noexcept {
+  if (!shuffle_.reshuffle_each_epoch) number = 0;
+  // Attempts are few, so the upper 32 bits of the number stand beside them.
+  return key_of(
+      {shuffle_.seed, of_pass, static_cast<uint64_t>(number), attempt | static_cast<uint64_t>(number >> 64) << 32});
 }
 
 Order::FileSample Order::place(uint64_t sample) const noexcept {
@@ -280,7 +283,7 @@ Order::SampleRows Order::rows_of_window(uint32_t file, uint64_t first, uint64_t 
           static_cast<uint32_t>(window.frames)};
 }
 
-Sequence Order::sequence(uint64_t pass, uint64_t position) const {
+Sequence Order::sequence(Wide pass, uint64_t position) const {
   std::vector<uint32_t> files(files_.count());
   std::iota(files.begin(), files.end(), files_.first);
   if (shuffle_.shuffle_files) shuffle(std::span(files), Draws(key_of({seed_of_pass(pass), of_files})));
@@ -429,7 +432,7 @@ uint32_t Order::plan_rounds(Pass& pass) const {
   return most;
 }
 
-std::shared_ptr<Pass> Order::draw(uint64_t number, uint64_t epoch_pass, uint64_t attempt, uint32_t& open) const {
+std::shared_ptr<Pass> Order::draw(Wide number, uint64_t epoch_pass, uint64_t attempt, uint32_t& open) const {
   const auto pass = std::make_shared<Pass>();
   pass->blocks.resize(blocks_.size());
   std::iota(pass->blocks.begin(), pass->blocks.end(), 0u);
@@ -443,7 +446,7 @@ std::shared_ptr<Pass> Order::draw(uint64_t number, uint64_t epoch_pass, uint64_t
   return pass;
 }
 
-std::shared_ptr<const Pass> Order::pass(uint64_t number, uint64_t epoch_pass) const {
+std::shared_ptr<const Pass> Order::pass(Wide number, uint64_t epoch_pass) const {
   const Lock lock(mutex_);
   for (const Kept& kept : kept_)
     if (kept.pass && kept.number == number && kept.epoch_pass == epoch_pass) return kept.pass;

@@ -36,6 +36,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/mul_div.h"
 #include "base/mutex.h"
 #include "flowgraph/order/lanes.h"
 #include "flowgraph/order/sequence.h"
@@ -97,11 +98,11 @@ class Order {
   /// BLOCK: returns the order of a pass. `number` counts the passes of the feed and chooses the random order.
   /// `epoch_pass` counts the passes of the epoch and chooses where the lanes are cut, so that all lanes stay equal over
   /// the passes of an epoch. Thread-safe. The two passes drawn last are kept, so that asking for one again is cheap.
-  std::shared_ptr<const Pass> pass(uint64_t number, uint64_t epoch_pass) const;
+  std::shared_ptr<const Pass> pass(Wide number, uint64_t epoch_pass) const;
 
-  /// Returns the seed of the random choices of pass `number`. BLOCK draws a pass again if its order needs too many open
-  /// blocks; `attempt` counts these draws.
-  uint64_t seed_of_pass(uint64_t number, uint64_t attempt = 0) const noexcept;
+  /// Returns the seed of the random choices of pass `number`, which is below 2^96 (Steps::first_pass()). BLOCK draws a
+  /// pass again if its order needs too many open blocks; `attempt` counts these draws.
+  uint64_t seed_of_pass(Wide number, uint64_t attempt = 0) const noexcept;
 
   /// A sample, by its file and its number within that file.
   struct FileSample {
@@ -130,7 +131,7 @@ class Order {
   int64_t stride() const noexcept { return windows_ ? windows_->spec().stride : 1; }
 
   /// NONE and BUFFER: returns the samples of pass `pass` from sample `position` on, before they are shuffled.
-  Sequence sequence(uint64_t pass, uint64_t position) const;
+  Sequence sequence(Wide pass, uint64_t position) const;
   const InterleaveSpec& interleave() const noexcept { return interleave_; }
   /// NONE: returns whether each rank reads only its own rows of a block, and not the whole block. The first overload
   /// decides for the data as a whole, the second for one block. Ranks pick rows only if the samples of a step have at
@@ -192,7 +193,7 @@ class Order {
   void plan_buffer();
   void cut_lanes(Pass& pass, uint64_t epoch_pass) const;
   uint32_t plan_rounds(Pass& pass) const;
-  std::shared_ptr<Pass> draw(uint64_t number, uint64_t epoch_pass, uint64_t attempt, uint32_t& open) const;
+  std::shared_ptr<Pass> draw(Wide number, uint64_t epoch_pass, uint64_t attempt, uint32_t& open) const;
 
   const DataSet* data_;
   const ShuffleSpec shuffle_;
@@ -210,7 +211,8 @@ class Order {
   uint32_t open_blocks_ = 0;
 
   struct Kept {
-    uint64_t number = 0, epoch_pass = 0;
+    Wide number = 0;
+    uint64_t epoch_pass = 0;
     std::shared_ptr<const Pass> pass;
   };
   mutable Mutex mutex_;

@@ -13,7 +13,7 @@ class PassSequence {
  public:
   /// Begins at sample `sample`, counted from the beginning of pass `first_pass`. Keeps a reference to `order`.
   /// Precondition: the order has samples.
-  PassSequence(const Order& order, uint64_t first_pass, uint64_t sample)
+  PassSequence(const Order& order, Wide first_pass, uint64_t sample)
       : order_(&order),
         pass_(first_pass + sample / order.samples()),
         sequence_(order.sequence(pass_, sample % order.samples())) {}
@@ -26,11 +26,11 @@ class PassSequence {
     return sequence_.next(most);
   }
   /// The pass of the samples that next() returned last.
-  uint64_t pass() const noexcept { return pass_; }
+  Wide pass() const noexcept { return pass_; }
 
  private:
   const Order* order_;
-  uint64_t pass_;  // counted from the beginning of the feed
+  Wide pass_;  // counted from the beginning of the feed
   Sequence sequence_;
 };
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "base/mul_div.h"
 #include "flowgraph/pipeline/spec.h"
 
 namespace feedline::flow {
@@ -59,8 +60,9 @@ class Steps {
   /// Whether a new epoch begins where the previous one ended, within a pass.
   bool epochs_go_on() const noexcept { return epochs_go_on_; }
   /// Returns the number of the pass from which an epoch's samples and steps are counted. Pass numbers of different
-  /// epochs never coincide, unless epochs go on from each other; then they are counted from the first pass of the feed.
-  uint64_t first_pass(uint64_t epoch) const noexcept { return epochs_go_on_ ? 0 : epoch << 32; }
+  /// epochs never coincide, so they need more than 64 bits, unless epochs go on from each other; then they are counted
+  /// from the first pass of the feed.
+  Wide first_pass(uint64_t epoch) const noexcept { return epochs_go_on_ ? 0 : Wide{epoch} << 32; }
   /// Returns the number of a step, counted from the beginning of first_pass(epoch).
   int64_t step_of_streams(uint64_t epoch, int64_t step) const noexcept {
     return epochs_go_on_ ? static_cast<int64_t>(epoch) * full_ + step : step;

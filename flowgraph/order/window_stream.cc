@@ -4,7 +4,7 @@
 
 namespace feedline::flow {
 
-WindowStream::WindowStream(const DataSet& data, const Order& order, uint64_t first_pass, uint64_t sample)
+WindowStream::WindowStream(const DataSet& data, const Order& order, Wide first_pass, uint64_t sample)
     : data_(&data), order_(&order), windows_(order.windows()), sequence_(order, first_pass, sample) {}
 
 const WindowStream::OpenBlock& WindowStream::open(uint32_t number, uint64_t from, TakeResult& to) {
@@ -45,7 +45,7 @@ void WindowStream::add_rows(const Windows::Window& window, uint32_t file, int64_
 
 void WindowStream::take(int64_t count, Rows wanted, int64_t at, TakeResult& to) {
   for (int64_t done = 0; done < count;) {
-    const uint64_t pass = sequence_.pass();
+    const Wide pass = sequence_.pass();
     const Run run = sequence_.next(static_cast<uint64_t>(count - done));
     if (sequence_.pass() != pass) close(to.step);
     const uint64_t first = order_->file_starts()[run.file] + run.first;

@@ -15,7 +15,7 @@ namespace feedline::flow {
 /// window. The missing frames of a short window leave their row numbers unused.
 class WindowStream final : public SampleStream {
  public:
-  WindowStream(const DataSet& data, const Order& order, uint64_t first_pass, uint64_t sample);
+  WindowStream(const DataSet& data, const Order& order, Wide first_pass, uint64_t sample);
 
   void take(int64_t count, Rows wanted, int64_t at, TakeResult& to) override;
   void close(Step& step) override;

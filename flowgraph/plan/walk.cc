@@ -15,8 +15,8 @@ namespace feedline::flow {
 namespace {
 
 // Opens the stream of one lane of an order, at sample `sample` counted from the beginning of `first_pass`.
-std::unique_ptr<SampleStream> open_stream(const Schedule& schedule, const Order& order, uint32_t lane,
-                                          uint64_t first_pass, uint64_t sample) {
+std::unique_ptr<SampleStream> open_stream(const Schedule& schedule, const Order& order, uint32_t lane, Wide first_pass,
+                                          uint64_t sample) {
   switch (order.mode()) {
     case ShuffleMode::none:
       if (schedule.steps.picks_rows()) return std::make_unique<PickedStream>(order, schedule.steps, sample);

@@ -113,6 +113,20 @@ TEST_CASE("the seed chooses the order, and reshuffle_each_epoch whether it chang
   CHECK(order("seed: 1 reshuffle_each_epoch: false", 0) == order("seed: 1 reshuffle_each_epoch: false", 7));
 }
 
+TEST_CASE("the orders of epochs that are 2^32 apart differ") {
+  const Data data({300});
+  for (const char* shuffle : {"mode: BLOCK block_size: '16KiB'", "mode: BUFFER buffer_size: 90", "mode: GLOBAL"}) {
+    const Pipeline pipeline = data.pipeline("shuffle { " + std::string(shuffle) + " } " + batch_of(50, "DROP"));
+    std::set<std::vector<int64_t>> orders;
+    for (const uint64_t epoch : {uint64_t{0}, uint64_t{1}, uint64_t{1} << 32, uint64_t{2} << 32, uint64_t{3} << 61}) {
+      Options options;
+      options.epoch = epoch;
+      Feeder feeder(pipeline, options);
+      CHECK(orders.insert(read_epoch(feeder).front().all()).second);
+    }
+  }
+}
+
 TEST_CASE("ranks, replicas and threads change nothing in the global batches") {
   const Data data({1000, 300, 0, 1900, 24});
   for (const char* shuffle :
