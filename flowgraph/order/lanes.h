@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <numeric>
 
 namespace feedline::flow {
 
@@ -18,10 +19,26 @@ struct Lanes {
   uint32_t count = 1;     // the number of lanes, C
   uint64_t step = 1;      // the most samples that a step takes of one lane
   uint64_t rotation = 0;  // samples of other sources of a mixture that were dealt before this order's first sample
+  // Which lane's turn follows which: item i goes to lane i * stride % count. `turn` is the inverse: turn * stride is 1,
+  // modulo `count`.
+  uint32_t stride = 1, turn = 1;
 
+  /// Returns the lane that is dealt the order's sample number `sample`, counted from the beginning of the epoch.
+  uint32_t lane_of(uint64_t sample) const noexcept {
+    return static_cast<uint32_t>((rotation + sample) % count * stride % count);
+  }
   /// Returns how many of the order's samples [begin, end) a lane has.
   uint64_t samples(uint32_t lane, uint64_t begin, uint64_t end) const noexcept {
-    return dealt(rotation + begin, rotation + end, lane, count);
+    return dealt(rotation + begin, rotation + end, static_cast<uint32_t>(uint64_t{lane} * turn % count), count);
+  }
+  /// Has lanes that are far from each other take turns, so that any run of samples is spread evenly over all lanes: the
+  /// stride is near the golden section of their number, and prime to it.
+  void spread() noexcept {
+    const auto near = static_cast<uint32_t>(uint64_t{count} * 618 / 1000);
+    stride = near > 0 ? near : 1;
+    while (std::gcd(stride, count) != 1) stride++;
+    turn = 1;
+    while (uint64_t{turn} * stride % count != 1 % count) turn++;
   }
 };
 

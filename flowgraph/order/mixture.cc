@@ -33,14 +33,15 @@ uint64_t beside(uint64_t size, uint32_t share, uint32_t own_share) { return mul_
 
 }  // namespace
 
-Mixture::Mixture(const MixtureSpec& spec, const std::vector<uint64_t>& sizes, uint64_t seed, uint32_t lanes,
-                 uint64_t lane_epoch)
+Mixture::Mixture(const MixtureSpec& spec, const std::vector<uint64_t>& sizes, const ShuffleSpec& shuffle,
+                 uint32_t lanes, uint64_t global_batch, uint64_t epoch_samples)
     : shares_(spec.reweighted ? spec.reweighted->shares : spec.shares),
       all_shares_(std::accumulate(shares_.begin(), shares_.end(), uint64_t{0})),
       taken_(sizes.size()),
-      seed_(seed),
-      lanes_(lanes),
-      lane_epoch_(lane_epoch),
+      seed_(shuffle.seed),
+      new_order_each_epoch_(shuffle.reshuffle_each_epoch),
+      global_batch_(global_batch),
+      epoch_samples_(epoch_samples),
       amounts_(sizes.size()) {
   if (spec.reweighted && epochs_go_on()) {
     since_epoch_ = spec.reweighted->since_epoch;
@@ -78,16 +79,29 @@ Mixture::Mixture(const MixtureSpec& spec, const std::vector<uint64_t>& sizes, ui
       draw_once(sizes);
       break;
     case MixtureStop::cycle_forever:
-      samples_ = lane_epoch * lanes;
+      // The fewest steps in which each source can come exactly as often as its weight says.
+      parts_.emplace_back();
+      for (const uint32_t share : shares_)
+        parts_.back().push_back(share * (global_batch / std::gcd(all_shares_, global_batch)));
       break;
   }
+  if (!epochs_go_on())
+    for (size_t source = 0; source < sizes.size(); source++)
+      for (const std::vector<uint64_t>& part : parts_) amounts_[source] += part[source];
+  samples_ = epochs_go_on() ? epoch_samples_ : sum(amounts_);
+  plan_lanes(lanes);
+}
+
+// The lanes of one source begin where those of the source before it end, so that all lanes of an epoch together have
+// the same number of samples, to within one.
+void Mixture::plan_lanes(uint32_t lanes) {
   uint64_t before = 0;
-  for (size_t source = 0; source < sizes.size(); source++) {
-    for (const std::vector<uint64_t>& part : parts_) amounts_[source] += part[source];
-    rotations_.push_back(before % lanes);
+  for (size_t source = 0; source < shares_.size(); source++) {
+    const uint64_t most = std::max<uint64_t>(1, div_up(most_of(source, global_batch_), lanes));
+    lanes_.push_back({.count = lanes, .step = most, .rotation = before % lanes});
+    lanes_.back().spread();
     before += amounts_[source];
   }
-  if (!epochs_go_on()) samples_ = before;
 }
 
 // Makes the epoch one part, which ends when all samples of `whole_source` have been drawn once.
@@ -127,62 +141,24 @@ void Mixture::draw_once(const std::vector<uint64_t>& sizes) {
   }
 }
 
-std::vector<std::vector<uint64_t>> Mixture::parts_of_lane(uint32_t lane, uint64_t epoch) const {
-  if (epochs_go_on()) {
-    std::vector<uint64_t> amounts = taken_before(epoch + 1);
-    const std::vector<uint64_t> before = taken_before(epoch);
-    for (size_t source = 0; source < amounts.size(); source++) amounts[source] -= before[source];
-    return {std::move(amounts)};
-  }
-  std::vector<std::vector<uint64_t>> parts;
-  std::vector<uint64_t> begin = rotations_;
-  for (const std::vector<uint64_t>& part : parts_) {
-    parts.emplace_back();
-    for (size_t source = 0; source < part.size(); source++) {
-      parts.back().push_back(dealt(begin[source], begin[source] + part[source], lane, lanes_));
-      begin[source] += part[source];
-    }
-  }
-  return parts;
-}
-
 std::vector<uint64_t> Mixture::taken_before(uint64_t epoch) const {
-  std::vector<uint64_t> taken(shares_.size());
-  if (!epochs_go_on()) return taken;
-  // What a lane takes of each source follows an endless sequence of periods of all_shares_ samples. In a period each
-  // source comes as often as its share says, in stratified order.
-  const uint64_t position = (epoch - since_epoch_) * lane_epoch_, period = position / all_shares_;
-  taken =
-      Stratified({shares_.begin(), shares_.end()}, key_of({seed_, of_epochs, period}), position % all_shares_).drawn();
-  for (size_t source = 0; source < taken.size(); source++) taken[source] += taken_[source] + period * shares_[source];
-  return taken;
-}
-
-uint64_t Mixture::key(uint64_t epoch, uint32_t lane, size_t part) const noexcept {
-  return key_of({seed_, of_lane, epoch, lane, part});
+  return epochs_go_on() ? MixtureDraws(*this, epoch, 0).before() : std::vector<uint64_t>(shares_.size());
 }
 
 uint64_t Mixture::part_of(size_t source, uint64_t whole) const noexcept {
   return mul_div(whole, shares_[source], all_shares_) + (whole > 0 ? 1 : 0);
 }
 
-// In a stretch of a stratified sequence's time, each source comes as often as its share of that time says, plus or
-// minus two. So all sources together come at least as often as the time says, minus two for each source. That bounds
-// the time of `count` samples, and with it how often one source comes in them. The amounts of a lane are off by up to
-// one more, because samples are dealt to the lanes whole.
+// A step has what it takes of one part or of several. Of each it has a source's share within less than 3
+// (apportionment.h), and all of what it takes if it takes the whole part. In a run of it, each source comes as often as
+// its share of the run's time says, plus or minus two (stratified.h). So all sources together come at least as often as
+// the time says, minus two for each, which bounds the time of `count` samples.
 uint64_t Mixture::most_of(size_t source, uint64_t count) const noexcept {
-  const uint64_t sources = shares_.size();
-  if (epochs_go_on()) {
-    // The amounts of an epoch differ from the weights' shares of it by at most four, as either end may be off by two.
-    // The samples lie in at most `epochs` epochs.
-    const uint64_t epochs = count / lane_epoch_ + 2;
-    return std::min(count, mul_div(count + 6 * sources * epochs, shares_[source], all_shares_) + 6 * epochs + 1);
-  }
+  const uint64_t more = count < global_batch_ ? 2 * shares_.size() : 0, slack = count < global_batch_ ? 5 : 3;
   uint64_t most = 0;
   for (const std::vector<uint64_t>& part : parts_)
-    if (part[source] > 0)
-      most = std::max(most, mul_div(count + 4 * sources * parts_.size(), part[source], sum(part)) + 4 * parts_.size());
-  return std::min(count, most);
+    if (part[source] > 0) most = std::max(most, mul_div(count + more * parts_.size(), part[source], sum(part)) + 1);
+  return std::min(count, most + slack * parts_.size());
 }
 
 std::string Mixture::text(size_t source) const {
@@ -191,43 +167,49 @@ std::string Mixture::text(size_t source) const {
                         : fmt::format("weight {:.4g}, {} samples of an epoch", weight, amounts_[source]);
 }
 
-LaneDraws::LaneDraws(const Mixture& mixture, uint32_t lane, uint64_t epoch, uint64_t sample)
-    : mixture_(&mixture), lane_(lane) {
-  enter(epoch);
-  size_t part = 0;
-  for (; part + 1 < parts_.size() && sample >= sum(parts_[part]); part++) sample -= sum(parts_[part]);
-  enter_part(part, sample);
+MixtureDraws::MixtureDraws(const Mixture& mixture, uint64_t epoch, uint64_t sample)
+    : mixture_(&mixture),
+      epoch_(mixture.epochs_go_on() ? 0 : epoch),
+      before_(mixture.epochs_go_on() ? mixture.taken_ : std::vector<uint64_t>(mixture.shares_.size())) {
+  const std::vector<std::vector<uint64_t>>& parts = mixture.parts_;
+  const auto pass_over = [&](const std::vector<uint64_t>& part, uint64_t times) {
+    for (size_t source = 0; source < before_.size(); source++) before_[source] += part[source] * times;
+    part_begin_ += sum(part) * times;
+    part_ += times;
+  };
+  if (mixture.epochs_go_on()) {
+    sample += (epoch - mixture.since_epoch_) * mixture.epoch_samples_;
+    pass_over(parts[0], sample / sum(parts[0]));
+  } else {
+    while (part_ + 1 < parts.size() && part_begin_ + sum(parts[part_]) <= sample) pass_over(parts[part_], 1);
+  }
+  enter_part(sample);
+  for (size_t source = 0; source < before_.size(); source++) before_[source] += steps_->before()[source];
 }
 
-void LaneDraws::enter(uint64_t epoch) {
-  epoch_ = epoch;
-  parts_ = mixture_->parts_of_lane(lane_, epoch);
+// Goes on to the step in which sample number `sample` lies, in the part that is to be entered.
+void MixtureDraws::enter_part(uint64_t sample) {
+  const bool goes_on = mixture_->epochs_go_on();
+  const uint64_t epoch = mixture_->new_order_each_epoch_ ? epoch_ : 0;
+  const uint64_t part = goes_on && !mixture_->new_order_each_epoch_ ? 0 : part_;
+  part_key_ = key_of({mixture_->seed_, of_epochs, epoch, part});
+  // If epochs go on from each other, a part is whole steps; its samples are counted from its beginning.
+  const uint64_t from = goes_on ? 0 : part_begin_;
+  steps_.emplace(mixture_->parts_[goes_on ? 0 : part_], from, mixture_->global_batch_, part_key_,
+                 from + sample - part_begin_);
 }
 
-void LaneDraws::enter_part(size_t part, uint64_t position) {
-  part_ = part;
-  draws_.emplace(parts_[part], mixture_->key(epoch_, lane_, part), position);
-}
-
-uint32_t LaneDraws::next() {
-  while (draws_->ended()) {
-    if (part_ + 1 < parts_.size()) {
-      enter_part(part_ + 1, 0);
-    } else {
-      enter(epoch_ + 1);
-      enter_part(0, 0);
+uint32_t MixtureDraws::next() {
+  while (!draws_ || draws_->ended()) {
+    while (steps_->ended()) {
+      part_begin_ += sum(mixture_->parts_[mixture_->epochs_go_on() ? 0 : part_]);
+      part_++;
+      enter_part(part_begin_);
     }
+    const uint64_t key = key_of({part_key_, of_steps, steps_->begin()});
+    draws_.emplace(steps_->next(), key, 0);
   }
   return draws_->next();
-}
-
-std::vector<uint64_t> LaneDraws::taken() const {
-  std::vector<uint64_t> taken = mixture_->taken_before(epoch_);
-  for (size_t source = 0; source < taken.size(); source++) {
-    for (size_t part = 0; part < part_; part++) taken[source] += parts_[part][source];
-    taken[source] += draws_->drawn()[source];
-  }
-  return taken;
 }
 
 }  // namespace feedline::flow

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "flowgraph/order/apportionment.h"
+#include "flowgraph/order/lanes.h"
 #include "flowgraph/order/stratified.h"
 #include "flowgraph/pipeline/spec.h"
 
@@ -20,89 +22,91 @@ namespace feedline::flow {
 ///    FIRST_DATASET_EXHAUSTED and CYCLE_UNTIL_ALL_DATASETS_EXHAUSTED have one part, which ends when the first source or
 ///    the last source is exhausted. ALL_DATASETS_EXHAUSTED takes every sample once: a part ends whenever a source is
 ///    exhausted, and the next part goes on without that source.
-/// 2. Lanes: the samples of the epoch, one source after another, are dealt to the lanes in turn. So each lane has its
-///    share of every source, and all lanes have the same number of samples, to within one.
-/// 3. Draws: each lane draws its samples in a random order in which every stretch has each source's share
-///    (stratified.h, LaneDraws).
+/// 2. Steps: how many of these samples each step takes: its share of each source, within two (apportionment.h). A step
+///    in which a source is exhausted has what it takes of each part, which is the part's share within less than three.
+/// 3. Draws: the samples of a step come in a random order that is even, too (stratified.h, MixtureDraws).
 ///
-/// CYCLE_FOREVER is different: epochs are of a fixed number of steps and go on from each other, and every lane takes
-/// the same number of samples of each source.
+/// So which source each sample comes from is the same in every shuffle mode. Under BLOCK the samples of each source are
+/// dealt to the source's lanes in turn.
+///
+/// CYCLE_FOREVER is different: epochs are of a fixed number of steps and go on from each other. The sequence of all
+/// epochs has parts of as many whole steps as it takes to give each source exactly the share that its weight says.
 class Mixture {
  public:
-  /// sizes: for each source, the samples that it has in the passes of an epoch. lane_epoch: the number of samples that
-  /// a lane gives to an epoch if epochs go on from each other (CYCLE_FOREVER), else 0. Throws Error bad_pipeline if the
-  /// sources cannot be mixed in this way.
-  Mixture(const MixtureSpec& spec, const std::vector<uint64_t>& sizes, uint64_t seed, uint32_t lanes,
-          uint64_t lane_epoch);
+  /// sizes: for each source, the samples that it has in the passes of an epoch. lanes: the number of lanes of each
+  /// source. global_batch: samples of a step. epoch_samples: the number of samples in an epoch if epochs go on from each
+  /// other (CYCLE_FOREVER), else 0. Throws Error bad_pipeline if the sources cannot be mixed in this way.
+  Mixture(const MixtureSpec& spec, const std::vector<uint64_t>& sizes, const ShuffleSpec& shuffle, uint32_t lanes,
+          uint64_t global_batch, uint64_t epoch_samples);
 
-  bool epochs_go_on() const noexcept { return lane_epoch_ > 0; }
+  bool epochs_go_on() const noexcept { return epoch_samples_ > 0; }
   /// The epoch from which on the weights hold, if epochs go on from each other.
   uint64_t since_epoch() const noexcept { return since_epoch_; }
   /// The number of samples in an epoch.
   uint64_t samples() const noexcept { return samples_; }
   /// For each source, the number of its samples in an epoch; 0 if epochs go on from each other.
   const std::vector<uint64_t>& amounts() const noexcept { return amounts_; }
-  /// Returns the lane to which the source's first sample is dealt (Lanes::rotation).
-  uint64_t rotation(size_t source) const noexcept { return rotations_[source]; }
-
-  /// Returns how many samples a lane draws in an epoch: for each part of the epoch, and in it for each source.
-  std::vector<std::vector<uint64_t>> parts_of_lane(uint32_t lane, uint64_t epoch) const;
-  /// Returns for each source how many samples every lane took in the epochs before `epoch`, if epochs go on from each
+  /// For each source, how its samples are dealt to its lanes.
+  const std::vector<Lanes>& lanes() const noexcept { return lanes_; }
+  /// Returns for each source how many samples were taken of it in the epochs before `epoch`, if epochs go on from each
   /// other; else 0.
   std::vector<uint64_t> taken_before(uint64_t epoch) const;
-  /// Returns the key of the random order in which a lane draws a part of an epoch.
-  uint64_t key(uint64_t epoch, uint32_t lane, size_t part) const noexcept;
 
   /// Returns the source's share, by its weight, of `whole`, which all sources divide among themselves, such as a
   /// shuffle buffer. The share is rounded down and raised by one. The share of 0 is 0.
   uint64_t part_of(size_t source, uint64_t whole) const noexcept;
 
-  /// Returns an upper bound for how many of any `count` consecutive samples of a lane come from this source.
+  /// Returns an upper bound for how many of any `count` consecutive samples of a step come from this source.
   uint64_t most_of(size_t source, uint64_t count) const noexcept;
 
   /// Returns the source's weight and its samples in an epoch as text for the user.
   std::string text(size_t source) const;
 
  private:
+  friend class MixtureDraws;
   void draw_once(const std::vector<uint64_t>& sizes);
   void draw_by_weight(const std::vector<uint64_t>& sizes, size_t whole_source);
+  void plan_lanes(uint32_t lanes);
 
   std::vector<uint32_t> shares_;
   uint64_t all_shares_;
   uint64_t since_epoch_ = 0;
-  std::vector<uint64_t> taken_;  // for each source: the samples that each lane took before since_epoch_
+  std::vector<uint64_t> taken_;  // for each source: the samples that were taken before since_epoch_
   uint64_t seed_;
-  uint32_t lanes_;
-  uint64_t lane_epoch_;
+  bool new_order_each_epoch_;
+  uint64_t global_batch_;
+  uint64_t epoch_samples_;
   uint64_t samples_ = 0;
-  std::vector<uint64_t> amounts_, rotations_;
-  std::vector<std::vector<uint64_t>> parts_;  // for each part: the amount of each source, for all lanes together
+  std::vector<uint64_t> amounts_;
+  std::vector<Lanes> lanes_;
+  // For each part the amount of each source. If epochs go on from each other, all parts are as this one.
+  std::vector<std::vector<uint64_t>> parts_;
 };
 
-/// Tells from which source each successive sample of one lane is drawn. (A lane is one of the parallel sequences into
-/// which an epoch is cut, so that ranks can share it.)
-class LaneDraws {
+/// Tells from which source each successive sample is drawn.
+class MixtureDraws {
  public:
-  /// Begins at sample `sample` of the lane in epoch `epoch`. Keeps a pointer to `mixture`.
-  LaneDraws(const Mixture& mixture, uint32_t lane, uint64_t epoch, uint64_t sample);
+  /// Begins at sample `sample` of epoch `epoch`, with which a step begins. Keeps a pointer to `mixture`.
+  MixtureDraws(const Mixture& mixture, uint64_t epoch, uint64_t sample);
 
   /// Returns the source of the next sample. Goes on into the next epoch if epochs go on from each other. Precondition:
   /// there is a next sample.
   uint32_t next();
-  /// Returns for each source how many samples the lane has taken so far: in this epoch, or in all epochs if they go on
-  /// from each other.
-  std::vector<uint64_t> taken() const;
+  /// Returns for each source how many samples were taken before the sample with which the object began: in its epoch,
+  /// or in all epochs if they go on from each other.
+  const std::vector<uint64_t>& before() const noexcept { return before_; }
 
  private:
-  void enter(uint64_t epoch);
-  void enter_part(size_t part, uint64_t position);
+  void enter_part(uint64_t sample);
 
   const Mixture* mixture_;
-  uint32_t lane_;
-  uint64_t epoch_ = 0;
-  std::vector<std::vector<uint64_t>> parts_;
-  size_t part_ = 0;
-  std::optional<Stratified> draws_;
+  uint64_t epoch_;  // 0 if epochs go on from each other
+  uint64_t part_ = 0;
+  uint64_t part_begin_ = 0;  // the first sample of the part, counted as the constructor's
+  uint64_t part_key_ = 0;
+  std::vector<uint64_t> before_;
+  std::optional<Apportionment> steps_;  // the part's steps that come
+  std::optional<Stratified> draws_;     // the samples of the step, or of what the part has of it
 };
 
 }  // namespace feedline::flow

@@ -12,8 +12,8 @@ enum Purpose : uint64_t {
   of_files = 2,
   of_block = 16,
   of_round = 17,
-  of_epochs = 32,
-  of_lane = 33
+  of_epochs = 34,
+  of_steps = 35
 };
 
 }  // namespace feedline::flow

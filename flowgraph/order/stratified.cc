@@ -19,7 +19,7 @@ Stratified::Stratified(std::vector<uint64_t> amounts, uint64_t key, uint64_t pos
     return sum;
   };
   uint64_t now = 0;  // the last moment before which at most `position` numbers have come
-  for (uint64_t bit = uint64_t{1} << 63; bit > 0; bit >>= 1)
+  for (uint64_t bit = uint64_t{1} << 63; bit > 0 && position > 0; bit >>= 1)
     if (all_before(now | bit) <= position) now |= bit;
   uint64_t sum = 0;
   for (uint32_t number = 0; number < numbers; number++) {

@@ -36,7 +36,7 @@ struct Fields {
 
 constexpr size_t weight_digits = 6;
 
-// Returns how many hexadecimal digits hold the number of samples that each lane has taken of a source. Version 2 of the
+// Returns how many hexadecimal digits hold the number of samples that were taken of a source. Version 2 of the
 // format is used if that number does not fit into version 1.
 constexpr size_t taken_digits(uint64_t version) { return version == 1 ? 10 : 16; }
 
@@ -141,11 +141,13 @@ WrittenStages digests_of(const config::Pipeline& pipeline) {
   if (epoch.repeat() == 0) epoch.set_repeat(1);
   epoch.clear_allow_empty();
   const uint64_t seed = pipeline.shuffle().has_seed() ? pipeline.shuffle().seed() : pipeline.seed();
+  // The same holds for a mixture. The number is that of the order which mixtures have: it counts up when they change.
+  const uint32_t mixed = pipeline.has_mixture() ? 2 : 0;
   return {static_cast<uint32_t>(sources),
           digest(pipeline.interleave()),
           static_cast<uint32_t>(hash64(pipeline.filter())),
           digest(pipeline.window()),
-          digest(pipeline.mixture()),
+          digest(pipeline.mixture()) ^ mixed,
           digest(shuffle) ^ shuffled,
           static_cast<uint32_t>(mix64(seed)),
           digest(epoch)};
@@ -202,9 +204,8 @@ FeedState read_state(std::string_view text, const FeedIdentity& feed, bool accep
                     reweighted->since_epoch, position.epoch));
   if (reweighted)
     for (const uint64_t taken : reweighted->taken)
-      if (taken > static_cast<uint64_t>(countable_samples) / feed.lanes)
-        refuse(fmt::format("it says that each of {} lanes has taken {} samples of a source, more than can be counted",
-                           feed.lanes, taken));
+      if (taken > static_cast<uint64_t>(countable_samples))
+        refuse(fmt::format("it says that {} samples were taken of a source, more than can be counted", taken));
   return fields.state;
 }
 

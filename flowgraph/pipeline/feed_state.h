@@ -9,8 +9,8 @@
 //
 // If the weights of a mixture were changed, there are two more fields. "since" is the epoch from which on the new
 // weights hold. "mixture" has for each source 6 hexadecimal digits of its weight, and 10 digits of the number of
-// samples that each lane had taken of it by then. If such a number is 2^40 or more, "feedline_state" is 2 and these
-// numbers have 16 digits.
+// samples that had been taken of it by then. If such a number is 2^40 or more, "feedline_state" is 2 and these numbers
+// have 16 digits.
 #pragma once
 
 #include <array>
@@ -41,8 +41,8 @@ Error in_step(const Position& position, const Error& why);
 /// Weights of a mixture that replace those of the pipeline.
 struct Reweighted {
   std::vector<uint32_t> shares = {};  // as MixtureSpec::shares
-  // For epochs that go on from each other: the epoch since which the weights hold, and how many samples each lane had
-  // taken of each source by then.
+  // For epochs that go on from each other: the epoch since which the weights hold, and how many samples had been taken
+  // of each source by then.
   uint64_t since_epoch = 0;
   std::vector<uint64_t> taken = {};
   bool operator==(const Reweighted&) const = default;
@@ -68,7 +68,6 @@ struct FeedIdentity {
   int64_t global_batch = 0;
   int64_t steps_per_epoch = 0;  // -1: an epoch has no end
   bool epochs_go_on = false;    // each epoch goes on where the one before it ended
-  uint64_t lanes = 1;           // the number of lanes that the samples are dealt to
   uint64_t mixed_sources = 0;   // how many sources are mixed; 0: no mixture
   uint64_t mixed_since = 0;     // the epoch from which on the mixture's weights hold
   std::optional<Reweighted> reweighted = std::nullopt;

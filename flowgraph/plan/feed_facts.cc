@@ -57,8 +57,7 @@ FeedIdentity identity_of(const Schedule& plan) {
                     .pipeline = stages_of(plan),
                     .global_batch = plan.global_batch,
                     .steps_per_epoch = plan.steps_per_epoch,
-                    .epochs_go_on = plan.steps.epochs_go_on(),
-                    .lanes = plan.steps.lanes()};
+                    .epochs_go_on = plan.steps.epochs_go_on()};
   if (plan.mixture) {
     feed.mixed_sources = plan.spec.sources.size();
     feed.mixed_since = plan.mixture->since_epoch();
@@ -87,8 +86,8 @@ std::string to_message(const FeedFacts& facts) {
   out.put_text(identity.data);
   out.put_text(identity.pipeline);
   for (const int64_t number : {identity.global_batch, identity.steps_per_epoch, int64_t{identity.epochs_go_on},
-                               static_cast<int64_t>(identity.lanes), static_cast<int64_t>(identity.mixed_sources),
-                               static_cast<int64_t>(identity.mixed_since), int64_t{identity.reweighted.has_value()}})
+                               static_cast<int64_t>(identity.mixed_sources), static_cast<int64_t>(identity.mixed_since),
+                               int64_t{identity.reweighted.has_value()}})
     out.put(number);
   if (identity.reweighted) {
     out.put_rows(std::span<const uint32_t>(identity.reweighted->shares));
@@ -123,7 +122,6 @@ FeedFacts facts_in(std::string_view message) {
   identity.global_batch = in.get<int64_t>();
   identity.steps_per_epoch = in.get<int64_t>();
   identity.epochs_go_on = in.get<int64_t>() != 0;
-  identity.lanes = in.get<uint64_t>();
   identity.mixed_sources = in.get<uint64_t>();
   identity.mixed_since = in.get<uint64_t>();
   if (in.get<int64_t>() != 0) {

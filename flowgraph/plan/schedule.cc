@@ -94,17 +94,17 @@ Steps Schedule::plan_orders() {
                     static_cast<uint64_t>(std::max<int64_t>(1, passes)));
   const uint32_t count =
       choose_lanes(spec.shuffle, global_batch, std::accumulate(sizes.begin(), sizes.end(), uint64_t{0}));
-  const uint64_t lane_step = static_cast<uint64_t>(global_batch) / count;
-  mixture.emplace(mixing, sizes, spec.shuffle.seed, count, static_cast<uint64_t>(epoch_steps) * lane_step);
+  mixture.emplace(mixing, sizes, spec.shuffle, count, static_cast<uint64_t>(global_batch),
+                  static_cast<uint64_t>(epoch_steps * global_batch));
   for (uint32_t source = 0; source < spec.sources.size(); source++) {
     ShuffleSpec shuffle = spec.shuffle;
     shuffle.seed = key_of({spec.shuffle.seed, source});
     shuffle.buffer_size = static_cast<int64_t>(mixture->part_of(source, static_cast<uint64_t>(shuffle.buffer_size)));
     shuffle.buffer_bytes = mixture->part_of(source, shuffle.buffer_bytes);
-    const uint64_t most = std::max<uint64_t>(1, mixture->most_of(source, lane_step));
-    add_order(data.files_of(source), shuffle, {count, most, mixture->rotation(source)});
+    add_order(data.files_of(source), shuffle, mixture->lanes()[source]);
   }
-  return {{static_cast<int64_t>(mixture->samples()), epoch_steps}, global_batch, policy, count, false, ranks};
+  // The rows of a step of a mixture are not numbered by lane alone, but by what is drawn of each (mixed_stream.h).
+  return {{static_cast<int64_t>(mixture->samples()), epoch_steps}, global_batch, policy, 1, false, ranks};
 }
 
 void Schedule::plan_epoch() {
@@ -179,10 +179,44 @@ uint64_t Schedule::chunks_of_step(uint32_t source) const {
     case ShuffleMode::block:
       break;
   }
-  // The rows of a last step are divided differently, so that a rank's rows may reach into one more lane at either end.
-  const int64_t lane_step = steps.lane_step();
-  const auto mine = static_cast<uint64_t>((rows.last - 1) / lane_step - rows.first / lane_step + 1);
-  return std::min<uint64_t>(order.lanes().count, mine + (ranks.world_size > 1 ? 2 : 0)) * order.open_blocks() * passes;
+  return lanes_of_rank(order) * order.open_blocks() * passes;
+}
+
+// Returns an upper bound for how many lanes of an order this rank reads.
+uint64_t Schedule::lanes_of_rank(const Order& order) const {
+  const Lanes& lanes = order.lanes();
+  if (ranks.world_size == 1) return lanes.count;
+  if (!mixture) {
+    // The rows of a last step are divided differently, so that a rank's rows may reach into one more lane at either end.
+    const Rows& rows = steps.of_rank(Steps::Kind::full);
+    const int64_t lane_step = steps.lane_step();
+    const auto mine = static_cast<uint64_t>((rows.last - 1) / lane_step - rows.first / lane_step + 1);
+    return std::min<uint64_t>(lanes.count, mine + 2);
+  }
+  constexpr uint32_t most_compared = 1024;  // lanes; more are not compared one by one
+  if (lanes.count > most_compared) return lanes.count;
+  // A step takes a run of each source's samples, which are dealt to the lanes in turn. The rows of the lanes before lane
+  // l are their part of the step, l / count, within off(l) for each source.
+  const auto off = [&](uint32_t lane) {
+    int64_t now = 0, least = 0, most = 0;  // in parts of 1 / count
+    for (uint64_t item = 0; item < lanes.count; item++) {
+      now += (item * lanes.stride % lanes.count < lane ? lanes.count : 0) - int64_t{lane};
+      least = std::min(least, now);
+      most = std::max(most, now);
+    }
+    return (most - least) * std::ssize(orders);
+  };
+  std::vector<bool> reads(lanes.count);
+  for (const Steps::Kind kind : {Steps::Kind::full, steps.kind(steps.full())}) {
+    const int64_t samples = steps.rows(kind);
+    if (samples == 0) continue;
+    const Rows& rows = steps.of_rank(kind);
+    for (uint32_t lane = 0; lane < lanes.count; lane++)
+      if (samples * lane - off(lane) < rows.last * lanes.count &&
+          samples * (lane + 1) + off(lane + 1) > rows.first * lanes.count)
+        reads[lane] = true;
+  }
+  return static_cast<uint64_t>(std::count(reads.begin(), reads.end(), true));
 }
 
 uint64_t Schedule::order_bytes() const noexcept {

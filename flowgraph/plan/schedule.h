@@ -57,6 +57,7 @@ struct Schedule {
 
  private:
   uint64_t chunks_of_step(uint32_t source) const;
+  uint64_t lanes_of_rank(const Order& order) const;
   Steps plan_orders();
   void plan_epoch();
   std::optional<uint64_t> passes_over(uint32_t source) const;

@@ -47,14 +47,14 @@ Walk::Walk(const Schedule& schedule, Start start, bool with_rows)
 SampleStream& Walk::stream(uint32_t lane) {
   std::unique_ptr<SampleStream>& stream = streams_[lane];
   if (stream) return *stream;
-  const auto open = [this, lane, first_pass = steps_.first_pass(epoch_)](size_t source, uint64_t sample) {
-    return open_stream(schedule_, *schedule_.orders[source], lane, first_pass, sample);
+  const auto open = [this, first_pass = steps_.first_pass(epoch_)](size_t source, uint32_t of_source, uint64_t sample) {
+    return open_stream(schedule_, *schedule_.orders[source], of_source, first_pass, sample);
   };
   if (schedule_.mixture)
-    stream = std::make_unique<MixedStream>(*schedule_.mixture, lane, epoch_,
+    stream = std::make_unique<MixedStream>(*schedule_.mixture, epoch_,
                                            static_cast<uint64_t>(step_ * steps_.lane_step()), schedule_.frames, open);
   else
-    stream = open(0, static_cast<uint64_t>(steps_.step_of_streams(epoch_, step_) * steps_.lane_step()));
+    stream = open(0, lane, static_cast<uint64_t>(steps_.step_of_streams(epoch_, step_) * steps_.lane_step()));
   return *stream;
 }
 

@@ -1,4 +1,6 @@
 // Mixtures: how often each source is drawn, where in the epoch, and on which rank.
+#include "flowgraph/order/mixture.h"
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -17,6 +19,7 @@ using namespace feedline::test;
 namespace {
 
 const std::vector<std::string> orders = {"", "shuffle { block_size: '16KiB' buffer_size: 300 lanes: 8 } seed: 3 ",
+                                         "shuffle { block_size: '16KiB' } seed: 6 ",
                                          "shuffle { mode: GLOBAL } seed: 4 ",
                                          "shuffle { mode: BUFFER buffer_size: 150 } seed: 5 "};
 
@@ -151,21 +154,98 @@ TEST_CASE("how many samples an epoch draws of each source, by the four ways to s
   }
 }
 
-TEST_CASE("every stretch of an epoch is mixed by the weights, until a source is exhausted") {
+TEST_CASE("each step has each source's share within two, whatever the weights, sizes, stop and global batch") {
+  const auto check = [](flow::MixtureStop stop, const std::vector<double>& weights, const std::vector<uint64_t>& sizes,
+                        uint64_t global_batch, uint64_t epoch_steps, uint64_t seed) {
+    const flow::MixtureSpec spec{.stop = stop, .shares = flow::shares_of(weights)};
+    const flow::ShuffleSpec shuffle{.seed = seed};
+    const uint64_t epoch_samples = epoch_steps * global_batch;
+    const flow::Mixture mixture(spec, sizes, shuffle, 1, global_batch, epoch_samples);
+    double sum = 0;
+    for (const double weight : weights) sum += weight;
+    for (uint64_t epoch = 0; epoch < 2; epoch++) {
+      flow::MixtureDraws draws(mixture, epoch, 0);
+      std::vector<uint64_t> all(sizes.size());
+      for (uint64_t step = 0; step < mixture.samples() / global_batch; step++) {
+        std::vector<double> taken(sizes.size());
+        for (uint64_t i = 0; i < global_batch; i++) taken[draws.next()]++;
+        for (size_t s = 0; s < sizes.size(); s++) {
+          const double share = epoch_steps > 0
+                                   ? weights[s] / sum
+                                   : static_cast<double>(mixture.amounts()[s]) / static_cast<double>(mixture.samples());
+          all[s] += static_cast<uint64_t>(taken[s]);
+          // The weights are kept to 2^-24.
+          REQUIRE(std::abs(taken[s] - share * static_cast<double>(global_batch)) <= 2.001);
+          REQUIRE(taken[s] <= static_cast<double>(mixture.most_of(s, global_batch)));
+        }
+      }
+      if (epoch_steps > 0) continue;
+      for (uint64_t i = mixture.samples() / global_batch * global_batch; i < mixture.samples(); i++)
+        all[draws.next()]++;
+      REQUIRE(all == mixture.amounts());
+    }
+  };
+  std::vector<double> many(40);
+  std::vector<uint64_t> sizes_of_many(40);
+  for (size_t s = 0; s < many.size(); s++) {
+    many[s] = static_cast<double>(1 + s % 7) * (s % 11 == 0 ? 30 : 1);
+    sizes_of_many[s] = 100 + 37 * s;
+  }
+  uint64_t seed = 0;
+  for (const auto& [weights, sizes] : std::vector<std::pair<std::vector<double>, std::vector<uint64_t>>>{
+           {{1, 1}, {4848, 152}},
+           {{0.7, 0.3}, {3000, 3000}},
+           {{2, 1}, {700, 9000}},
+           {{1000, 1}, {20'000, 30}},
+           {{5, 1, 1}, {4000, 37, 800}},
+           {{1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, {500, 510, 520, 530, 5000, 550, 1, 570, 580, 590}},
+           {many, sizes_of_many}})
+    for (const uint64_t global_batch : {1, 2, 7, 8, 32, 100, 512}) {
+      INFO(weights.size() << " sources, batch " << global_batch);
+      check(flow::MixtureStop::first_exhausted, weights, sizes, global_batch, 0, seed++);
+      check(flow::MixtureStop::cycle_until_all, weights, sizes, global_batch, 0, seed++);
+      check(flow::MixtureStop::cycle_forever, weights, sizes, global_batch, 150, seed++);
+      check(flow::MixtureStop::cycle_forever, weights, sizes, global_batch, 1, seed++);
+    }
+}
+
+TEST_CASE("each step has each source's share within two, in each order and on any number of ranks") {
+  const Mixed mixed({2424, 76, 300}, {1, 1, 0.5});
+  for (const std::string& order : orders)
+    for (const int64_t global_batch : {8, 32, 64, 200})
+      for (const int world : {1, 4}) {
+        INFO(order << "batch " << global_batch << ", ranks " << world);
+        const Pipeline pipeline = mixed.pipeline("mixture { stop: CYCLE_UNTIL_ALL_DATASETS_EXHAUSTED } " + order +
+                                                 batch_of(global_batch, "DROP"));
+        for (const auto& step : steps_of(pipeline, world, 1)) {
+          const auto counts = mixed.counts(step);
+          for (size_t s = 0; s < 3; s++)
+            CHECK(std::abs(static_cast<double>(Mixed::total(counts[s])) -
+                           mixed.weights[s] / 2.5 * static_cast<double>(global_batch)) <= 2.001);
+        }
+      }
+}
+
+TEST_CASE("an epoch is mixed by the weights until a source is exhausted, and then by those of the others") {
   const Mixed mixed({2000, 100, 1300}, {6, 1, 3});
   for (const std::string& order : orders) {
     INFO(order);
     Feeder feeder(mixed.pipeline("mixture { stop: ALL_DATASETS_EXHAUSTED } " + order + batch_of(80, "PARTIAL")));
     const auto batches = read_epoch(feeder).front().ids;
-    const double lanes = order.find("lanes") == std::string::npos ? 1 : 8, slack = lanes * 8;
+    // Source 1 is exhausted after 1000 samples, source 0 after 3100 (100 and 2000 at their weights).
+    const auto share = [](double from, double to, size_t s) {
+      const auto within = [&](double begin, double end) {
+        return std::max(0.0, std::min(to, end) - std::max(from, begin));
+      };
+      const std::vector<double> of_three = {0.6, 0.1, 0.3}, of_two = {6 / 9.0, 0, 3 / 9.0};
+      return within(0, 1000) * of_three[s] + within(1000, 3100) * of_two[s] + within(3100, 3400) * (s == 2 ? 1 : 0);
+    };
     for (int64_t b = 0; b < std::ssize(batches); b++) {
       const auto counts = mixed.counts(batches[static_cast<size_t>(b)]);
-      const std::vector<double> share = (b + 1) * 80 < 900 ? std::vector{48.0, 8.0, 24.0}
-                                        : b * 80 > 1100 && (b + 1) * 80 < 3000
-                                            ? std::vector{80 * 6 / 9.0, 0.0, 80 * 3 / 9.0}
-                                            : std::vector<double>();
-      for (size_t s = 0; s < share.size(); s++)
-        CHECK(std::abs(static_cast<double>(Mixed::total(counts[s])) - share[s]) <= slack);
+      const double from = static_cast<double>(b) * 80, to = std::min(3400.0, from + 80);
+      const bool exhausts = (from < 1000 && to > 1000) || (from < 3100 && to > 3100);
+      for (size_t s = 0; s < 3; s++)
+        CHECK(std::abs(static_cast<double>(Mixed::total(counts[s])) - share(from, to, s)) <= (exhausts ? 3.1 : 2.1));
     }
   }
 }
@@ -212,7 +292,7 @@ TEST_CASE("a mixture without end goes on through its epochs") {
       const std::vector<double> weights = {6 / 8.5, 1 / 8.5, 1.5 / 8.5};
       for (size_t s = 0; s < 3; s++) {
         CHECK(std::abs(static_cast<double>(Mixed::total(counts[s])) - weights[s] * static_cast<double>(all.size())) <=
-              8 * 6);
+              4);
         // The samples are whole passes and a part of one. If each lane goes through the passes by itself, the parts of
         // two passes may overlap.
         const auto passes = static_cast<int64_t>(Mixed::total(counts[s]) / mixed.sizes[s]);

@@ -1,0 +1,53 @@
+// How many of each source's samples a step of a mixture has: its share, within two.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace feedline::flow {
+
+/// Apportions the samples of a stretch, which come from several sources, to the steps of the stretch. The steps come one
+/// after another. Any step is found in O(sources * log steps), without those before it.
+///
+/// The stretch is halved again and again, at the border between two steps, until each piece is one step. Each time the
+/// left part is given its share of each source's samples, rounded up or down at random so that both parts are full.
+/// A step at either end of the stretch that lies in it with only a part is split off first.
+///
+/// So each step of the stretch has each source's share within two. Let e be by how much a piece may differ from its
+/// share of a source. Splitting it leaves a part that is r of its length with less than e r + 1, because the share of
+/// what the piece has is rounded. Splitting off both ends leaves the middle with less than 2. A piece of three steps or
+/// more is split into parts of at most 2/3 of it, so if e is at most 3, that of its parts is below 3 * 2/3 + 1 = 3. Two
+/// steps are halved: what a half has is off by at most 1/2, so a step differs by at most 3/2 + 1/2 = 2. A step that is
+/// split off three steps has a third, and is off by at most 2/3, so it differs by at most 3/3 + 2/3 < 2. A step at the
+/// end of the stretch differs by less than 1, and if one is split off at either end, that at the end by less than 2.
+class Apportionment {
+ public:
+  /// The stretch has the samples from number `begin` on; amounts: how many there are of each source. Steps begin at the
+  /// multiples of `step`. `key` chooses how shares are rounded. Begins with the piece in which sample number `at` lies,
+  /// which is a whole step or what the stretch has of one.
+  Apportionment(std::vector<uint64_t> amounts, uint64_t begin, uint64_t step, uint64_t key, uint64_t at);
+
+  bool ended() const noexcept { return pieces_.empty(); }
+  /// Returns the number of the first sample of the next piece. Precondition: not ended.
+  uint64_t begin() const noexcept { return pieces_.back().begin; }
+  /// Returns how many samples of each source the next piece has, and goes on to the piece after it. Precondition: not
+  /// ended.
+  std::vector<uint64_t> next();
+  /// Returns how many samples of each source the stretch has before the piece with which the object began.
+  const std::vector<uint64_t>& before() const noexcept { return before_; }
+
+ private:
+  /// Samples [begin, end), and how many of them are of each source.
+  struct Piece {
+    uint64_t begin = 0, end = 0;
+    std::vector<uint64_t> amounts;
+  };
+  uint64_t border_in(const Piece& piece) const noexcept;
+  Piece split_off(Piece& piece, uint64_t border) const;
+
+  uint64_t step_, key_;
+  std::vector<uint64_t> before_;
+  std::vector<Piece> pieces_;  // what comes, the next piece last
+};
+
+}  // namespace feedline::flow
