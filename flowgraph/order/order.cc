@@ -173,9 +173,19 @@ uint64_t count_samples(const DataSet& data, FileRange files, const std::optional
   return samples;
 }
 
-uint32_t choose_lanes(const ShuffleSpec& shuffle, int64_t global_batch, uint64_t samples) {
+uint32_t choose_lanes(const ShuffleSpec& shuffle, int64_t global_batch, uint64_t samples, bool passes_differ) {
   if (shuffle.mode != ShuffleMode::block || samples == 0) return 1;
   const auto given = static_cast<uint32_t>(shuffle.lanes);
+  if (!shuffle.reshuffle_each_epoch && passes_differ) {
+    if (given > 1)
+      throw Error(
+          Category::bad_pipeline,
+          fmt::format("shuffle.lanes: with {} lanes the passes of an epoch have different orders, because the "
+                      "lanes end at other samples in each, but reshuffle_each_epoch is false; write `lanes: 1`, "
+                      "or leave one of the two out",
+                      given));
+    return 1;
+  }
   if (given == 0) {
     // Every lane gets at least four samples; with fewer there is hardly any order to shuffle.
     const uint64_t most = std::clamp<uint64_t>(samples / 4, 1, most_lanes);

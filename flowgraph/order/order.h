@@ -224,8 +224,10 @@ uint64_t count_samples(const DataSet& data, FileRange files, const std::optional
 
 /// Returns the number of lanes, C: shuffle.lanes if the pipeline sets it, else the largest divisor of the global batch
 /// that is at most 64 and leaves each lane at least four samples. It is 1 in all modes but BLOCK. Throws Error
-/// bad_pipeline if shuffle.lanes does not divide the global batch or is too large for `samples`.
-uint32_t choose_lanes(const ShuffleSpec& shuffle, int64_t global_batch, uint64_t samples);
+/// bad_pipeline if shuffle.lanes does not divide the global batch or is too large for `samples`. passes_differ: whether
+/// several passes of an epoch would be cut into lanes in different ways. If all passes are to have the same order there
+/// is one lane then, and more are refused.
+uint32_t choose_lanes(const ShuffleSpec& shuffle, int64_t global_batch, uint64_t samples, bool passes_differ);
 
 /// How a shuffled block (or a lane's part of one) is cut into its W segments: `rows` samples into `count` segments, as
 /// evenly as whole numbers allow. `start`, a random fraction of 2^32, shifts the borders by a part of a sample. Without

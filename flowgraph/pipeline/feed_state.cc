@@ -133,7 +133,12 @@ WrittenStages digests_of(const config::Pipeline& pipeline) {
     sources = mix64(sources ^ hash64(source.SerializeAsString()));
   }
   config::Shuffle shuffle = pipeline.shuffle();
-  if (shuffle.mode() == config::Shuffle::NONE) shuffle.Clear();
+  if (shuffle.mode() == config::Shuffle::NONE) {
+    const bool draws_alike =
+        pipeline.has_mixture() && shuffle.has_reshuffle_each_epoch() && !shuffle.reshuffle_each_epoch();
+    shuffle.Clear();
+    if (draws_alike) shuffle.set_reshuffle_each_epoch(false);
+  }
   // A pipeline without a shuffle must differ from one with a BLOCK shuffle, even if all fields of that have defaults.
   const uint32_t shuffled = pipeline.has_shuffle() && pipeline.shuffle().mode() != config::Shuffle::NONE ? 1 : 0;
   shuffle.clear_seed();

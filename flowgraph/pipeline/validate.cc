@@ -209,6 +209,7 @@ ShuffleSpec resolve_shuffle(const config::Pipeline& config) {
         spec.mode = ShuffleMode::block;
     }
   spec.seed = shuffle.has_seed() ? shuffle.seed() : config.seed();
+  spec.reshuffle_each_epoch = !shuffle.has_reshuffle_each_epoch() || shuffle.reshuffle_each_epoch();
   if (spec.mode == ShuffleMode::none) return spec;
   const auto no_use = [&](const char* field) {
     refuse("shuffle.{}: it has no effect with mode {}; leave it out", field,
@@ -216,7 +217,6 @@ ShuffleSpec resolve_shuffle(const config::Pipeline& config) {
   };
   if (spec.mode != ShuffleMode::block && !shuffle.block_size().empty()) no_use("block_size");
   if (spec.mode != ShuffleMode::block && shuffle.lanes() != 0) no_use("lanes");
-  spec.reshuffle_each_epoch = !shuffle.has_reshuffle_each_epoch() || shuffle.reshuffle_each_epoch();
   const bool buffers = spec.mode == ShuffleMode::block || spec.mode == ShuffleMode::buffer;
   if (!buffers && shuffle.buffer_size() != 0) no_use("buffer_size");
   if (!buffers && !shuffle.buffer_bytes().empty()) no_use("buffer_bytes");

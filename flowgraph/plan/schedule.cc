@@ -79,7 +79,10 @@ Steps Schedule::plan_orders() {
   };
   if (!spec.mixture) {
     const uint64_t samples = count_samples(data, data.all_files(), spec.window);
-    const uint32_t count = choose_lanes(spec.shuffle, global_batch, samples);
+    // Passes of whole steps are cut into lanes alike.
+    const bool whole_steps = samples % static_cast<uint64_t>(global_batch) == 0;
+    const uint32_t count =
+        choose_lanes(spec.shuffle, global_batch, samples, (passes != 1 || epoch_steps > 0) && !whole_steps);
     add_order(data.all_files(), spec.shuffle, {count, static_cast<uint64_t>(global_batch) / count, 0});
     const bool picks_rows = ranks.world_size > 1 && orders[0]->picks_rows(global_batch);
     const int64_t of_epoch = passes < 0 ? -1 : static_cast<int64_t>(samples) * passes;
@@ -92,8 +95,10 @@ Steps Schedule::plan_orders() {
   for (uint32_t source = 0; source < spec.sources.size(); source++)
     sizes.push_back(count_samples(data, data.files_of(source), spec.window) *
                     static_cast<uint64_t>(std::max<int64_t>(1, passes)));
+  const bool begin_again =
+      passes != 1 || mixing.stop == MixtureStop::cycle_until_all || mixing.stop == MixtureStop::cycle_forever;
   const uint32_t count =
-      choose_lanes(spec.shuffle, global_batch, std::accumulate(sizes.begin(), sizes.end(), uint64_t{0}));
+      choose_lanes(spec.shuffle, global_batch, std::accumulate(sizes.begin(), sizes.end(), uint64_t{0}), begin_again);
   mixture.emplace(mixing, sizes, spec.shuffle, count, static_cast<uint64_t>(global_batch),
                   static_cast<uint64_t>(epoch_steps * global_batch));
   for (uint32_t source = 0; source < spec.sources.size(); source++) {

@@ -262,6 +262,21 @@ TEST_CASE("without a shuffle each source keeps its order, and epochs are mixed a
   }
 }
 
+TEST_CASE("without reshuffle_each_epoch all epochs of a mixture are the same") {
+  const Mixed mixed({500, 300}, {5, 3});
+  for (const char* shuffle : {"mode: NONE ", "block_size: '16KiB' ", "mode: BUFFER buffer_size: 30 ", "mode: GLOBAL "})
+    for (const char* stop :
+         {"FIRST_DATASET_EXHAUSTED", "ALL_DATASETS_EXHAUSTED", "CYCLE_UNTIL_ALL_DATASETS_EXHAUSTED"}) {
+      INFO(shuffle << stop);
+      Feeder feeder(mixed.pipeline("mixture { stop: " + std::string(stop) + " } shuffle { " + shuffle +
+                                   "reshuffle_each_epoch: false } " + batch_of(48, "DROP")));
+      const auto ids = numbers_of_epoch(feeder);
+      CHECK(numbers_of_epoch(feeder) == ids);
+      feeder.set_epoch(uint64_t{1} << 40);
+      CHECK(numbers_of_epoch(feeder) == ids);
+    }
+}
+
 TEST_CASE("a mixture is the same for all numbers of ranks") {
   const Mixed with_end({700, 33, 0, 480}, {4, 1, 1, 2}), without_end({700, 33, 480}, {4, 1, 2});
   for (const std::string& order : orders)

@@ -113,6 +113,32 @@ TEST_CASE("the seed chooses the order, and reshuffle_each_epoch whether it chang
   CHECK(order("seed: 1 reshuffle_each_epoch: false", 0) == order("seed: 1 reshuffle_each_epoch: false", 7));
 }
 
+TEST_CASE("without reshuffle_each_epoch every pass of an epoch has the same order") {
+  const Data data({1500, 1, 700});  // no multiple of the batch
+  for (const char* shuffle :
+       {"mode: BLOCK block_size: '16KiB' buffer_size: 300", "mode: BLOCK block_size: '16KiB' lanes: 1",
+        "mode: BUFFER buffer_size: 90 shuffle_files: true", "mode: GLOBAL"})
+    for (const bool steps : {false, true}) {
+      INFO(shuffle << steps);
+      Feeder feeder(data.pipeline("shuffle { " + std::string(shuffle) + " reshuffle_each_epoch: false } epoch { " +
+                                  (steps ? "steps: 150" : "repeat: 3") + " } " + batch_of(48, "DROP")));
+      const auto ids = read_epoch(feeder).front().all();
+      REQUIRE(std::ssize(ids) > 3 * data.count() - 48);
+      for (size_t i = static_cast<size_t>(data.count()); i < ids.size(); i++)
+        REQUIRE(ids[i] == ids[i - static_cast<size_t>(data.count())]);
+    }
+  // Passes of whole steps are the same in many lanes, too.
+  const Data whole({48 * 40});
+  Feeder feeder(
+      whole.pipeline("shuffle { block_size: '16KiB' lanes: 8 reshuffle_each_epoch: false } epoch { repeat: 2 } " +
+                     batch_of(48, "DROP")));
+  const auto ids = read_epoch(feeder).front().all();
+  CHECK(std::equal(ids.begin(), ids.begin() + whole.count(), ids.begin() + whole.count()));
+  CHECK_THROWS_WITH(Feeder(data.pipeline("shuffle { lanes: 8 reshuffle_each_epoch: false } epoch { repeat: 2 } " +
+                                         batch_of(48, "DROP"))),
+                    Catch::Contains("shuffle.lanes: with 8 lanes the passes of an epoch"));
+}
+
 TEST_CASE("the orders of epochs that are 2^32 apart differ") {
   const Data data({300});
   for (const char* shuffle : {"mode: BLOCK block_size: '16KiB'", "mode: BUFFER buffer_size: 90", "mode: GLOBAL"}) {
