@@ -3,6 +3,8 @@
 #include <bit>
 #include <utility>
 
+#include "base/audit.h"
+
 namespace feedline::flow {
 
 NumberSet::NumberSet(std::vector<uint64_t> words) : words_(std::move(words)) {
@@ -24,6 +26,12 @@ uint64_t NumberSet::before(uint64_t number) const noexcept {
   for (uint64_t w = word / group * group; w < word; w++) count += static_cast<uint64_t>(std::popcount(words_[w]));
   const uint64_t below = (uint64_t{1} << number % 64) - 1;
   return count + static_cast<uint64_t>(std::popcount(words_[word] & below));
+}
+
+uint64_t NumberSet::digest() const noexcept {
+  uint64_t digest = 0;
+  for (const uint64_t word : words_) digest = mix64(digest ^ word);
+  return digest;
 }
 
 uint64_t NumberSet::at(uint64_t index) const noexcept {

@@ -25,6 +25,9 @@ class NumberSet {
   /// Returns the number at position `index` of the set in ascending order. Precondition: index < size().
   uint64_t at(uint64_t index) const noexcept;
 
+  /// Returns a hash of the numbers in the set.
+  uint64_t digest() const noexcept;
+
   uint64_t memory_bytes() const noexcept { return (words_.capacity() + before_.capacity()) * sizeof(uint64_t); }
 
  private:

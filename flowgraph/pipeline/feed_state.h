@@ -50,11 +50,13 @@ struct Reweighted {
 
 /// The stages of a pipeline that a state compares, in the order of its text: a feed may continue only if they are the
 /// same. Outputs, features, parallelism, memory, index and cache are not among them, because they do not change the
-/// order of samples. `errors` is compared by the set of records that it leaves out.
+/// order of samples. Features that `filter` or window.key read may: so these two are compared by what they keep as well.
+/// `errors` is compared by the set of records that it leaves out.
 inline constexpr std::array<std::string_view, 10> state_stages = {
     "source", "interleave", "filter", "window", "mixture", "shuffle", "seed", "epoch", "batch", "errors"};
-/// How many of these stages, the first ones, are decided by the pipeline's text alone.
+/// How many of these stages, the first ones, are digested as the pipeline's text has them.
 inline constexpr size_t written_stages = 8;
+inline constexpr size_t filter_stage = 2, window_stage = 3;
 using WrittenStages = std::array<uint32_t, written_stages>;
 
 /// Returns digests of the written stages, without the fields that do not change the order. A default that is spelled

@@ -33,16 +33,28 @@ void check_tensor(const BatchTensor& tensor, const FeedFacts& facts) {
   if (!fits) throw makes_no_sense(tensor);
 }
 
-// Returns the digests of all state_stages as text. PipelineSpec::written_stages has the digests of the stages that the
-// pipeline's text alone decides. `batch` and `errors` are digested by their effect: how many samples a step has, and
-// which records are left out.
+// Returns the digests of all state_stages as text. PipelineSpec::written_stages has the digests of the stages as the
+// pipeline's text has them. What they do is digested as well where other parts of the text decide it, too: which records
+// `filter` keeps and where window.key changes depends on the features that they read. `batch` and `errors` are digested
+// by their effect alone: how many samples a step has, and which records are left out.
 std::string stages_of(const Schedule& plan) {
   std::array<uint32_t, state_stages.size()> digests;
   std::copy(plan.spec.written_stages.begin(), plan.spec.written_stages.end(), digests.begin());
+  for (const DataFile& file : plan.data.files) {
+    const auto add = [&](size_t stage, const NumberSet* set) {
+      if (set) digests[stage] = static_cast<uint32_t>(mix64(digests[stage] ^ set->digest()));
+    };
+    add(filter_stage, file.samples.kept());
+    add(window_stage, file.key_changes.get());
+  }
   digests[written_stages] = static_cast<uint32_t>(
       mix64(static_cast<uint64_t>(plan.global_batch) << 2 | static_cast<uint64_t>(plan.spec.last_batch_policy)));
   uint64_t left = 0;
-  for (const DataFile& file : plan.data.files) left = mix64(left ^ file.index.records);
+  // Only files of which something is left out count, so that a sound one may come or go.
+  for (const DataFile& file : plan.data.files) {
+    if (file.left_out || !file.index.bad.empty()) left = mix64(left ^ hash64(file.name()) ^ uint64_t{file.left_out});
+    for (const io::BadRegion& region : file.index.bad) left = mix64(left ^ mix64(region.offset) ^ region.length);
+  }
   if (!plan.data.raised.empty()) left = mix64(left ^ mix64(plan.data.samples));  // an error ends the data early
   digests[written_stages + 1] = static_cast<uint32_t>(left);
   std::string text;

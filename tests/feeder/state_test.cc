@@ -309,6 +309,65 @@ TEST_CASE("a changed pipeline is named, or accepted") {
   CHECK_THROWS_WITH(fewer.set_state(kept, true), Catch::Contains("there is no step 5: the epoch has 1 step"));
 }
 
+TEST_CASE("a state names what decides the samples: what a filter and a key read, a mixture, and files that are there") {
+  const Data data({300, 420});
+  const auto refusal_of = [](const Pipeline& pipeline, const std::string& kept) {
+    Feeder feeder(pipeline);
+    return refusal(feeder, kept);
+  };
+  const auto changed = [](const std::string& stages) { return Catch::Contains("changed: " + stages + ";"); };
+  // Ten records have 'one', the next ten 'two', so each as `k` keeps other records, and changes at other places.
+  const TempDir dir;
+  std::vector<std::string> records;
+  for (int64_t id = 0; id < 200; id++) {
+    const bool one = id / 10 % 2 == 0;
+    records.push_back(wire::example(wire::entry("id", wire::int64_feature({id})) +
+                                    wire::entry(one ? "one" : "two", wire::int64_feature({one ? id / 20 : id / 4}))));
+  }
+  write_records(dir.file("a.tfrecord"), records);
+  const auto keyed = [&](const std::string& feature, const std::string& more) {
+    return parse_pipeline(
+        "source { files: 'a.tfrecord' } feature { name: 'id' dtype: INT64 } feature { name: 'k' dtype: "
+        "INT64 " +
+            feature + " } output { name: 'id' feature: 'id' } " + more + batch_of(4, "DROP"),
+        dir.path());
+  };
+  const std::string one = "key: 'one' default_value { int64_value: -1 }", filter = "filter: 'k >= 0' ";
+  const std::string kept = Feeder(keyed(one, filter)).get_state(0, 2);
+  CHECK(refusal_of(keyed(one, filter), kept) == "accepted");
+  CHECK_THAT(refusal_of(keyed("key: 'two' default_value { int64_value: -1 }", filter), kept), changed("filter"));
+  CHECK_THAT(refusal_of(keyed("key: 'one' default_value { int64_value: 0 }", filter), kept), changed("filter"));
+  const std::string window = "window { size: 2 key: 'k' } ";
+  const std::string windowed = Feeder(keyed(one, window)).get_state(0, 2);
+  CHECK(refusal_of(keyed(one, window), windowed) == "accepted");
+  CHECK_THAT(refusal_of(keyed("key: 'two' default_value { int64_value: -1 }", window), windowed), changed("window"));
+  // A feature that neither reads may change, if the same records stay.
+  CHECK(refusal_of(
+            keyed(one, filter + "feature { name: 'more' dtype: INT64 key: 'two' default_value { int64_value: 3 } } "),
+            kept) == "accepted");
+
+  // An empty message that is there differs from none.
+  const std::string two =
+      "source { files: 'part-000.tfrecord' } source { files: 'part-001.tfrecord' } "
+      "feature { name: 'id' dtype: INT64 } " +
+      batch_of(20, "DROP");
+  const Pipeline apart = parse_pipeline(two, data.dir().path());
+  const Pipeline mixed = parse_pipeline(two + "mixture { }", data.dir().path());
+  CHECK_THAT(refusal_of(mixed, Feeder(apart).get_state(0, 1)), changed("mixture"));
+  CHECK_THAT(refusal_of(apart, Feeder(mixed).get_state(0, 1)), changed("mixture"));
+
+  // A sound file more is other data, and nothing else. A damaged one is left out.
+  const Data more({300, 420, 50});
+  const std::string skip = "errors { on_error: SKIP_RECORD } ";
+  const std::string fewer = Feeder(data.pipeline(skip + batch_of(20, "DROP"))).get_state(0, 2);
+  CHECK_THAT(refusal_of(more.pipeline(skip + batch_of(20, "DROP")), fewer),
+             changed("the data (names, sizes or content of the files)"));
+  flip(more.path(2), offset_of(more.path(2), 9) + 12 + 9);
+  for (const std::string& on_error : {skip, std::string("errors { on_error: SKIP_FILE } ")})
+    CHECK_THAT(refusal_of(more.pipeline(on_error + batch_of(20, "DROP")), fewer),
+               changed("the data (names, sizes or content of the files), errors"));
+}
+
 TEST_CASE("a string that is no state is refused") {
   const Data data({100});
   Feeder feeder(data.pipeline(batch_of(10, "DROP")));
