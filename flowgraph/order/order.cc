@@ -22,7 +22,7 @@ constexpr BlockLimits file_order_limits = {.bytes = 512 << 10, .rows = 1 << 14};
 constexpr uint32_t most_lanes = 64;
 
 // A ticket of picked samples holds about this many bytes at most, so that it is not much larger than a ticket of the
-// other modes.
+// other modes. It holds less if a step has fewer samples, or if the blocks of a shuffle buffer are smaller.
 constexpr uint64_t picked_bytes = 512 << 10;
 
 // Throws Error bad_pipeline if a file is compressed. `what` says which field reads files out of order, and how.
@@ -226,7 +226,14 @@ Order::Order(const DataSet& data, FileRange files, const ShuffleSpec& shuffle, c
   interleave_.cycle_length = std::min(interleave_.cycle_length, std::max(1u, files_.count()));
   if (mode() == ShuffleMode::global || mode() == ShuffleMode::buffer) {
     pick_bytes_ = largest_run(data.in(files), windows_ ? windows_->span() : 1, window && window->across_files);
-    if (pick_bytes_ > 0) picks_ = static_cast<uint32_t>(std::max<uint64_t>(1, picked_bytes / pick_bytes_));
+    // All slots have one size, so a ticket of picked samples is to be no larger than those that there are many of.
+    uint64_t most = picked_bytes;
+    if (mode() == ShuffleMode::buffer) {
+      uint64_t largest = 0;
+      for (const Block& block : blocks_) largest = std::max(largest, block.bytes);
+      most = std::min(most, largest);
+    }
+    if (pick_bytes_ > 0) picks_ = static_cast<uint32_t>(std::clamp<uint64_t>(most / pick_bytes_, 1, lanes_.step));
   }
   if (shuffle.mode == ShuffleMode::buffer) plan_buffer();
   if (shuffle.mode != ShuffleMode::block || blocks_.empty()) return;

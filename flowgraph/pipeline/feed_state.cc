@@ -141,13 +141,13 @@ WrittenStages digests_of(const config::Pipeline& pipeline) {
   }
   // A pipeline without a shuffle must differ from one with a BLOCK shuffle, even if all fields of that have defaults.
   const uint32_t shuffled = pipeline.has_shuffle() && pipeline.shuffle().mode() != config::Shuffle::NONE ? 1 : 0;
+  // The same holds for a mixture. The number is that of the order which mixtures have: it counts up when they change.
+  const uint32_t mixed = pipeline.has_mixture() ? 2 : 0;
   shuffle.clear_seed();
   config::Epoch epoch = pipeline.epoch();
   if (epoch.repeat() == 0) epoch.set_repeat(1);
   epoch.clear_allow_empty();
   const uint64_t seed = pipeline.shuffle().has_seed() ? pipeline.shuffle().seed() : pipeline.seed();
-  // The same holds for a mixture. The number is that of the order which mixtures have: it counts up when they change.
-  const uint32_t mixed = pipeline.has_mixture() ? 2 : 0;
   return {static_cast<uint32_t>(sources),
           digest(pipeline.interleave()),
           static_cast<uint32_t>(hash64(pipeline.filter())),

@@ -298,6 +298,18 @@ TEST_CASE("no step needs more chunks than the smallest plan has slots for") {
   }
 }
 
+TEST_CASE("the slots of a shuffle buffer are as large as the small files that they hold") {
+  const Data data(std::vector<int64_t>(150, 3));
+  const flow::PipelineSpec spec =
+      flow::validate(data.pipeline("shuffle { mode: BUFFER buffer_size: 200 } " + batch_of(24, "DROP")));
+  const flow::Plan plan(spec, flow::count_data(spec, 1, {}), {}, 1);
+  CHECK(plan.memory.slot_data_bytes <= 16 << 10);
+  Feeder feeder(data.pipeline("shuffle { mode: BUFFER buffer_size: 200 } " + batch_of(450, "DROP")));
+  auto all = read_epoch(feeder).front().all();
+  std::sort(all.begin(), all.end());
+  CHECK(all == numbers(450));
+}
+
 TEST_CASE("ranks share the reading") {
   const Data data(std::vector<int64_t>(8, 12'000));
   const Pipeline pipeline = data.pipeline("shuffle { block_size: '16KiB' buffer_size: 500 } " + batch_of(64, "DROP"));
