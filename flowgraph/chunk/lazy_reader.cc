@@ -28,7 +28,9 @@ void LazyReader::begin_file() {
     io::let_mtime_settle(id);
     builder_.emplace(source.index.stride);
   }
-  stream_.emplace(schedule_.data.source->open(id.uri), source.compression, source.record_limit);
+  // The slots are planned for a record that is as long as the file was.
+  stream_.emplace(schedule_.data.source->open(id.uri), source.compression,
+                  schedule_.data.files[file_].index.largest_record);
   told_ = 0;
 }
 
@@ -40,12 +42,12 @@ void LazyReader::end_file() {
     index.compression = stream_->compression();
     index.bad = std::exchange(bad_, {});
     builder_.reset();
-    try {
-      io::keep_index(index, id, schedule_.data.source->stat(id.uri), count_options(source), source.index.dir);
-    } catch (const Error& error) {
-      log_warning(
-          fmt::format("an index cannot be stored, so {} will be counted again next time: {}", id.uri, error.what()));
-    }
+    if (keeps_index(source, id)) try {
+        io::keep_index(index, id, schedule_.data.source->stat(id.uri), count_options(source), source.index.dir);
+      } catch (const Error& error) {
+        log_warning(
+            fmt::format("an index cannot be stored, so {} will be counted again next time: {}", id.uri, error.what()));
+      }
     indexes_.push_back(std::move(index));
   }
   stream_.reset();

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <oneapi/tbb/parallel_for.h>
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 #include <utility>
@@ -13,6 +14,8 @@
 #include "flowgraph/data/dataset_info.h"
 #include "flowgraph/data/error_limits.h"
 #include "flowgraph/data/index_files.h"
+#include "io/records/record_scanner.h"
+#include "io/records/record_stream.h"
 #include "ranks/rank_group.h"
 
 namespace feedline::flow {
@@ -25,19 +28,30 @@ void leave_out(OnError on_error, DataFile& file, DataSet& data) {
     for (const io::BadRegion& region : file.index.bad) data.skip(region.error(file.id.uri));
   } else if (on_error == OnError::skip_file && !file.index.bad.empty()) {
     data.skip(file.index.bad.front().error(file.id.uri));
+    // Such a file has no records, but still the stride of its source, as a block size is compared with it.
+    const uint64_t stride = file.index.stride;
     file.index = {};
+    file.index.stride = stride;
+    file.left_out = true;
   }
+}
+
+// Returns how long a record of a file that has not been counted may be: as long as the source allows, but no longer than
+// what the file has beside the record's frame, if the file is plain.
+uint64_t longest_record(const SourceSpec& spec, const io::FileId& file, const io::Source& source) {
+  if (file.size >= spec.record_limit + io::frame_bytes) return spec.record_limit;
+  const bool plain =
+      spec.compression == Compression::none ||
+      (spec.compression == Compression::automatic &&
+       io::RecordStream(source.open(file.uri), spec.compression, spec.record_limit).compression() == Compression::none);
+  return plain ? file.size - std::min<uint64_t>(file.size, io::frame_bytes) : spec.record_limit;
 }
 
 void check_failures(const PipelineSpec& spec, const DataSet& data) {
   const uint64_t failures = data.skipped_total;
   if (failures == 0) return;
   auto limit = exceeds_max_failures(spec, failures);
-    // Such a file has no records, but still the stride of its source, as a block size is compared with it.
-    const uint64_t stride = file.index.stride;
   if (!limit)
-    file.index.stride = stride;
-    file.left_out = true;
     limit = spec.on_error == OnError::skip_file
                 ? exceeds_failure_rate(spec, failures, data.files.size(), "files")
                 : exceeds_failure_rate(spec, failures, data.samples + failures, "records");
@@ -93,10 +107,13 @@ DataSet count_data(const PipelineSpec& spec, int threads,
   compare_files(ranks, data);
   index_files(spec, data, arena, ranks, on_progress);
   if (data.lazy) {
-    for (DataFile& file : data.files) {
-      file.index = {};
-      file.index.largest_record = spec.sources[file.source].record_limit;
-    }
+    arena.execute([&] {
+      tbb::parallel_for(size_t{0}, data.files.size(), [&](size_t f) {
+        data.files[f].index = {};
+        data.files[f].index.largest_record =
+            longest_record(spec.sources[data.files[f].source], data.files[f].id, source);
+      });
+    });
   } else {
     settle(spec, data);
   }

@@ -59,7 +59,7 @@ struct DataSet {
   double count_s = 0;
 
   /// Whether index.mode is LAZY and some files have no valid index. Then nothing has been counted: there are no samples
-  /// and no digest, and each index holds only `largest_record`, which is the source's record_limit.
+  /// and no digest, and each index holds only `largest_record`: the source's record_limit, or what fits into the file.
   bool lazy = false;
 
   /// A digest of the names (without folders), sizes, counts and audit sums of all files in their order, before anything

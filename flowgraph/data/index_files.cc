@@ -58,6 +58,9 @@ struct Part {
 };
 
 // The ranks' shares are cut only at multiples of this many bytes of a file, so that small files are not cut.
+// The size of a file whose index saves reading more than it costs to open.
+constexpr uint64_t worth_keeping = 1 << 20;
+
 constexpr uint64_t cut_bytes = 1 << 20;
 
 class IndexFiles {
@@ -90,10 +93,7 @@ class IndexFiles {
            Compression::none;
   }
   const std::vector<Part>& mine() const { return parts_[ranks_.rank()]; }
-  bool keeps(const DataFile& file) const {
-    constexpr uint64_t worth_keeping = 1 << 20;
-    return file.id.size >= worth_keeping || source_of(file).index.given;
-  }
+  bool keeps(const DataFile& file) const { return keeps_index(source_of(file), file.id); }
 
   void find();
   void deal();
@@ -157,9 +157,14 @@ void IndexFiles::find() {
     if (kept[f].refused) refused.push_back(fmt::format("counted anew: {}", kept[f].why));
   }
   warn_of(refused, data_.warnings);
-  const auto uncounted = std::find(giver_.begin(), giver_.end(), all.size());
-  data_.lazy = uncounted != giver_.end() &&
-               source_of(data_.files[static_cast<size_t>(uncounted - giver_.begin())]).index.mode == IndexMode::lazy;
+  // Small files have no index in any later run either. A few of them are counted sooner than a lazy epoch is worth.
+  uint64_t small = 0;
+  for (size_t f = 0; f < kept.size(); f++) {
+    const DataFile& file = data_.files[f];
+    if (giver_[f] < all.size() || source_of(file).index.mode != IndexMode::lazy) continue;
+    small += file.id.size;
+    if (keeps(file) || small >= worth_keeping) data_.lazy = true;
+  }
 }
 
 // Lays the files that have no index on any rank end to end, and cuts them into equal shares, one for each rank. Every
@@ -343,6 +348,10 @@ io::CountOptions count_options(const SourceSpec& source) {
 void index_files(const PipelineSpec& spec, DataSet& data, WorkerArena& arena, RankGroup& ranks,
                  const std::function<void(uint64_t done, uint64_t total)>& on_progress) {
   IndexFiles(spec, data, arena, ranks, on_progress).run();
+bool keeps_index(const SourceSpec& source, const io::FileId& file) {
+  return file.size >= worth_keeping || source.index.given;
+}
+
 }
 
 }  // namespace feedline::flow

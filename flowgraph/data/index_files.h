@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "io/index/count_records.h"
+#include "io/read/read_backend.h"
 
 namespace feedline {
 class RankGroup;
@@ -16,6 +17,10 @@ namespace feedline::flow {
 struct PipelineSpec;
 struct SourceSpec;
 struct DataSet;
+
+/// Returns whether the index of a file is stored: if it saves reading more than it costs to open, or if the pipeline says
+/// where indexes are or that they are made before the start (IndexSpec::given).
+bool keeps_index(const SourceSpec& source, const io::FileId& file);
 
 /// Returns the options with which the files of a source are counted.
 io::CountOptions count_options(const SourceSpec& source);
@@ -32,7 +37,7 @@ Error bad_regions_fill_memory(const PipelineSpec& spec, uint64_t regions, const 
 /// indexes that it has and others lack. An index is kept by the rank that counted the file, or the first part of it.
 ///
 /// Throws Error as soon as more regions were found bad than max_failures allows, or the list of bad regions takes more
-/// than half of memory.limit. With LAZY, if an index is missing, counts nothing and sets `data.lazy`.
+/// than half of memory.limit. With LAZY, if an index is missing that is to be kept, counts nothing and sets `data.lazy`.
 void index_files(const PipelineSpec& spec, DataSet& data, WorkerArena& arena, RankGroup& ranks,
                  const std::function<void(uint64_t done, uint64_t total)>& on_progress);
 

@@ -77,7 +77,9 @@ struct IndexSpec {
   IndexMode mode = IndexMode::build;
   std::string dir;  // absolute path; empty: beside the data, or in the user's cache folder
   uint64_t stride = io::default_stride;
-  bool given = false;  // the pipeline has an `index`: then the indexes of small files are kept, too
+  // The pipeline has an `index` that asks for one of each file: then the indexes of small files are kept, too. LAZY does
+  // only with a `dir`, as it is written to start at once.
+  bool given = false;
 };
 
 /// One end of a range of records: a number of records, or a part of all records.

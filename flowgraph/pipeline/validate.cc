@@ -46,8 +46,8 @@ IndexSpec resolve_index(const Pipeline& pipeline, const config::Source& source, 
   IndexSpec spec;
   if (!source.has_index()) return spec;
   const config::Index& index = source.index();
-  spec.given = true;
   spec.mode = static_cast<IndexMode>(index.mode());
+  spec.given = spec.mode != IndexMode::lazy || !index.dir().empty();
   if (index.dir().find('\0') != std::string::npos)
     refuse("{}: index.dir: '{}' is not a folder name, because it has a NUL character", path, index.dir());
   if (!index.dir().empty()) {

@@ -59,7 +59,7 @@ TEST_CASE("a feature that no record of the first epoch has is warned of once") {
   }
   for (const std::string more : {"", "shuffle { mode: GLOBAL } ",
                                  "source { files: '*0.tfrecord' files: '*1.tfrecord' "
-                                 "record_limit: '64KiB' index { mode: LAZY } } "}) {
+                                 "record_limit: '64KiB' index { mode: LAZY dir: 'kept' } } "}) {
     INFO(more);
     const LogLines logged;
     const Pipeline pipeline = data.pipeline(wrong + batch_of(16, "PARTIAL"));
@@ -308,14 +308,15 @@ TEST_CASE("of records of type RAW the length is tried, and of lazy data the firs
   CHECK(raw.records == 2);
   REQUIRE(raw.errors.size() == 1);
   CHECK_THAT(raw.errors[0].what(), Catch::Contains("record 1: feature 'record': the record has 4 bytes"));
-  const TriedRecords lazy = tried("source { files: 'a' record_type: RAW index { mode: LAZY } } " + length);
+  const TriedRecords lazy = tried("source { files: 'a' record_type: RAW index { mode: LAZY dir: 'kept' } } " + length);
   CHECK(lazy.failed == 1);
   // These are other files, because a lazy feed may already have stored an index of what it read.
   for (const char* name : {"b", "c"}) {
     write_records(dir.file(name), {"12345678", "1234"});
     flip(dir.file(name), 14);
   }
-  const TriedRecords damaged = tried("source { files: 'b' record_type: RAW index { mode: LAZY } } " + length);
+  const TriedRecords damaged =
+      tried("source { files: 'b' record_type: RAW index { mode: LAZY dir: 'kept' } } " + length);
   REQUIRE(damaged.errors.size() == 1);
   CHECK(damaged.errors[0].category() == Category::bad_data_crc);
   const TriedRecords counted = tried("source { files: 'c' record_type: RAW } " + length);

@@ -274,6 +274,37 @@ TEST_CASE("fields that need counts are refused with LAZY, by name") {
   CHECK_THAT(refusal(data.pipeline("LAZY", batch).with("source.range", "5:10")), Contains("a range or shard"));
   CHECK_THAT(refusal(data.pipeline("LAZY", batch).with("source.num_shards", "2")), Contains("a range or shard"));
   CHECK_THAT(refusal(data.pipeline("LAZY", batch), {.rank = 1, .world_size = 2}), Contains("for one process"));
-  CHECK_THAT(refusal(data.pipeline("LAZY", batch).with("source.record_limit", "1GiB").with("memory.limit", "1GiB")),
+  // No record of a plain file is longer than the file; one of a compressed file may be.
+  const auto of_a_gigabyte = [](const Uncounted& files, const std::string& text) {
+    return files.pipeline("LAZY", text).with("source.record_limit", "1GiB").with("memory.limit", "1GiB");
+  };
+  CHECK(refusal(of_a_gigabyte(data, batch)) == "accepted");
+  CHECK_THAT(refusal(of_a_gigabyte(Uncounted({10, 10}, Compression::gzip, 1), batch)),
              Contains("source.record_limit: index.mode LAZY plans for records of 1 GiB"));
+}
+
+TEST_CASE("LAZY stores no index of a small file, unless a folder for indexes is named") {
+  const auto indexes = [](const Data& data) {
+    size_t count = 0;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(data.dir().path()))
+      count += entry.path().string().ends_with(".feedline-index") ? 1 : 0;
+    return count;
+  };
+  const auto feed = [](const Pipeline& pipeline) {
+    Feeder feeder(pipeline);
+    const bool lazy = feeder.steps_per_epoch() == -1;
+    read_epoch(feeder);
+    return lazy;
+  };
+  const std::string batch = batch_of(10, "DROP");
+  const auto lazy = [&](const Data& data) { return data.pipeline(batch).with("source.index.mode", "LAZY"); };
+  const Data small({30, 40}), both({30, 12'000});
+  CHECK_FALSE(feed(lazy(small)));  // so little is counted at once
+  CHECK(indexes(small) == 0);
+  CHECK(feed(lazy(both)));
+  CHECK(indexes(both) == 1);
+  CHECK_FALSE(feed(lazy(both)));  // the large file has its index, and the small one needs none
+  CHECK(feed(lazy(small).with("source.index.dir", "'kept'")));
+  CHECK(indexes(small) == 2);
+  CHECK_FALSE(feed(lazy(small).with("source.index.dir", "'kept'")));
 }
