@@ -14,6 +14,9 @@ namespace {
 
 constexpr uint64_t reads_ahead = 8, fewest_reads_ahead = 2;
 constexpr uint64_t bytes_ahead = 4 << 20;
+// What a file takes beside its index: its DataFile, its place in lists of files, and what finding its index leaves in the
+// heap. Its name lies in the pipeline's spec, the data set, the table of open files and in what ranks know of the feed.
+constexpr uint64_t bytes_of_file = 2 * sizeof(DataFile), names_of_file = 4, of_allocation = 16;
 // The limits of most_batches_ahead().
 constexpr uint64_t small_batches_bytes = 8 << 20, most_small_batches = 32;
 constexpr uint64_t reads_ahead_of_blocks = 6;  // few, so that what a shuffle mixes stays in the cache
@@ -200,10 +203,12 @@ void MemoryPlan::fit(const Schedule& schedule, const std::vector<MemoryLine>& mo
   const uint64_t of_page_cache = std::max(fewest_slots, chunks + read_ahead + lent);
   const uint64_t wanted_slots = std::max(fewest_slots, chunks + read_ahead_of_disk + lent);
 
-  uint64_t index_bytes = 0;
-  for (const DataFile& file : data.files)
+  uint64_t index_bytes = 0, files_bytes = 0;
+  for (const DataFile& file : data.files) {
+    files_bytes += bytes_of_file + names_of_file * (file.id.uri.size() + sizeof(std::string) + of_allocation);
     index_bytes += file.index.memory_bytes() + (file.samples.kept() ? file.samples.kept()->memory_bytes() : 0) +
                    (file.key_changes ? file.key_changes->memory_bytes() : 0);
+  }
   uint64_t table_bytes = 0;
   for (const auto& table : spec.tables) table_bytes += table->memory_bytes();
   const uint64_t slot_bytes = slot_data_bytes + slot_arena_bytes;
@@ -217,6 +222,7 @@ void MemoryPlan::fit(const Schedule& schedule, const std::vector<MemoryLine>& mo
                              {"decoders of pictures", threads, rows.heap},
                              {"counting while reading", 1, data.lazy ? lazy_reader_bytes(spec, data) : 0},
                              {"tables", 1, table_bytes},
+                             {"files", 1, files_bytes},
                              {"index", 1, index_bytes},
                              {"order", 1, schedule.order_bytes()}});
   const uint64_t fixed_bytes = sum_of(fixed), others = product(buffers, buffer_bytes) + fixed_bytes;
