@@ -38,15 +38,22 @@ std::string too_few(const Schedule& schedule, int64_t samples) {
       format_count(static_cast<uint64_t>(schedule.global_batch)));
 }
 
+// A pattern may have met other files than those with the data, so the first one is named.
+std::string no_record(const DataSet& data) {
+  const std::string files = format_count(data.files.size(), "file");
+  if (data.skipped_total > 0)
+    return fmt::format("the data has no good record: {}, {}", files, format_count(data.skipped_total, "failure"));
+  const io::FileId& first = data.files.front().id;
+  return fmt::format("the data has no record: {}, {}'{}' of {}", files,
+                     data.files.size() > 1 ? "the first of them " : "", first.uri, format_count(first.size, "byte"));
+}
+
 std::string why_empty(const Schedule& schedule, uint64_t chosen) {
   const DataSet& data = schedule.data;
   uint64_t records = 0, samples = 0;
   for (const DataFile& file : data.files) records += file.index.records;
   for (const auto& order : schedule.orders) samples += order->samples();
-  if (records == 0)
-    return fmt::format("the data has no {}record: {}{}", data.skipped_total > 0 ? "good " : "",
-                       format_count(data.files.size(), "file"),
-                       data.skipped_total > 0 ? fmt::format(", {}", format_count(data.skipped_total, "failure")) : "");
+  if (records == 0) return no_record(data);
   if (chosen == 0)
     return fmt::format(
         "source: the fields range, num_shards and shard_id choose none of {}; let them choose a larger part",
@@ -78,9 +85,7 @@ void refuse_empty_epoch(const Schedule& schedule, uint64_t chosen) {
 }
 
 Error empty_epoch(const Schedule& schedule, int64_t samples) {
-  return error_of(samples == 0
-                      ? fmt::format("the data has no record: {}", format_count(schedule.data.files.size(), "file"))
-                      : too_few(schedule, samples));
+  return error_of(samples == 0 ? no_record(schedule.data) : too_few(schedule, samples));
 }
 
 }  // namespace feedline::flow

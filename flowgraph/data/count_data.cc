@@ -5,8 +5,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
+#include <numeric>
 #include <string>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "base/audit.h"
 #include "base/worker_arena.h"
@@ -14,6 +18,7 @@
 #include "flowgraph/data/dataset_info.h"
 #include "flowgraph/data/error_limits.h"
 #include "flowgraph/data/index_files.h"
+#include "flowgraph/pipeline/unsupported.h"
 #include "io/records/record_scanner.h"
 #include "io/records/record_stream.h"
 #include "ranks/rank_group.h"
@@ -45,6 +50,36 @@ uint64_t longest_record(const SourceSpec& spec, const io::FileId& file, const io
       (spec.compression == Compression::automatic &&
        io::RecordStream(source.open(file.uri), spec.compression, spec.record_limit).compression() == Compression::none);
   return plain ? file.size - std::min<uint64_t>(file.size, io::frame_bytes) : spec.record_limit;
+}
+
+// Removes the files of a source that are another file of it under a second name: a link. The first name stays.
+void feed_once(const PipelineSpec& spec, DataSet& data) {
+  const auto which = [&](size_t f) {
+    const DataFile& file = data.files[f];
+    return std::tuple(file.source, file.id.device, file.id.inode);
+  };
+  std::vector<size_t> files(data.files.size());
+  std::iota(files.begin(), files.end(), size_t{0});
+  std::stable_sort(files.begin(), files.end(), [&](size_t a, size_t b) { return which(a) < which(b); });
+  std::map<size_t, size_t> again;  // a file of which the other is the first name
+  for (size_t i = 1, first = 0; i < files.size(); i++) {
+    if (which(files[i]) != which(files[first]) || data.files[files[i]].id.inode == 0)
+      first = i;
+    else
+      again.emplace(files[i], files[first]);
+  }
+  if (again.empty()) return;
+  const auto& [second, first] = *again.begin();
+  data.warnings.push_back(
+      fmt::format("{}.files: '{}' and '{}' are one file{}, which is fed only once",
+                  element_path("source", static_cast<int>(data.files[second].source),
+                               static_cast<int>(spec.sources.size()), spec.sources[data.files[second].source].name),
+                  data.files[first].id.uri, data.files[second].id.uri,
+                  again.size() > 1 ? fmt::format(" (and {} more)", again.size() - 1) : ""));
+  auto kept = data.files.begin();
+  for (size_t f = 0; f < data.files.size(); f++)
+    if (!again.contains(f)) std::swap(*kept++, data.files[f]);
+  data.files.erase(kept, data.files.end());
 }
 
 void check_failures(const PipelineSpec& spec, const DataSet& data) {
@@ -103,6 +138,7 @@ DataSet count_data(const PipelineSpec& spec, int threads,
     tbb::parallel_for(size_t{0}, data.files.size(),
                       [&](size_t f) { data.files[f].id = source.stat(data.files[f].id.uri); });
   });
+  feed_once(spec, data);
   for (const DataFile& file : data.files) data.bytes += file.id.size;
   compare_files(ranks, data);
   index_files(spec, data, arena, ranks, on_progress);

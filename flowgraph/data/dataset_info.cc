@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <functional>
@@ -73,20 +74,72 @@ Splits read(const std::filesystem::path& folder, std::vector<std::string>& warni
   return {};
 }
 
+/// A name like "mnist-train.tfrecord-00002-of-00010": which one of how many files of a kind it is.
+struct ShardName {
+  std::string_view stem;  // what comes before the dash and the number
+  std::string_view end;   // what comes after the number of shards, such as ".gz"
+  uint64_t shard = 0, shards = 0;
+  size_t digits = 0;  // of both numbers
+};
+
+std::optional<ShardName> shard_name(std::string_view name) {
+  const size_t of = name.rfind("-of-");
+  const size_t dash = of == std::string_view::npos ? of : name.rfind('-', of - 1);
+  if (dash == std::string_view::npos) return std::nullopt;
+  const size_t end = std::min(name.find_first_not_of("0123456789", of + 4), name.size());
+  const auto shard = number(name.substr(dash + 1, of - dash - 1)), shards = number(name.substr(of + 4, end - of - 4));
+  if (!shard || !shards || *shard >= *shards) return std::nullopt;
+  return ShardName{name.substr(0, dash), name.substr(end), *shard, *shards, of - dash - 1};
+}
+
+// Warns of files whose names are missing in a sequence of shards, and that do not exist either. (A pattern may leave out
+// some of them on purpose.)
+void warn_of_missing(const std::vector<DataFile>& files, std::vector<std::string>& warnings) {
+  struct Shards {
+    ShardName first;
+    std::string_view folder;
+    std::vector<bool> there;
+  };
+  constexpr uint64_t most_shards = 1 << 20;  // a larger number is no number of shards
+  std::map<std::string, Shards> kinds;
+  for (const DataFile& file : files) {
+    const std::string_view path = file.id.uri, name = file.name();
+    const auto shard = shard_name(name);
+    if (!shard || shard->shards > most_shards || !path.starts_with('/')) continue;  // a URI is no path
+    const std::string_view folder = path.substr(0, path.size() - name.size());
+    Shards& kind = kinds[fmt::format("{}{}-{}{}", folder, shard->stem, shard->shards, shard->end)];
+    if (kind.there.empty()) kind = {*shard, folder, std::vector<bool>(shard->shards)};
+    kind.there[shard->shard] = true;
+  }
+  for (const auto& [text, kind] : kinds) {
+    const auto& [first, folder, there] = kind;
+    std::string missing;
+    uint64_t count = 0;
+    for (uint64_t shard = 0; shard < first.shards; shard++) {
+      if (there[shard]) continue;
+      const std::string path = fmt::format("{}{}-{:0{}}-of-{:0{}}{}", folder, first.stem, shard, first.digits,
+                                           first.shards, first.digits, first.end);
+      std::error_code error;
+      if (std::filesystem::exists(path, error) || error) continue;
+      if (count++ == 0) missing = path;
+    }
+    if (count > 0)
+      warnings.push_back(fmt::format("{} does not exist{}, though other files of these {} shards do", missing,
+                                     count > 1 ? fmt::format(" (and {} more)", count - 1) : "", first.shards));
+  }
+}
+
 // Returns the number of records that a shard with a name like "mnist-train.tfrecord-00002-of-00010" should have, or
 // null.
 const uint64_t* expected(const Splits& splits, std::string_view name) {
-  const size_t of = name.rfind("-of-");
-  const size_t dash = of == std::string_view::npos ? of : name.rfind('-', of - 1);
-  const size_t dot = dash == std::string_view::npos ? dash : name.rfind(".tfrecord", dash);
-  if (dot == std::string_view::npos || dot + 9 != dash) return nullptr;
-  const auto shard = number(name.substr(dash + 1, of - dash - 1)), shards = number(name.substr(of + 4));
-  if (!shard || !shards) return nullptr;
-  const std::string_view stem = name.substr(0, dot);
+  constexpr std::string_view suffix = ".tfrecord";
+  const auto shard = shard_name(name);
+  if (!shard || !shard->end.empty() || !shard->stem.ends_with(suffix)) return nullptr;
+  const std::string_view stem = shard->stem.substr(0, shard->stem.size() - suffix.size());
   for (const auto& [split, lengths] : splits) {
     const bool named =
         stem.ends_with(split) && stem.size() > split.size() && stem[stem.size() - split.size() - 1] == '-';
-    if (named && lengths.size() == *shards && *shard < *shards) return &lengths[*shard];
+    if (named && lengths.size() == shard->shards) return &lengths[shard->shard];
   }
   return nullptr;
 }
@@ -108,6 +161,7 @@ std::vector<std::string> check_dataset_info(const std::vector<DataFile>& files) 
       wrong.push_back(fmt::format("{}: {} good records, but dataset_info.json beside it says {}", path,
                                   file.index.records, *records));
   }
+  warn_of_missing(files, warnings);
   const size_t more = wrong.size() > most ? wrong.size() - most : 0;
   wrong.resize(wrong.size() - more);
   if (more) wrong.back() += fmt::format(" (and {} more shards)", more);

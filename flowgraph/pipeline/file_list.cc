@@ -37,6 +37,11 @@ FileList list_files_of(const io::Source& source, const FilePatterns& patterns) {
                   fmt::format("{}.files: '{}' is not a file name, because it is empty or has a NUL character",
                               patterns.field, pattern));
     io::Source::Listing found = list_pattern(pattern);
+    if (("/" + pattern + "/").find("/**/") != std::string::npos)
+      list.warnings.push_back(
+          fmt::format("{}.files: '**' in '{}' means one folder, as '*' does; write a pattern for "
+                      "each depth, such as 'd/*' and 'd/*/*'",
+                      patterns.field, pattern));
     if (!found.literal) std::erase_if(found.files, [](const std::string& file) { return io::is_index_name(file); });
     if (found.files.empty())
       throw Error(Category::bad_pipeline,

@@ -92,8 +92,12 @@ FileId stat_file(std::string path) {
   if (!error && stat(path.c_str(), &about) != 0) error = errno;
   if (error) fail(std::generic_category().message(error));
   if (!S_ISREG(about.st_mode)) fail(S_ISDIR(about.st_mode) ? "a folder, not a file" : "not a regular file");
-  return {std::move(path), static_cast<uint64_t>(about.st_size), nanoseconds(about.st_mtim),
-          nanoseconds(about.st_ctim)};
+  return {std::move(path),
+          static_cast<uint64_t>(about.st_size),
+          nanoseconds(about.st_mtim),
+          nanoseconds(about.st_ctim),
+          static_cast<uint64_t>(about.st_dev),
+          static_cast<uint64_t>(about.st_ino)};
 }
 
 size_t FileTable::default_capacity() noexcept {

@@ -29,6 +29,8 @@ struct FileId {
   uint64_t version = 0;  // changes when the content does: the mtime in nanoseconds
   // Changes also when another file with the same mtime takes its place: the ctime in nanoseconds.
   uint64_t changed = 0;
+  // Which file of the system the path names; files that are one have the same two numbers. inode 0: it is not known.
+  uint64_t device = 0, inode = 0;
 };
 
 /// Returns the FileId of a local file. Throws Error io_error if it cannot be looked at or is not a regular file.

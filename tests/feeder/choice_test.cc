@@ -370,3 +370,22 @@ TEST_CASE("how far a filter is, is told also of more bytes than a product of 64 
   CHECK(std::is_sorted(told.begin(), told.end()));
   CHECK(told.back() == uint64_t{1} << 60);
 }
+
+TEST_CASE("a file under two names is fed once, and warned of; in two sources it is fed twice") {
+  const Data data({20, 30});
+  std::filesystem::create_symlink(data.path(0), data.dir().file("part-linked.tfrecord"));
+  std::filesystem::create_hard_link(data.path(1), data.dir().file("part-zz.tfrecord"));
+  const Pipeline pipeline = data.pipeline(batch_of(10, "DROP"));
+  CHECK(flow::count_data(flow::validate(pipeline), 1, {}).warnings ==
+        std::vector<std::string>{"source.files: '" + data.path(0) + "' and '" +
+                                 data.dir().file("part-linked.tfrecord") +
+                                 "' are one file (and 1 more), which is fed only once"});
+  Feeder feeder(pipeline);
+  CHECK(read_epoch(feeder).front().all() == numbers(50));
+  Feeder twice(
+      parse_pipeline("source { files: 'part-000.tfrecord' } source { files: 'part-linked.tfrecord' } "
+                     "feature { name: 'id' dtype: INT64 } " +
+                         batch_of(10, "DROP"),
+                     data.dir().path()));
+  CHECK(read_epoch(twice).front().all().size() == 40);
+}

@@ -237,6 +237,23 @@ TEST_CASE("counting ends when it is known that the data is refused") {
           Catch::Contains("data: offset 20: record 1: "));
 }
 
+TEST_CASE("shards that do not exist are warned of, and those that a pattern leaves out are not") {
+  const Folder folder;
+  for (const char* name : {"data.tfrecord-00000-of-00004", "data.tfrecord-00002-of-00004", "data-1-of-2.gz",
+                           "data-2-of-2", "data-of-2", "data-x-of-2", "data-0-of-1"})
+    folder.add(name, 3);
+  CHECK(folder.count().warnings ==
+        std::vector<std::string>{
+            folder.dir.file("data-0-of-2.gz") + " does not exist, though other files of these 2 shards do",
+            folder.dir.file("data.tfrecord-00001-of-00004") +
+                " does not exist (and 1 more), though other files of these 4 shards do"});
+  folder.add("data.tfrecord-00001-of-00004", 3);
+  folder.add("data.tfrecord-00003-of-00004", 3);
+  folder.add("data-0-of-2.gz", 3);
+  CHECK(folder.count().warnings.empty());
+  CHECK(folder.count("exclude: '*-00003-of-*'").warnings.empty());
+}
+
 TEST_CASE("dataset_info.json's shard lengths are compared") {
   const Folder folder;
   folder.add("data-train.tfrecord-00000-of-00002", 10);

@@ -126,6 +126,14 @@ TEST_CASE_METHOD(Files, "what matches nothing is an error with the whole pattern
   CHECK(said("") == "source[1].files: '' is not a file name, because it is empty or has a NUL character");
 }
 
+TEST_CASE_METHOD(Files, "** means one folder, and says so") {
+  const FileList found = list({"**/b-*.rec"});
+  CHECK(found.files.size() == 3);
+  REQUIRE(found.warnings.size() == 1);
+  CHECK(found.warnings[0].starts_with("source.files: '**' in '**/b-*.rec' means one folder, as '*' does;"));
+  CHECK(list({"data/a**"}).warnings.empty());
+}
+
 TEST_CASE_METHOD(Files, "a folder that cannot be listed is not an empty one") {
   for (SyscallHook* hook : SyscallHook::all())
     if (std::string(hook->name()) == "list_files") hook->fail_nth_call(1);
