@@ -292,7 +292,7 @@ std::optional<WindowSpec> resolve_window(const config::Pipeline& config, const P
 
 std::optional<MixtureSpec> resolve_mixture(const config::Pipeline& config, const PipelineSpec& spec) {
   const bool any_weight = std::any_of(config.source().begin(), config.source().end(),
-                                      [](const config::Source& source) { return source.weight() != 0; });
+                                      [](const config::Source& source) { return source.has_weight(); });
   if (!config.has_mixture()) {
     if (any_weight)
       refuse(
@@ -317,7 +317,7 @@ std::optional<MixtureSpec> resolve_mixture(const config::Pipeline& config, const
         stop);
   std::vector<double> weights;
   for (int s = 0; s < config.source_size(); s++) {
-    if (any_weight && config.source(s).weight() == 0)
+    if (any_weight && !config.source(s).has_weight())
       refuse("source[{}].weight: it is missing, but other sources have one; give each source a weight", s);
     weights.push_back(any_weight ? config.source(s).weight() : 1);
   }
@@ -495,7 +495,7 @@ std::vector<uint32_t> shares_of(const std::vector<double>& weights) {
   double sum = 0;
   for (size_t s = 0; s < weights.size(); s++) {
     if (!(weights[s] > 0) || weights[s] > std::numeric_limits<float>::max())
-      refuse("source[{}].weight: {} is not a positive number", s, weights[s]);
+      refuse("source[{}].weight: {} is not a positive number; to draw nothing from a source, remove it", s, weights[s]);
     sum += weights[s];
   }
   std::vector<uint32_t> shares;

@@ -432,7 +432,9 @@ TEST_CASE("what set_weights refuses") {
   Feeder feeder(mixed.pipeline("mixture {} " + batch_of(8, "DROP")), replicas(2));
   CHECK(refusal([&] { feeder.set_weights({1}); }) ==
         "set_weights: got 1 weights, and the mixture has 2 sources; give one weight for each source");
-  CHECK(refusal([&] { feeder.set_weights({1, 0}); }) == "source[1].weight: 0 is not a positive number");
+  CHECK(refusal([&] {
+          feeder.set_weights({1, 0});
+        }) == "source[1].weight: 0 is not a positive number; to draw nothing from a source, remove it");
   CHECK(refusal([&] { feeder.set_weights({1, 1e-12}); }).rfind("source[1].weight: 1e-12 is less than", 0) == 0);
   REQUIRE(feeder.next(0));
   CHECK(refusal([&] {

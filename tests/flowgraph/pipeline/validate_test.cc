@@ -518,6 +518,8 @@ TEST_CASE("fields that make no sense are refused by name") {
       besides("mixture {} epoch { repeat: -1 }",
               "epoch.repeat: -1 has no end, but a mixture's epoch ends by mixture.stop, which is "
               "FIRST_DATASET_EXHAUSTED; write a positive epoch.repeat, or mixture.stop: CYCLE_FOREVER and epoch.steps"),
+      besides("mixture {} source { files: \"g\" weight: 0 }",
+              "source[0].weight: it is missing, but other sources have one; give each source a weight"),
       besides("mixture {} source { files: \"g\" weight: 2 }",
               "source[0].weight: it is missing, but other sources have one; give each source a weight"),
       besides("shuffle { mode: GLOBAL lanes: 2 }", "shuffle.lanes: it has no effect with mode GLOBAL; leave it out"),
