@@ -66,7 +66,7 @@ bool lock_temporary(int fd) {
 }
 
 /// Returns the name of the file that was to be made of `temporary`, NAME.PID-N.part; empty if this is no such name.
-std::string_view name_of_unfinished(std::string_view temporary) {
+std::string_view name_of_unfinished(std::string_view temporary) noexcept {
   constexpr std::string_view end = ".part";
   if (!temporary.ends_with(end)) return {};
   temporary.remove_suffix(end.size());
@@ -97,6 +97,10 @@ int sync_folder(const std::string& folder) noexcept {
   if (!error) error = attempt<SyncOp>([&] { return fsync(fd); });
   if (fd >= 0) close(fd);
   return error == EINVAL ? 0 : error;  // this file system cannot sync folders
+}
+
+bool is_unfinished_name(std::string_view path) noexcept {
+  return !name_of_unfinished(path.substr(path.rfind('/') + 1)).empty();
 }
 
 void remove_unfinished(const std::string& folder, const std::function<bool(std::string_view name)>& ours) {

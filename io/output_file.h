@@ -15,6 +15,8 @@ int rename_file(const std::string& from, const std::string& to) noexcept;
 /// Syncs a folder, so that the names of its files outlast a power cut. Returns the errno of the failure, or 0.
 int sync_folder(const std::string& folder) noexcept;
 
+/// Returns whether a file of this name is one that an OutputFile has not completed: NAME.PID-N.part.
+bool is_unfinished_name(std::string_view path) noexcept;
 /// Removes what killed processes have left of OutputFiles in the folder: of those files for whose name `ours` returns
 /// true. A file that a process still writes stays, and so do all files where the file system has no locks. What the
 /// system refuses to remove stays, too.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -57,10 +58,10 @@ struct Part {
   uint64_t begin, end;
 };
 
-// The ranks' shares are cut only at multiples of this many bytes of a file, so that small files are not cut.
 // The size of a file whose index saves reading more than it costs to open.
 constexpr uint64_t worth_keeping = 1 << 20;
 
+// The ranks' shares are cut only at multiples of this many bytes of a file, so that small files are not cut.
 constexpr uint64_t cut_bytes = 1 << 20;
 
 class IndexFiles {
@@ -202,6 +203,12 @@ void IndexFiles::deal() {
 
 // Counts this rank's share.
 void IndexFiles::count() {
+  std::set<std::string> folders;
+  for (const Part& part : mine()) {
+    const DataFile& file = data_.files[part.file];
+    if (keeps(file) && folders.insert(file.id.uri.substr(0, file.id.uri.rfind('/') + 1)).second)
+      io::remove_unfinished_indexes(file.id.uri, source_of(file).index.dir);
+  }
   for (const Part& part : mine()) data_.counted_bytes += part.end - part.begin;
   const auto progress = [&](uint64_t bytes) {
     const Lock lock(mutex_);
@@ -341,6 +348,10 @@ Error bad_regions_fill_memory(const PipelineSpec& spec, uint64_t regions, const 
       last.place());
 }
 
+bool keeps_index(const SourceSpec& source, const io::FileId& file) {
+  return file.size >= worth_keeping || source.index.given;
+}
+
 io::CountOptions count_options(const SourceSpec& source) {
   return {.compression = source.compression, .record_limit = source.record_limit, .stride = source.index.stride};
 }
@@ -348,10 +359,6 @@ io::CountOptions count_options(const SourceSpec& source) {
 void index_files(const PipelineSpec& spec, DataSet& data, WorkerArena& arena, RankGroup& ranks,
                  const std::function<void(uint64_t done, uint64_t total)>& on_progress) {
   IndexFiles(spec, data, arena, ranks, on_progress).run();
-bool keeps_index(const SourceSpec& source, const io::FileId& file) {
-  return file.size >= worth_keeping || source.index.given;
-}
-
 }
 
 }  // namespace feedline::flow

@@ -10,6 +10,7 @@
 #include "feedline/error.h"
 #include "io/index/index_store.h"
 #include "io/read/matches.h"
+#include "io/output_file.h"
 
 namespace feedline::flow {
 
@@ -36,13 +37,15 @@ FileList list_files_of(const io::Source& source, const FilePatterns& patterns) {
       throw Error(Category::bad_pipeline,
                   fmt::format("{}.files: '{}' is not a file name, because it is empty or has a NUL character",
                               patterns.field, pattern));
-    io::Source::Listing found = list_pattern(pattern);
     if (("/" + pattern + "/").find("/**/") != std::string::npos)
       list.warnings.push_back(
           fmt::format("{}.files: '**' in '{}' means one folder, as '*' does; write a pattern for "
                       "each depth, such as 'd/*' and 'd/*/*'",
                       patterns.field, pattern));
-    if (!found.literal) std::erase_if(found.files, [](const std::string& file) { return io::is_index_name(file); });
+    io::Source::Listing found = list_pattern(pattern);
+    if (!found.literal)
+      std::erase_if(found.files,
+                    [](const std::string& file) { return io::is_index_name(file) || io::is_unfinished_name(file); });
     if (found.files.empty())
       throw Error(Category::bad_pipeline,
                   fmt::format("{}.files: no file matches '{}'{}", patterns.field, found.name, found.instead));

@@ -1,4 +1,4 @@
-// The format of NAME.feedline-index, a FileIndex on disk.
+// The format of .NAME.feedline-index, a FileIndex on disk.
 //
 // The layout is fixed and little-endian. Every table begins at a multiple of 8:
 //

@@ -13,6 +13,7 @@
 #include "base/audit.h"
 #include "base/syscall_hooks.h"
 #include "feedline/error.h"
+#include "io/output_file.h"
 
 namespace feedline::io {
 namespace {
@@ -55,7 +56,10 @@ bool is_index_name(std::string_view path) {
 
 std::string index_place(const std::string& file, const std::string& dir, size_t number) {
   const bool is_path = file.find("://") == std::string::npos;
-  if (dir.empty() && is_path && number-- == 0) return file + std::string(index_suffix);
+  if (dir.empty() && is_path && number-- == 0) {
+    const size_t name = file.rfind('/') + 1;
+    return fmt::format("{}.{}{}", file.substr(0, name), file.substr(name), index_suffix);
+  }
   const fs::path folder = dir.empty() ? cache_folder() : fs::path(dir);
   if (number > 0 || folder.empty()) return {};
   const fs::path path = is_path ? absolute_path(file).lexically_normal() : fs::path(file);
@@ -65,6 +69,13 @@ std::string index_place(const std::string& file, const std::string& dir, size_t 
 std::string cache_place(const std::string& name, const std::string& dir) {
   const fs::path folder = dir.empty() ? cache_folder() : fs::path(dir);
   return folder.empty() ? std::string() : (folder / name).string();
+}
+
+void remove_unfinished_indexes(const std::string& file, const std::string& dir) {
+  const std::string place = index_place(file, dir, 0);
+  if (place.empty()) return;
+  remove_unfinished(fs::path(place).parent_path().string(),
+                    [](std::string_view name) { return name.ends_with(index_suffix); });
 }
 
 KeptIndex find_index(const FileId& data, const CountOptions& options, const std::string& dir) {
@@ -99,8 +110,8 @@ std::string keep_index(const FileIndex& index, const FileId& data, const FileId&
   std::string path;
   for (size_t n = 0; !(path = index_place(data.uri, dir, n)).empty(); n++) {
     try {
-      const bool beside_data = path == data.uri + std::string(index_suffix);
-      if (!beside_data) make_folder(fs::path(path).parent_path());
+      const fs::path folder = fs::path(path).parent_path();
+      if (folder != fs::path(data.uri).parent_path()) make_folder(folder);
       write_index(path, index, data, options);
       return path;
     } catch (const Error& error) {

@@ -1,9 +1,9 @@
 // Keeps the indexes of data files, so that each index is made only once.
 //
-// An index lies beside its data file, as NAME.feedline-index. If the folder of the data is read-only, it lies in
-// $XDG_CACHE_HOME/feedline or ~/.cache/feedline instead. If the user has named a folder, it lies in that one and
-// nowhere else. In these folders its name is NAME-HASH.feedline-index, where HASH is a hash of the absolute path of the
-// data.
+// An index lies beside its data file, as .NAME.feedline-index: hidden, so that patterns such as NAME* of other programs
+// do not take it for data. If the folder of the data is read-only, it lies in $XDG_CACHE_HOME/feedline or
+// ~/.cache/feedline instead. If the user has named a folder, it lies in that one and nowhere else. In these folders its
+// name is NAME-HASH.feedline-index, where HASH is a hash of the absolute path of the data.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,8 @@ namespace feedline::io {
 
 inline constexpr std::string_view index_suffix = ".feedline-index";
 
-/// Returns whether a file of this name is an index, or a temporary file that is about to become one.
+/// Returns whether a file of this name is an index, or a temporary file that is about to become one. That holds also of
+/// names that are not hidden, which feedline 0.1 gave to indexes beside the data.
 bool is_index_name(std::string_view path);
 
 /// Returns the path of place number `number` at which the index of `file` may lie, or an empty string if there are no
@@ -30,6 +31,10 @@ std::string index_place(const std::string& file, const std::string& dir, size_t 
 /// cache folder. Like an index, such a file (the result of a filter, for example) can be made again from the data.
 /// Returns an empty string if there is no such folder.
 std::string cache_place(const std::string& name, const std::string& dir);
+
+/// Removes from the folder in which the index of `file` is preferred what processes that were killed while they wrote
+/// an index have left there.
+void remove_unfinished_indexes(const std::string& file, const std::string& dir);
 
 /// What find_index() found.
 struct KeptIndex {

@@ -81,7 +81,7 @@ struct Files {
     modes = make_modes();
   }
 
-  std::string path() const { return dir.file("a.feedline-index"); }
+  std::string path() const { return dir.file(".a.feedline-index"); }
 
   // An order, and what happens to bad records.
   struct Mode {
@@ -176,7 +176,7 @@ struct Files {
       mutants++;
       if (bytes == sound || !io::parse_index(bytes_of(bytes), data, options).index) continue;
       if (!fed.insert(bytes).second) continue;
-      dir.write("a.feedline-index", bytes);
+      dir.write(".a.feedline-index", bytes);
       // Feeds each index in some of the modes, and in all modes if it changes the plan of memory.
       const bool all = word(bytes, 80) != word(sound, 80) || word(bytes, 88) != word(sound, 88);
       for (size_t m = 0; m < modes.size(); m++)

@@ -8,6 +8,7 @@
 
 #include "feedline/records.h"
 #include "golden/manifest.h"
+#include "io/index/index_store.h"
 #include "support/catch.h"
 #include "support/skip.h"
 #include "tool.h"
@@ -17,6 +18,9 @@ using namespace feedline::test;
 using nlohmann::json;
 
 namespace {
+
+/// Returns where the index of a file lies beside it.
+std::string beside(const std::string& path) { return feedline::io::index_place(path, "", 0); }
 
 std::string golden(const std::string& name) { return std::string(FEEDLINE_GOLDEN) + "/" + name; }
 
@@ -319,8 +323,8 @@ TEST_CASE("index makes what is missing, keeps what holds, and says what does not
   CHECK(files[0].at("state") == "built");
   CHECK(files[0].at("records") == 5);
   CHECK(files[0].at("errors").empty());
-  CHECK(files[0].at("index") == good + ".feedline-index");
-  CHECK(files[0].at("index_bytes") == read_file(good + ".feedline-index").size());
+  CHECK(files[0].at("index") == beside(good));
+  CHECK(files[0].at("index_bytes") == read_file(beside(good)).size());
   CHECK(files[0].at("refused").is_null());
   CHECK(files[1].at("state") == "built");
   CHECK(files[1].at("records") == 4);
@@ -330,14 +334,14 @@ TEST_CASE("index makes what is missing, keeps what holds, and says what does not
   CHECK(files[2].at("errors")[0].at("category") == "io_error");
 
   // Nothing is left to do the second time, and an index among the files is not taken for data.
-  const ToolResult again = run_tool({"index", good, good + ".feedline-index", "--json"});
+  const ToolResult again = run_tool({"index", good, beside(good), "--json"});
   CHECK(again.code == 0);
   REQUIRE(again.json().at("files").size() == 1);
   CHECK(again.json().at("files")[0].at("state") == "valid");
-  CHECK(run_tool({"verify", good, good + ".feedline-index"}).out.find("1 of 1 file sound") != std::string::npos);
+  CHECK(run_tool({"verify", good, beside(good)}).out.find("1 of 1 file sound") != std::string::npos);
   const ToolResult people = run_tool({"index", good});
   CHECK(people.out.find(good + ": 5 records") == 0);
-  CHECK(people.out.find("  index " + good + ".feedline-index, ") != std::string::npos);
+  CHECK(people.out.find("  index " + beside(good) + ", ") != std::string::npos);
   CHECK(people.err.empty());
 
   // An index with another stride is not accepted.
@@ -378,7 +382,7 @@ TEST_CASE("index --check counts again") {
   const std::string file = dir.write("f", content);
   const auto time = std::filesystem::last_write_time(file);
   CHECK(run_tool({"index", "--check", file}).code == 1);
-  CHECK_FALSE(std::filesystem::exists(file + ".feedline-index"));
+  CHECK_FALSE(std::filesystem::exists(beside(file)));
   CHECK(run_tool({"index", file}).code == 0);
   CHECK(run_tool({"index", "--check", file}).code == 0);
   // Changes the file and hides that by restoring its time.
@@ -408,7 +412,7 @@ TEST_CASE("index --import compares with tfrecord2idx's text") {
       run_tool({"index", file, "--import", dir.write("f.idx", text.substr(text.find('\n') + 1))});
   require_one_message(differs, 1);
   CHECK(differs.err.find("f.idx: line 1: offset ") != std::string::npos);
-  CHECK(std::filesystem::exists(file + ".feedline-index"));  // the index was made from the data alone
+  CHECK(std::filesystem::exists(beside(file)));  // the index was made from the data alone
 }
 
 TEST_CASE("inspect agrees with TensorFlow on other programs' files") {

@@ -11,6 +11,7 @@
 #include "base/syscall_hooks.h"
 #include "feedline/records.h"
 #include "io/frames.h"
+#include "io/index/index_store.h"
 #include "support/catch.h"
 #include "support/process.h"
 #include "support/temp_dir.h"
@@ -24,6 +25,9 @@ using namespace feedline::test;
 using cli::SplitOptions;
 
 namespace {
+
+/// Returns where the index of a file lies beside it.
+std::string beside(const std::string& path) { return feedline::io::index_place(path, "", 0); }
 
 namespace fs = std::filesystem;
 
@@ -478,7 +482,7 @@ TEST_CASE("the tool: names, advice, usage") {
   CHECK(read_records(dir.file("gz/x-00000-of-00001.tfrecord.gz")).size() == 3);
   // An index beside the shards is not taken for data.
   CHECK(run_tool({"index", in}).code == 0);
-  CHECK(run_tool({"split", in, in + ".feedline-index", "--out", dir.file("one"), "--shards", "1"}).code == 0);
+  CHECK(run_tool({"split", in, beside(in), "--out", dir.file("one"), "--shards", "1"}).code == 0);
   const ToolResult advice = run_tool({"split", in, "--advise", "--readers", "4"});
   CHECK(advice.code == 0);
   CHECK(contains(advice.out, "4 readers: 4 shards"));

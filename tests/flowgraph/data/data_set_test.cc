@@ -1,6 +1,9 @@
 // The files of a pipeline and their indexes: stored, found again and refused; which files are counted and which are
 // not.
+#include <unistd.h>
+
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -10,6 +13,8 @@
 #include "flowgraph/data/count_data.h"
 #include "io/frames.h"
 #include "io/index/count_records.h"
+#include "io/index/index_store.h"
+#include "io/output_file.h"
 #include "support/catch.h"
 #include "support/own_cache.h"
 #include "support/temp_dir.h"
@@ -92,13 +97,29 @@ TEST_CASE("what was counted once is not counted again") {
   CHECK(counted.counted_bytes == 5'000'000);
   CHECK(counted.warnings.empty());
   CHECK(folder.indexes() == 2);
-  CHECK(fs::exists(folder.dir.file("data-0.feedline-index")));
+  CHECK(fs::exists(folder.dir.file(".data-0.feedline-index")));
   // The pattern also matches the names of the indexes, which must not become data.
   const flow::DataSet found =
       folder.count("index { mode: REQUIRE }", "", 2, [](uint64_t, uint64_t) { FAIL("nothing is counted"); });
   CHECK(found.counted_bytes == 0);
   CHECK(found.warnings.empty());
   check_same(found, counted);
+}
+
+TEST_CASE("what a killed writer of an index has left is removed by a later run, and nothing else") {
+  const Folder folder;
+  folder.add("data-0", 3000);
+  const std::string of_dead = folder.dir.write(".data-0.feedline-index.99999999-0.part", "x");
+  const std::string visible = folder.dir.write("data-9.feedline-index.99999999-3.part", "x");
+  const std::string no_index = folder.dir.write("data-0.99999999-0.part", "x");
+  const io::OutputFile is_written(folder.dir.file(".data-1.feedline-index"));
+  CHECK(folder.count().samples == 3000);
+  CHECK_FALSE(fs::exists(of_dead));
+  CHECK_FALSE(fs::exists(visible));
+  CHECK(fs::exists(no_index));
+  CHECK(std::ranges::count_if(fs::directory_iterator(folder.dir.path()), [](const auto& entry) {
+          return entry.path().filename().string().starts_with(".data-1.feedline-index.");
+        }) == 1);
 }
 
 TEST_CASE("a changed file alone is counted again") {
@@ -113,12 +134,12 @@ TEST_CASE("a changed file alone is counted again") {
   CHECK(after.skipped.size() == 1);
   CHECK(after.digest != before.digest);
   REQUIRE(after.warnings.size() == 1);
-  CHECK(after.warnings[0].find("counted anew: " + changed + ".feedline-index") == 0);
+  CHECK(after.warnings[0].find("counted anew: " + io::index_place(changed, "", 0)) == 0);
   // The index returns the bad regions, whatever the pipeline does about them.
   for (const std::string policy : {"RAISE", "SKIP_RECORD", "SKIP_FILE"}) {
     const std::string errors = "errors { on_error: " + policy + " }";
     const flow::DataSet found = folder.count("index { mode: REQUIRE }", errors);
-    for (const char* name : {"data-0", "data-1"}) fs::remove(folder.dir.file(name + std::string(".feedline-index")));
+    for (const char* name : {".data-0", ".data-1"}) fs::remove(folder.dir.file(name + std::string(".feedline-index")));
     check_same(folder.count("", errors), found);
   }
 }
@@ -169,7 +190,7 @@ TEST_CASE("REQUIRE without an index says what to run") {
     }
     return "";
   };
-  CHECK(message("index { mode: REQUIRE }").find("there is no " + path + ".feedline-index") != std::string::npos);
+  CHECK(message("index { mode: REQUIRE }").find("there is no " + io::index_place(path, "", 0)) != std::string::npos);
   CHECK(message("index { mode: REQUIRE }").ends_with("; make it with: feedline index " + path));
   CHECK(message("index { mode: REQUIRE dir: 'i' stride: '1KiB' }")
             .ends_with("; make it with: feedline index " + path + " --dir " + folder.dir.file("i") + " --stride 1024"));
@@ -196,7 +217,7 @@ TEST_CASE("one large file and many small ones are the same data") {
   const Folder folder;
   folder.add("data-0", 40'000);
   for (const int threads : {1, 2}) {
-    fs::remove(folder.dir.file("data-0.feedline-index"));
+    fs::remove(folder.dir.file(".data-0.feedline-index"));
     CHECK(folder.count("", "", threads).samples == 40'000);
   }
 }

@@ -126,6 +126,17 @@ TEST_CASE_METHOD(Files, "what matches nothing is an error with the whole pattern
   CHECK(said("") == "source[1].files: '' is not a file name, because it is empty or has a NUL character");
 }
 
+TEST_CASE_METHOD(Files, "patterns leave out indexes and what killed commands have left, names do not") {
+  const Names ours = {"data/.a.rec.feedline-index", "data/a.rec.feedline-index", "data/a.rec.feedline-index.7-0.part",
+                      "data/a.rec.4711-12.part"};
+  const Names others = {"data/a.rec.part", "data/a.rec.7.part", "data/a.rec.x-1.part", "data/b-7-0.part"};
+  for (const Names& files : {ours, others})
+    for (const std::string& name : files) folder.write(name, "");
+  CHECK(names({"data/*part*", "data/a.rec*"}) ==
+        Names{"data/a.rec.7.part", "data/a.rec.part", "data/a.rec.x-1.part", "data/b-7-0.part", "data/a.rec"});
+  CHECK(names({"data/a.rec.4711-12.part"}) == Names{"data/a.rec.4711-12.part"});
+}
+
 TEST_CASE_METHOD(Files, "** means one folder, and says so") {
   const FileList found = list({"**/b-*.rec"});
   CHECK(found.files.size() == 3);

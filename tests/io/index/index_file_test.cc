@@ -29,6 +29,9 @@ std::string content_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
+// Returns where the index of a file lies beside it.
+std::string beside(const std::string& path) { return io::index_place(path, "", 0); }
+
 // Returns a file of 100 records of 500 bytes. A flipped bit damages one of them, zeros damage others.
 std::string damaged_file() {
   std::string file;
@@ -293,10 +296,11 @@ TEST_CASE("indexes lie beside the data, in a folder that was named, or in the ca
   };
 
   CHECK_FALSE(io::find_index(data, {}, "").index);
-  CHECK(kept_at("") == path + ".feedline-index");
+  CHECK(kept_at("") == beside(path));
+  CHECK(beside(path) == dir.file(".a b.feedline-index"));  // hidden
   io::KeptIndex found = io::find_index(data, {}, "");
   REQUIRE(found.index);
-  CHECK(found.path == path + ".feedline-index");
+  CHECK(found.path == beside(path));
 
   const std::string named = dir.file("not/yet/there");
   found = io::find_index(data, {}, named);
@@ -311,7 +315,7 @@ TEST_CASE("indexes lie beside the data, in a folder that was named, or in the ca
   CHECK(io::index_place(dir.file("other/a b"), named, 0) != in_named);
 
   // The folder of the data cannot be written to.
-  std::filesystem::remove(path + ".feedline-index");
+  std::filesystem::remove(beside(path));
   hook("create").fail_nth_call(1);
   const std::string in_cache = kept_at("");
   CHECK(in_cache.rfind(dir.file("cache/feedline/a b-"), 0) == 0);
@@ -325,7 +329,7 @@ TEST_CASE("indexes lie beside the data, in a folder that was named, or in the ca
     kept_at("");
     FAIL("kept");
   } catch (const Error& error) {
-    CHECK(error.place().file == path + ".feedline-index");
+    CHECK(error.place().file == beside(path));
   }
 }
 
@@ -340,7 +344,7 @@ TEST_CASE("a stale index beside the data does not hide a valid one in the cache,
   other.stride = 99;
   io::KeptIndex found = io::find_index(data, other, "");
   CHECK(found.refused);
-  CHECK(found.why.find(path + ".feedline-index has an entry every 16384 bytes, but one every 99 bytes is wanted") == 0);
+  CHECK(found.why.find(beside(path) + " has an entry every 16384 bytes, but one every 99 bytes is wanted") == 0);
   hook("create").fail_nth_call(1);
   io::keep_index(io::count_records(path, other), data, io::stat_file(path), other, "");
   CHECK(io::find_index(data, other, "").index);
@@ -354,7 +358,7 @@ TEST_CASE("a file that was written to while it was counted has no index") {
   const io::FileIndex index = io::count_records(path, {});
   before.version--;
   CHECK_THROWS_AS(io::keep_index(index, before, io::stat_file(path), {}, ""), Error);
-  CHECK_FALSE(std::filesystem::exists(path + ".feedline-index"));
+  CHECK_FALSE(std::filesystem::exists(beside(path)));
 }
 
 TEST_CASE("any failing call leaves a whole index or none, and no other file") {
@@ -367,7 +371,7 @@ TEST_CASE("any failing call leaves a whole index or none, and no other file") {
   for (SyscallHook* each : SyscallHook::all())
     for (int64_t n = 1;; n++) {
       INFO(each->name() << " " << n);
-      std::filesystem::remove(path + ".feedline-index");
+      std::filesystem::remove(beside(path));
       std::filesystem::remove_all(dir.file("cache"));
       each->fail_nth_call(n);
       std::string kept;
@@ -387,7 +391,7 @@ TEST_CASE("any failing call leaves a whole index or none, and no other file") {
         CHECK_FALSE(name.ends_with(".part"));
       }
       if (!fired) {
-        CHECK(kept == path + ".feedline-index");
+        CHECK(kept == beside(path));
         CHECK(found.index);
         break;
       }
@@ -398,7 +402,8 @@ TEST_CASE("any failing call leaves a whole index or none, and no other file") {
 }
 
 TEST_CASE("names of indexes") {
-  CHECK(io::is_index_name("a.feedline-index"));
+  CHECK(io::is_index_name(".a.feedline-index"));
+  CHECK(io::is_index_name("a.feedline-index"));  // as feedline 0.1 called it
   CHECK(io::is_index_name("/b/a.tfrecord.feedline-index"));
   CHECK(io::is_index_name("a.feedline-index.123-0.part"));
   CHECK_FALSE(io::is_index_name("a.feedline-index.tfrecord"));
