@@ -55,12 +55,17 @@ class SignalsBlocked {
 }  // namespace
 
 std::thread start_thread(const char* name, std::function<void()> body) {
-  if (int error = injected<ThreadOp>()) throw std::system_error(error, std::generic_category(), "starting a thread");
+  constexpr const char* what = "starting a thread (ulimit -u limits their number)";
+  if (int error = injected<ThreadOp>()) throw std::system_error(error, std::generic_category(), what);
   const SignalsBlocked blocked;
-  return std::thread([name, body = std::move(body)] {
-    pthread_setname_np(pthread_self(), name);  // a failure does not matter: the name is only for people
-    body();
-  });
+  try {
+    return std::thread([name, body = std::move(body)] {
+      pthread_setname_np(pthread_self(), name);  // a failure does not matter: the name is only for people
+      body();
+    });
+  } catch (const std::system_error& refused) {
+    throw std::system_error(refused.code(), what);  // what std::thread says does not tell what was refused
+  }
 }
 
 void run_on_cpus(const char* name, const std::vector<int>& cpus, const std::function<void()>& body) try {

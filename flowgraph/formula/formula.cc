@@ -367,6 +367,17 @@ class Parser {
   }
 
   [[noreturn]] void unknown(const std::string& name, size_t at) const {
+    for (const FormulaInput& input : known_)
+      if (!can_be_written(input.name) && text_.substr(at).starts_with(input.name)) {
+        std::string plain = input.name;
+        for (char& c : plain)
+          if (!is_name(std::string("_") + c)) c = '_';
+        fail(fmt::format(
+                 "unknown name '{}'; names in formulas are letters, digits and _, so write the feature with such a "
+                 "name and its key: name: \"{}\" key: \"{}\"",
+                 name, plain, input.name),
+             at);
+      }
     std::vector<std::string> names;
     for (const auto& [constant, value] : constants_) names.push_back(constant);
     for (const FormulaInput& input : known_)

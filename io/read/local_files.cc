@@ -98,6 +98,32 @@ std::string what_is_there(const fs::path& pattern) {
   return text;
 }
 
+// Returns the path with wildcards written so that they stand for themselves: [v2] as [[]v2].
+std::string as_pattern(const std::string& path) {
+  std::string result;
+  for (const char c : path) result += c == '*' || c == '?' || c == '[' ? std::string("[") + c + "]" : std::string(1, c);
+  return result;
+}
+
+// Returns why a pattern that was meant in another way finds no file, if it looks as if it was. `path` is the path that
+// it stands for.
+std::string other_meaning(const std::string& pattern, const fs::path& path) {
+  if (const size_t scheme = pattern.find("://"); scheme != std::string::npos)
+    return pattern.starts_with("file://") ? "; write the path alone, without 'file://'"
+                                          : fmt::format(
+                                                "; files of '{}' cannot be read: only local files can, so mount "
+                                                "or copy these, and name them by their path",
+                                                pattern.substr(0, scheme + 3));
+  std::error_code error;
+  for (fs::path folder = path.parent_path(); folder.has_relative_path(); folder = folder.parent_path())
+    if (has_magic(folder.string()) && fs::is_directory(folder, error))
+      return fmt::format("; there is a folder '{}', but * ? [...] are wildcards; write '{}'", folder.string(),
+                         (fs::path(as_pattern(folder.string())) / path.lexically_relative(folder)).string());
+  if (pattern.starts_with('~') || pattern.find('$') != std::string::npos)
+    return "; `~` and variables are not expanded here: write the whole path";
+  return {};
+}
+
 // Returns what the path names, after links. A path of which the system does not say it could name data, which must not be
 // left out.
 fs::file_type type_of(const fs::path& path) {
@@ -171,7 +197,8 @@ class LocalFiles final : public Source {
     } else if (status.type() == fs::file_type::none) {
       cannot_list(path.string(), error.value());
     }
-    if (listing.files.empty()) listing.instead = what_is_there(path);
+    if (listing.files.empty()) listing.instead = other_meaning(pattern, path);
+    if (listing.files.empty() && listing.instead.empty()) listing.instead = what_is_there(path);
     return listing;
   }
 

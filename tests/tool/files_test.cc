@@ -413,6 +413,10 @@ TEST_CASE("index --import compares with tfrecord2idx's text") {
   require_one_message(differs, 1);
   CHECK(differs.err.find("f.idx: line 1: offset ") != std::string::npos);
   CHECK(std::filesystem::exists(beside(file)));  // the index was made from the data alone
+  const ToolResult of_windows =
+      run_tool({"index", file, "--import", dir.write("f.idx", text.substr(0, text.find('\n')) + "\r\n")});
+  require_one_message(of_windows, 1);
+  CHECK(of_windows.err.find("f.idx: line 1 ends with a carriage return") != std::string::npos);
 }
 
 TEST_CASE("inspect agrees with TensorFlow on other programs' files") {

@@ -126,6 +126,25 @@ TEST_CASE_METHOD(Files, "what matches nothing is an error with the whole pattern
   CHECK(said("") == "source[1].files: '' is not a file name, because it is empty or has a NUL character");
 }
 
+TEST_CASE_METHOD(Files, "a pattern that was meant in another way") {
+  const auto said = [&](const std::string& pattern) {
+    const std::string message = error_of({"source", folder.path(), {pattern}, {}});
+    const size_t at = message.rfind("'; ");
+    return at == std::string::npos ? message : message.substr(at + 3);
+  };
+  for (const std::string scheme : {"gs://", "s3://", "https://"})
+    CHECK(said(scheme + "bucket/x-*") == "files of '" + scheme +
+                                             "' cannot be read: only local files can, so mount or copy these, and name "
+                                             "them by their path");
+  CHECK(said("file:///data/x").ends_with("write the path alone, without 'file://'"));
+  for (const char* pattern : {"~/data/*", "$HOME/x"})
+    CHECK(said(pattern) == "`~` and variables are not expanded here: write the whole path");
+  // The folder is there, but its name is a pattern that it does not match itself.
+  const std::string hint = "'" + folder.file("[[]odd] [*]/*.tfrecord") + "'";
+  CHECK(said("[odd] */*.tfrecord").ends_with(hint));
+  CHECK(names({"[[]odd] [*]/*.rec"}) == Names{"[odd] */x[1].rec"});
+}
+
 TEST_CASE_METHOD(Files, "patterns leave out indexes and what killed commands have left, names do not") {
   const Names ours = {"data/.a.rec.feedline-index", "data/a.rec.feedline-index", "data/a.rec.feedline-index.7-0.part",
                       "data/a.rec.4711-12.part"};

@@ -895,6 +895,10 @@ TEST_CASE("fields that make no sense are refused by name") {
       output("expression { formula: \"n + mm\" }",
              "output 'o': expression.formula: unknown name 'mm'. Known are: n m x out.o\n  n + mm\n  "
              "    ^"),
+      output("expression { formula: \"2 * image/height\" } } feature { name: \"image/height\" dtype: INT64",
+             "output 'o': expression.formula: unknown name 'image'; names in formulas are letters, digits and _, so "
+             "write the feature with such a name and its key: name: \"image_height\" key: \"image/height\"\n"
+             "  2 * image/height\n      ^"),
       output("expression { formula: \"out.o + 1\" }",
              "output 'o': expression.formula: it reads its own result, in a circle: out.o -> out.o"),
       output("expression { formula: \"out.b\" } } output { name: \"b\" expression { formula: \"out.o\" }",
