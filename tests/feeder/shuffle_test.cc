@@ -310,6 +310,20 @@ TEST_CASE("the slots of a shuffle buffer are as large as the small files that th
   CHECK(all == numbers(450));
 }
 
+TEST_CASE("the plan counts what the feed keeps of each file") {
+  const auto of_files = [](size_t count) {
+    const Data data(std::vector<int64_t>(count, 1));
+    const flow::PipelineSpec spec = flow::validate(data.pipeline(batch_of(1, "DROP")));
+    const flow::Plan plan(spec, flow::count_data(spec, 1, {}), {}, 1);
+    for (const flow::MemoryLine& line : plan.memory.lines)
+      if (line.what == "files") return line.count * line.bytes;
+    return uint64_t{0};
+  };
+  const uint64_t ten = of_files(10), all = of_files(300);
+  CHECK(ten >= 10 * sizeof(flow::DataFile));
+  CHECK(all == 30 * ten);
+}
+
 TEST_CASE("ranks share the reading") {
   const Data data(std::vector<int64_t>(8, 12'000));
   const Pipeline pipeline = data.pipeline("shuffle { block_size: '16KiB' buffer_size: 500 } " + batch_of(64, "DROP"));
