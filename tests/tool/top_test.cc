@@ -152,7 +152,8 @@ TEST_CASE("top says that something else answers, whatever it says") {
   REQUIRE(bind(listener, reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0);
   REQUIRE(listen(listener, 1) == 0);
   for (const std::string answer : {"200 OK\r\n\r\n[1, 2]", "200 OK\r\n\r\n{}", "200 OK\r\n\r\n\"text\"",
-                                   "200 OK\r\n\r\n", "500 No\r\n\r\n\x1b]0;owned\x07"}) {
+                                   "200 OK\r\n\r\n{\"records\": 1, \"error\": null, \"wall_s\": 1}", "200 OK\r\n\r\n",
+                                   "500 No\r\n\r\n\x1b]0;owned\x07"}) {
     Tool top({"top", "--once", address});
     const int client = accept(listener, nullptr, nullptr);
     REQUIRE(client >= 0);

@@ -48,6 +48,7 @@ struct Watched {
   void ask(std::string_view token) {
     try {
       Json report = Json::parse(http_get(address, "/report.json", token, Clock::now() + patience));
+      feed_view(report, {}, report.at("wall_s").get<double>(), usual_width);  // throws if this is no report
       // A feed that was set to another place begins to count again.
       const bool goes_on = now.is_object() && report.at("records") >= now.at("records");
       before = goes_on ? std::move(now) : Json();
@@ -67,13 +68,9 @@ struct Watched {
     std::vector<std::string> lines = {text};
     if (!trouble.empty()) lines[0] += "   " + trouble;
     if (now.is_null()) return lines;
-    try {
-      const double seconds =
-          before.is_null() ? now.at("wall_s").get<double>() : std::chrono::duration<double>(now_at - before_at).count();
-      for (std::string& line : feed_view(now, before, seconds, width)) lines.push_back(std::move(line));
-    } catch (const Json::exception&) {
-      lines[0] += "   what answers there is no monitor of this version";
-    }
+    const double seconds =
+        before.is_null() ? now.at("wall_s").get<double>() : std::chrono::duration<double>(now_at - before_at).count();
+    for (std::string& line : feed_view(now, before, seconds, width)) lines.push_back(std::move(line));
     return lines;
   }
 };
