@@ -11,6 +11,7 @@
 #include "base/format_count.h"
 #include "base/round_up.h"
 #include "feedline/error.h"
+#include "flowgraph/data/file_pieces.h"
 #include "io/cache/disk_entries.h"
 #include "io/cache/memory_entries.h"
 #include "io/index/index_store.h"
@@ -60,7 +61,11 @@ std::optional<uint64_t> CachePlan::room(const PipelineSpec& spec, const DataSet&
   choose_file(spec, data);
   if (!why_off_.empty()) return std::nullopt;
   if (const auto found = io::EntryFile::layout_of(path_, content_)) {
-    const uint64_t most = std::max(samples_, data.records) * std::max<size_t>(1, parts_.parts.size());
+    uint64_t most = 0;
+    if (spec_.what == CacheWhat::records)
+      for (const DataFile& file : data.files) most += pieces_of(file.index);
+    else
+      most = samples_ * parts_.parts.size();
     if (found->entries > most) {  // memory for the table would be planned
       why_off_ = fmt::format("{} is damaged: it says that it has {} entries, and this data has at most {}; remove it",
                              path_, found->entries, most);

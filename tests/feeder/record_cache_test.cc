@@ -249,6 +249,24 @@ TEST_CASE("a later run finds the records on the disk, unless the data or its cut
   CHECK(cache_files(data).size() == 2);
 }
 
+TEST_CASE("a later run finds records that are longer than the stride of the index") {
+  const TempDir dir;
+  std::vector<std::string> records;
+  for (int64_t id = 0; id < 40; id++)
+    records.push_back(wire::example(wire::entry("id", wire::int64_feature({id})) +
+                                    wire::entry("b", wire::bytes_feature({std::string(20'000, 'x')}))));
+  write_records(dir.file("data"), records);
+  const Pipeline pipeline =
+      parse_pipeline("source { files: 'data' index { stride: '2KiB' } } feature { name: 'id' dtype: INT64 } " +
+                         cache("DISK", "10MiB") + batch_of(8, "DROP"),
+                     dir.path());
+  const Fed first = fed(pipeline, {}, 2), second = fed(pipeline, {}, 1);
+  REQUIRE(second.report.cache);
+  CHECK(second.report.cache->misses == 0);
+  CHECK(second.report.cache->hits > 0);
+  CHECK(second.texts[0] == first.texts[0]);
+}
+
 TEST_CASE("data of the same size and time that took the place of other data is fed, and found by the audit") {
   const TempDir dir;
   const auto write = [&](int64_t first) {
