@@ -236,6 +236,14 @@ std::string bytes_of(const HttpResponse& response, bool with_body) {
   return with_body ? text + response.body : text;
 }
 
+/// Returns what the header Authorization has after "Basic"; empty if there is no token.
+std::string credentials_of(const std::string& token, const HttpLimits& limits) {
+  if (token.size() > limits.token_bytes)
+    throw Error(Category::bad_pipeline, fmt::format("the token of a monitor has at most {} bytes, this has {}",
+                                                    limits.token_bytes, token.size()));
+  return token.empty() ? "" : std::string(basic_credentials(http_credentials(token)));
+}
+
 }  // namespace
 
 std::string HttpAddress::text() const {
@@ -279,13 +287,10 @@ Socket connect_to(const HttpAddress& address, gpu::Deadline until) {
 
 HttpServer::HttpServer(HttpAddress address, const std::string& token, HttpLimits limits)
     : address_(std::move(address)),
-      credentials_(token.empty() ? "" : basic_credentials(http_credentials(token))),
+      credentials_(credentials_of(token, limits)),
       limits_(limits),
       listener_(listen_at(address_)),
       ending_(injected<EventOp>() ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (token.size() > limits_.token_bytes)
-    throw Error(Category::bad_pipeline, fmt::format("the token of a monitor has at most {} bytes, this has {}",
-                                                    limits_.token_bytes, token.size()));
   if (!ending_) fail("eventfd", EMFILE);
   if (address_.path.empty()) {
     address_.ip = gpu::address_of(listener_);
@@ -370,11 +375,13 @@ bool HttpServer::go_on(Connection& connection) try {
     if (!received) return false;
     if (*received == 0) return true;
     std::string& request = connection.request;
+    connection.received += *received;
     request.append(reinterpret_cast<const char*>(bytes.data()), *received);
     while (request.starts_with("\r\n")) request.erase(0, 2);  // some clients end what came before so
     const size_t end = request.find(end_of_head);
     const auto head = std::string_view(request).substr(0, end);
-    const bool too_long = head.size() > limits_.request_bytes;
+    const bool too_long = head.size() > limits_.request_bytes ||
+                          (end == std::string::npos && connection.received > limits_.request_bytes);
     if (end == std::string::npos && !too_long && !is_no_head(head)) continue;
     connection.answered = true;
     respond(connection, is_no_head(head) ? refusal(400, "this is no request of HTTP/1.1")
@@ -385,8 +392,9 @@ bool HttpServer::go_on(Connection& connection) try {
   if (connection.later) {
     if (Clock::now() < connection.due) {
       // The client sends nothing more. If it has gone its system answers this with a reset, which ends the connection;
-      // otherwise it has closed its half alone, and waits.
-      if (std::exchange(connection.half_closed, true)) return false;
+      // otherwise it has closed its half alone, and waits. HTTP/1.0 has no such answer.
+      const auto line = std::string_view(connection.request).substr(0, connection.request.find("\r\n"));
+      if (std::exchange(connection.half_closed, true) || line.ends_with("HTTP/1.0")) return false;
       gpu::send_some(connection.socket, std::as_bytes(std::span(still_working)));
       return true;
     }

@@ -85,6 +85,7 @@ class HttpServer {
   struct Connection {
     gpu::Socket socket;
     Clock::time_point until;
+    size_t received = 0;       // bytes of all that has arrived
     std::string request = {};  // what has arrived of it
     std::string response = {};
     size_t sent = 0;  // bytes of the response
