@@ -65,9 +65,9 @@ bool lock_temporary(int fd) {
   return (flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) && (fstat(fd, &now) != 0 || now.st_nlink > 0);
 }
 
-/// Returns the name of the file that was to be made of `temporary`, NAME.PID-N.part; empty if this is no such name.
+/// Returns the name of the file that was to be made of `temporary`, NAME.PID-N.feedline-part; empty if this is no such name.
 std::string_view name_of_unfinished(std::string_view temporary) noexcept {
-  constexpr std::string_view end = ".part";
+  constexpr std::string_view end = ".feedline-part";
   if (!temporary.ends_with(end)) return {};
   temporary.remove_suffix(end.size());
   const auto cut_number = [&](char before) {
@@ -109,9 +109,13 @@ void remove_unfinished(const std::string& folder, const std::function<bool(std::
     const std::string path = entry->path().string();
     const std::string_view name = name_of_unfinished(std::string_view(path).substr(path.rfind('/') + 1));
     if (name.empty() || !ours(name)) continue;
-    const int fd = open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    const int fd = open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);  // NFS locks no O_RDONLY
     if (fd < 0) continue;
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0) unlink(path.c_str());
+    struct stat locked {
+    }, named{};
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &locked) == 0 && lstat(path.c_str(), &named) == 0 &&
+        locked.st_ino == named.st_ino && locked.st_dev == named.st_dev)
+      unlink(path.c_str());
     close(fd);
   }
 }
@@ -125,7 +129,7 @@ OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
   static std::atomic<unsigned> counter{0};
   int error = 0;
   do {
-    temporary_ = fmt::format("{}.{}-{}.part", path_, getpid(), counter++);
+    temporary_ = fmt::format("{}.{}-{}.feedline-part", path_, getpid(), counter++);
     error = injected<CreateOp>();
     if (error) break;
     fd_ = open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);

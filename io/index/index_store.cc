@@ -51,7 +51,7 @@ bool is_index_name(std::string_view path) {
   const size_t at = name.rfind(index_suffix);
   if (at == std::string_view::npos || at == 0) return false;
   const std::string_view rest = name.substr(at + index_suffix.size());
-  return rest.empty() || (rest.starts_with('.') && rest.ends_with(".part"));  // OutputFile's temporary names
+  return rest.empty() || (rest.starts_with('.') && rest.ends_with("part"));  // OutputFile's temporary names
 }
 
 std::string index_place(const std::string& file, const std::string& dir, size_t number) {

@@ -1049,7 +1049,7 @@ TEST_CASE("whichever call fails: all of the new data set or all of the old one, 
           CHECK(error->category() == Category::io_error);
           // Without pipeline.textproto the shards may be of both.
           if (now.contains("pipeline.textproto")) REQUIRE((now == old_files || now == new_files));
-          for (const auto& [file, content] : now) CHECK_FALSE((contains(file, ".part") || file[0] == '.'));
+          for (const auto& [file, content] : now) CHECK_FALSE((contains(file, "-part") || file[0] == '.'));
           job({out, 30});
         } else {
           CHECK(result.left_out == whole.left_out);
@@ -1077,7 +1077,7 @@ TEST_CASE("an interrupt leaves the old data set, and a kill leaves nothing that 
   CHECK((contents(out) == before));
   // As after kill -9.
   fs::create_directory(out + "/.feedline-convert");
-  std::ofstream(out + "/.feedline-convert/data-00000-of-00009.tfrecord.1-2.part") << "half";
+  std::ofstream(out + "/.feedline-convert/data-00000-of-00009.tfrecord.1-2.feedline-part") << "half";
   convert(dir, {"csv", dir.file("small.csv")});
   CHECK((contents(out) == before));
 }

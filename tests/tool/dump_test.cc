@@ -340,15 +340,16 @@ TEST_CASE("what a killed dump or show has left is removed by the next one, and n
                          "64 } output { name: 'image' feature: 'image' decode_raw { shape: [8, 8, 1] } }");
   const std::string out = dir.file("out"), sheet = dir.file("sheet.png");
   fs::create_directory(out);
-  for (const char* left : {"out/image.npy.12-0.part", "out/old.npy.12-7.part", "out/report.json.3-1.part",
-                           "out/data.tfrecord.12-0.part", "sheet.png.12-0.part", "other.png.12-0.part"})
+  for (const char* left :
+       {"out/image.npy.12-0.feedline-part", "out/old.npy.12-7.feedline-part", "out/report.json.3-1.feedline-part",
+        "out/data.tfrecord.12-0.feedline-part", "sheet.png.12-0.feedline-part", "other.png.12-0.feedline-part"})
     dir.write(left, "half");
   REQUIRE(run_tool({"dump", pipeline, "--out", out}).code == 0);
   REQUIRE(run_tool({"show", pipeline, "--out", sheet}).code == 0);
   std::set<std::string> files;
   for (const auto& entry : fs::recursive_directory_iterator(dir.path()))
-    if (entry.path().string().ends_with(".part")) files.insert(entry.path().filename());
-  CHECK(files == std::set<std::string>{"data.tfrecord.12-0.part", "other.png.12-0.part"});
+    if (entry.path().string().ends_with("-part")) files.insert(entry.path().filename());
+  CHECK(files == std::set<std::string>{"data.tfrecord.12-0.feedline-part", "other.png.12-0.feedline-part"});
 }
 
 TEST_CASE("a limit of file sizes is an error, and leaves no half of a file") {
@@ -373,5 +374,5 @@ TEST_CASE("a limit of file sizes is an error, and leaves no half of a file") {
   }
   std::signal(SIGXFSZ, handler);
   for (const auto& entry : fs::recursive_directory_iterator(dir.path()))
-    CHECK_FALSE(entry.path().string().ends_with(".part"));
+    CHECK_FALSE(entry.path().string().ends_with("-part"));
 }

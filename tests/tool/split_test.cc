@@ -368,7 +368,7 @@ TEST_CASE("whichever call fails: whole shards or none, and the next run ends as 
           failures++;
           for (const auto& [name, content] : contents(out)) {
             if (name[0] == '.') continue;
-            CHECK(!contains(name, ".part"));
+            CHECK(!contains(name, "-part"));
             REQUIRE(content == reference.at(name));
           }
           cli::run_split(options, inputs, out, 200'000);
@@ -440,7 +440,7 @@ TEST_CASE("interrupted, it says so, and goes on") {
   if (result.code != 0) {  // code 0: the signal came when the last shard was under way
     CHECK(result.code == 1);
     CHECK(contains(result.err, "interrupted; run the same command again to continue"));
-    for (const std::string& name : shard_files(out)) CHECK(!name.ends_with(".part"));
+    for (const std::string& name : shard_files(out)) CHECK(!name.ends_with("-part"));
   }
   CHECK(run_tool(arguments).code == 0);
   CHECK(all_records(out) == records);
@@ -509,7 +509,7 @@ int kill_until_done(const std::vector<std::string>& arguments, const std::string
     if (!over) tool.signal(SIGKILL);
     const ToolResult result = tool.wait();
     for (const auto& [name, content] : contents(out))
-      if (name[0] != '.' && !name.ends_with(".part")) REQUIRE(content == reference.at(name));
+      if (name[0] != '.' && !name.ends_with("-part")) REQUIRE(content == reference.at(name));
     if (result.code == 128 + SIGKILL) continue;
     INFO(result.err);
     REQUIRE(result.code == 0);

@@ -109,9 +109,9 @@ TEST_CASE("what was counted once is not counted again") {
 TEST_CASE("what a killed writer of an index has left is removed by a later run, and nothing else") {
   const Folder folder;
   folder.add("data-0", 3000);
-  const std::string of_dead = folder.dir.write(".data-0.feedline-index.99999999-0.part", "x");
-  const std::string visible = folder.dir.write("data-9.feedline-index.99999999-3.part", "x");
-  const std::string no_index = folder.dir.write("data-0.99999999-0.part", "x");
+  const std::string of_dead = folder.dir.write(".data-0.feedline-index.99999999-0.feedline-part", "x");
+  const std::string visible = folder.dir.write("data-9.feedline-index.99999999-3.feedline-part", "x");
+  const std::string no_index = folder.dir.write("data-0.99999999-0.feedline-part", "x");
   const io::OutputFile is_written(folder.dir.file(".data-1.feedline-index"));
   CHECK(folder.count().samples == 3000);
   CHECK_FALSE(fs::exists(of_dead));

@@ -146,14 +146,16 @@ TEST_CASE_METHOD(Files, "a pattern that was meant in another way") {
 }
 
 TEST_CASE_METHOD(Files, "patterns leave out indexes and what killed commands have left, names do not") {
-  const Names ours = {"data/.a.rec.feedline-index", "data/a.rec.feedline-index", "data/a.rec.feedline-index.7-0.part",
-                      "data/a.rec.4711-12.part"};
-  const Names others = {"data/a.rec.part", "data/a.rec.7.part", "data/a.rec.x-1.part", "data/b-7-0.part"};
+  const Names ours = {"data/.a.rec.feedline-index", "data/a.rec.feedline-index",
+                      "data/a.rec.feedline-index.7-0.feedline-part", "data/a.rec.4711-12.feedline-part"};
+  const Names others = {"data/a.rec.part", "data/a.rec.7.part", "data/a.rec.x-1.feedline-part",
+                        "data/b-7-0.feedline-part"};
   for (const Names& files : {ours, others})
     for (const std::string& name : files) folder.write(name, "");
-  CHECK(names({"data/*part*", "data/a.rec*"}) ==
-        Names{"data/a.rec.7.part", "data/a.rec.part", "data/a.rec.x-1.part", "data/b-7-0.part", "data/a.rec"});
-  CHECK(names({"data/a.rec.4711-12.part"}) == Names{"data/a.rec.4711-12.part"});
+  CHECK(names({"data/*part*", "data/a.rec*"}) == Names{"data/a.rec.7.part", "data/a.rec.part",
+                                                       "data/a.rec.x-1.feedline-part", "data/b-7-0.feedline-part",
+                                                       "data/a.rec"});
+  CHECK(names({"data/a.rec.4711-12.feedline-part"}) == Names{"data/a.rec.4711-12.feedline-part"});
 }
 
 TEST_CASE_METHOD(Files, "** means one folder, and says so") {

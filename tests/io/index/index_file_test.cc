@@ -388,7 +388,7 @@ TEST_CASE("any failing call leaves a whole index or none, and no other file") {
       if (!kept.empty()) REQUIRE(io::find_index(data, {}, "").index);
       for (const auto& entry : std::filesystem::recursive_directory_iterator(dir.path())) {
         const std::string name = entry.path().filename();
-        CHECK_FALSE(name.ends_with(".part"));
+        CHECK_FALSE(name.ends_with("-part"));
       }
       if (!fired) {
         CHECK(kept == beside(path));
@@ -405,7 +405,7 @@ TEST_CASE("names of indexes") {
   CHECK(io::is_index_name(".a.feedline-index"));
   CHECK(io::is_index_name("a.feedline-index"));  // as feedline 0.1 called it
   CHECK(io::is_index_name("/b/a.tfrecord.feedline-index"));
-  CHECK(io::is_index_name("a.feedline-index.123-0.part"));
+  CHECK(io::is_index_name("a.feedline-index.123-0.feedline-part"));
   CHECK_FALSE(io::is_index_name("a.feedline-index.tfrecord"));
   CHECK_FALSE(io::is_index_name("/x.feedline-index/a"));
   CHECK_FALSE(io::is_index_name(".feedline-index"));

@@ -173,7 +173,8 @@ TEST_CASE("what killed writers have left is removed, and nothing that is still w
   };
   REQUIRE(is_left());
   io::OutputFile written(path);
-  for (const char* other : {"b.12-0.part", "a.b.12-0.part", "a.part", "a.12.part", "a.x-0.part", "a.12-.part", "a"})
+  for (const char* other : {"b.12-0.feedline-part", "a.b.12-0.feedline-part", "a.part", "a.12.part",
+                            "a.x-0.feedline-part", "a.12-.feedline-part", "a"})
     dir.write(other, "kept");
   io::remove_unfinished(dir.file("b.c"));
   CHECK(is_left());
