@@ -56,7 +56,8 @@ uint64_t longest_record(const SourceSpec& spec, const io::FileId& file, const io
 void feed_once(const PipelineSpec& spec, DataSet& data) {
   const auto which = [&](size_t f) {
     const DataFile& file = data.files[f];
-    return std::tuple(file.source, file.id.device, file.id.inode);
+    // Some file systems give different files one number.
+    return std::tuple(file.source, file.id.device, file.id.inode, file.id.size, file.id.version);
   };
   std::vector<size_t> files(data.files.size());
   std::iota(files.begin(), files.end(), size_t{0});

@@ -9,6 +9,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -76,20 +77,22 @@ Splits read(const std::filesystem::path& folder, std::vector<std::string>& warni
 
 /// A name like "mnist-train.tfrecord-00002-of-00010": which one of how many files of a kind it is.
 struct ShardName {
-  std::string_view stem;  // what comes before the dash and the number
-  std::string_view end;   // what comes after the number of shards, such as ".gz"
+  std::string_view stem;   // what comes before the dash and the number
+  std::string_view total;  // "-of-00010"
+  std::string_view end;    // what comes after that, such as ".gz"
   uint64_t shard = 0, shards = 0;
-  size_t digits = 0;  // of both numbers
+  size_t digits = 0;  // of the first number
 };
 
 std::optional<ShardName> shard_name(std::string_view name) {
   const size_t of = name.rfind("-of-");
-  const size_t dash = of == std::string_view::npos ? of : name.rfind('-', of - 1);
+  if (of == 0 || of == std::string_view::npos) return std::nullopt;
+  const size_t dash = name.rfind('-', of - 1);
   if (dash == std::string_view::npos) return std::nullopt;
   const size_t end = std::min(name.find_first_not_of("0123456789", of + 4), name.size());
   const auto shard = number(name.substr(dash + 1, of - dash - 1)), shards = number(name.substr(of + 4, end - of - 4));
   if (!shard || !shards || *shard >= *shards) return std::nullopt;
-  return ShardName{name.substr(0, dash), name.substr(end), *shard, *shards, of - dash - 1};
+  return ShardName{name.substr(0, dash), name.substr(of, end - of), name.substr(end), *shard, *shards, of - dash - 1};
 }
 
 // Warns of files whose names are missing in a sequence of shards, and that do not exist either. (A pattern may leave out
@@ -107,21 +110,25 @@ void warn_of_missing(const std::vector<DataFile>& files, std::vector<std::string
     const auto shard = shard_name(name);
     if (!shard || shard->shards > most_shards || !path.starts_with('/')) continue;  // a URI is no path
     const std::string_view folder = path.substr(0, path.size() - name.size());
-    Shards& kind = kinds[fmt::format("{}{}-{}{}", folder, shard->stem, shard->shards, shard->end)];
+    Shards& kind = kinds[fmt::format("{}{}{}{}", folder, shard->stem, shard->total, shard->end)];
     if (kind.there.empty()) kind = {*shard, folder, std::vector<bool>(shard->shards)};
     kind.there[shard->shard] = true;
   }
   for (const auto& [text, kind] : kinds) {
     const auto& [first, folder, there] = kind;
+    if (std::ranges::all_of(there, std::identity())) continue;
+    std::set<std::string> names;  // in the folder: one look for each missing name would take long on a network
+    std::error_code error;
+    for (std::filesystem::directory_iterator it(folder, error), last; !error && it != last; it.increment(error))
+      names.insert(it->path().filename().string());
+    if (error) continue;
     std::string missing;
     uint64_t count = 0;
     for (uint64_t shard = 0; shard < first.shards; shard++) {
       if (there[shard]) continue;
-      const std::string path = fmt::format("{}{}-{:0{}}-of-{:0{}}{}", folder, first.stem, shard, first.digits,
-                                           first.shards, first.digits, first.end);
-      std::error_code error;
-      if (std::filesystem::exists(path, error) || error) continue;
-      if (count++ == 0) missing = path;
+      std::string name = fmt::format("{}-{:0{}}{}{}", first.stem, shard, first.digits, first.total, first.end);
+      if (names.contains(name)) continue;
+      if (count++ == 0) missing = std::string(folder) + name;
     }
     if (count > 0)
       warnings.push_back(fmt::format("{} does not exist{}, though other files of these {} shards do", missing,

@@ -174,6 +174,7 @@ class OutputResolver {
   }
 
   void add_job(const ColumnRef& column, gpu::UnpackSpec unpack, size_t values = 1) {
+    if (values == 0) refuse("feature", "its shape has no value");
     output_.jobs.push_back({.column = column, .unpack = std::move(unpack), .values = values});
   }
 
