@@ -5,8 +5,8 @@
 #include <oneapi/tbb/parallel_for_each.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -158,6 +158,11 @@ void IndexFiles::find() {
     if (kept[f].refused) refused.push_back(fmt::format("counted anew: {}", kept[f].why));
   }
   warn_of(refused, data_.warnings);
+  std::map<std::string, std::vector<std::string>> to_keep;  // by the folder that the pipeline names
+  for (size_t f = 0; f < kept.size(); f++)
+    if (const DataFile& file = data_.files[f]; giver_[f] == all.size() && keeps(file))
+      to_keep[source_of(file).index.dir].push_back(file.id.uri);
+  for (const auto& [dir, files] : to_keep) io::remove_unfinished_indexes(files, dir);
   // Small files have no index in any later run either. A few of them are counted sooner than a lazy epoch is worth.
   uint64_t small = 0;
   for (size_t f = 0; f < kept.size(); f++) {
@@ -203,12 +208,6 @@ void IndexFiles::deal() {
 
 // Counts this rank's share.
 void IndexFiles::count() {
-  std::set<std::string> folders;
-  for (const Part& part : mine()) {
-    const DataFile& file = data_.files[part.file];
-    if (keeps(file) && folders.insert(file.id.uri.substr(0, file.id.uri.rfind('/') + 1)).second)
-      io::remove_unfinished_indexes(file.id.uri, source_of(file).index.dir);
-  }
   for (const Part& part : mine()) data_.counted_bytes += part.end - part.begin;
   const auto progress = [&](uint64_t bytes) {
     const Lock lock(mutex_);

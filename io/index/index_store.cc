@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <set>
 #include <system_error>
 #include <thread>
 
@@ -71,11 +72,15 @@ std::string cache_place(const std::string& name, const std::string& dir) {
   return folder.empty() ? std::string() : (folder / name).string();
 }
 
-void remove_unfinished_indexes(const std::string& file, const std::string& dir) {
-  const std::string place = index_place(file, dir, 0);
-  if (place.empty()) return;
-  remove_unfinished(fs::path(place).parent_path().string(),
-                    [](std::string_view name) { return name.ends_with(index_suffix); });
+void remove_unfinished_indexes(const std::vector<std::string>& files, const std::string& dir) {
+  std::set<std::string> folders;
+  for (const std::string& file : files) {
+    const std::string place = index_place(file, dir, 0);
+    folders.insert(place.substr(0, place.rfind('/') + 1));
+  }
+  for (const std::string& folder : folders)
+    remove_unfinished(folder.empty() ? "." : folder,
+                      [](std::string_view name) { return name.ends_with(index_suffix); });
 }
 
 KeptIndex find_index(const FileId& data, const CountOptions& options, const std::string& dir) {

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "io/index/index_file.h"
 
@@ -32,9 +33,9 @@ std::string index_place(const std::string& file, const std::string& dir, size_t 
 /// Returns an empty string if there is no such folder.
 std::string cache_place(const std::string& name, const std::string& dir);
 
-/// Removes from the folder in which the index of `file` is preferred what processes that were killed while they wrote
-/// an index have left there.
-void remove_unfinished_indexes(const std::string& file, const std::string& dir);
+/// Removes from the folders in which the indexes of `files` are preferred what processes that were killed while they
+/// wrote an index have left there.
+void remove_unfinished_indexes(const std::vector<std::string>& files, const std::string& dir);
 
 /// What find_index() found.
 struct KeptIndex {

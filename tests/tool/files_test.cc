@@ -397,6 +397,24 @@ TEST_CASE("index --check counts again") {
   CHECK(seen.at("errors").size() == 1);
 }
 
+TEST_CASE("index removes what a killed one has left") {
+  const TempDir dir;
+  const std::string file = dir.write("f", read_file(golden("framing/good.tfrecord")));
+  std::filesystem::create_directory(dir.file("kept"));
+  for (const std::string& left :
+       {beside(file) + ".99999999-0.feedline-part", dir.file("kept/f-1.feedline-index.99999999-7.feedline-part")}) {
+    std::ofstream(left) << "x";
+    const bool named = left.find("kept") != std::string::npos;
+    CHECK(run_tool({"index", file, "--check"}).code == 1);  // only looks
+    CHECK(std::filesystem::exists(left));
+    CHECK(run_tool(named ? std::vector<std::string>{"index", file, "--dir", dir.file("kept")}
+                         : std::vector<std::string>{"index", file})
+              .code == 0);
+    CHECK_FALSE(std::filesystem::exists(left));
+    std::filesystem::remove(beside(file));
+  }
+}
+
 TEST_CASE("index --import compares with tfrecord2idx's text") {
   const TempDir dir;
   const std::string file = dir.write("f", read_file(golden("framing/good.tfrecord")));

@@ -100,6 +100,7 @@ int index(const IndexArgs& args) {
                                  format_count(args.input.files.size(), "FILE")));
   std::vector<Result> results(args.input.files.size());
   Progress progress(args.check ? "checking" : "indexing", size_of(args.input.files));
+  if (!args.check) io::remove_unfinished_indexes(args.input.files, args.dir);
   tbb::parallel_for(size_t{0}, results.size(), [&](size_t i) {
     results[i].summary.file = args.input.files[i];
     results[i].state = "none";
