@@ -10,7 +10,6 @@
 #include "feedline/error.h"
 #include "io/index/index_store.h"
 #include "io/read/matches.h"
-#include "io/output_file.h"
 
 namespace feedline::flow {
 
@@ -43,9 +42,7 @@ FileList list_files_of(const io::Source& source, const FilePatterns& patterns) {
                       "each depth, such as 'd/*' and 'd/*/*'",
                       patterns.field, pattern));
     io::Source::Listing found = list_pattern(pattern);
-    if (!found.literal)
-      std::erase_if(found.files,
-                    [](const std::string& file) { return io::is_index_name(file) || io::is_unfinished_name(file); });
+    if (!found.literal) std::erase_if(found.files, [](const std::string& file) { return io::is_byproduct_name(file); });
     if (found.files.empty())
       throw Error(Category::bad_pipeline,
                   fmt::format("{}.files: no file matches '{}'{}", patterns.field, found.name, found.instead));

@@ -55,6 +55,8 @@ bool is_index_name(std::string_view path) {
   return rest.empty() || (rest.starts_with('.') && rest.ends_with("part"));  // OutputFile's temporary names
 }
 
+bool is_byproduct_name(std::string_view path) { return is_index_name(path) || is_unfinished_name(path); }
+
 std::string index_place(const std::string& file, const std::string& dir, size_t number) {
   const bool is_path = file.find("://") == std::string::npos;
   if (dir.empty() && is_path && number-- == 0) {

@@ -22,6 +22,10 @@ inline constexpr std::string_view index_suffix = ".feedline-index";
 /// names that are not hidden, which feedline 0.1 gave to indexes beside the data.
 bool is_index_name(std::string_view path);
 
+/// Returns whether a file of this name is no data, but something that feedline writes beside data: an index, or a file
+/// that is not complete (OutputFile).
+bool is_byproduct_name(std::string_view path);
+
 /// Returns the path of place number `number` at which the index of `file` may lie, or an empty string if there are no
 /// more places. Place 0 is the preferred one. If `dir` is not empty, the only place is in that folder. If it is empty,
 /// the places are beside the data, if `file` is a path, and in the cache folder, if there is one. A name with "://" is

@@ -7,7 +7,6 @@
 
 #include "base/byte_size.h"
 #include "io/index/index_store.h"
-#include "io/output_file.h"
 #include "tool/commands/flags.h"
 
 namespace feedline::cli {
@@ -26,7 +25,7 @@ CLI::Option* add_files(CLI::App& command, const std::string& name, std::vector<s
                        const std::string& help) {
   const auto choose = [&files](const std::vector<std::string>& given) {
     std::copy_if(given.begin(), given.end(), std::back_inserter(files),
-                 [](const std::string& file) { return !io::is_index_name(file) && !io::is_unfinished_name(file); });
+                 [](const std::string& file) { return !io::is_byproduct_name(file); });
     if (files.empty()) files = given;
   };
   return command
