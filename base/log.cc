@@ -1,11 +1,12 @@
 #include "base/log.h"
 
+#include <fmt/format.h>
+
 #include <cstdio>
 #include <string>
 #include <utility>
 
 #include "base/mutex.h"
-#include "base/without_controls.h"
 #include "feedline/log.h"
 
 namespace feedline {
@@ -35,6 +36,21 @@ void write(LogLevel level, std::string_view line) {
 }
 
 }  // namespace
+
+std::string without_controls(std::string_view text, std::string_view kept) {
+  std::string shown;
+  for (size_t i = 0; i < text.size(); i++) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const bool c1 = byte == 0xc2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) - 0x80u < 0x20u;
+    if (c1)
+      shown += fmt::format("\\xc2\\x{:02x}", static_cast<unsigned char>(text[++i]));
+    else if ((byte < 0x20 || byte == 0x7f) && kept.find(text[i]) == std::string_view::npos)
+      shown += fmt::format("\\x{:02x}", byte);
+    else
+      shown += text[i];
+  }
+  return shown;
+}
 
 std::string_view name(LogLevel level) noexcept {
   constexpr std::string_view names[] = {"info", "warning", "error"};

@@ -1,6 +1,7 @@
-// Logs a line to the sink of feedline/log.h.
+// Logs lines to the sink of feedline/log.h, and makes text from others fit for people to see.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 namespace feedline {
@@ -9,5 +10,10 @@ namespace feedline {
 void log_info(std::string_view line);
 void log_warning(std::string_view line);
 void log_error(std::string_view line);
+
+/// Returns the text with each control character as \xNN, so that a file's name, or a message of another process, cannot
+/// command a terminal or begin a line of a log. Those in `kept`, such as the ends of lines, stay. The C1 controls of
+/// UTF-8 are controls, too.
+std::string without_controls(std::string_view text, std::string_view kept = "");
 
 }  // namespace feedline

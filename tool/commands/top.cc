@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/without_controls.h"
+#include "base/log.h"
 #include "tool/commands/commands.h"
 #include "tool/commands/flags.h"
 #include "tool/common/interrupt.h"

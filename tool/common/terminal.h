@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/format_count.h"
+#include "base/log.h"
 #include "base/mutex.h"
-#include "base/without_controls.h"
 
 namespace feedline::cli {
 
