@@ -30,7 +30,7 @@ def convert_parquet(files: list[str], folder: str, shard_bytes: int = 100_000_00
     groups = [table.metadata.row_group(i) for table in tables for i in range(table.num_row_groups)]
     shards = max(1, min(rows, round(sum(group.total_byte_size for group in groups) / shard_bytes)))
     names = [f"data-{shard:05}-of-{shards:05}.tfrecord" for shard in range(shards)]
-    records = _records_of(files, tables)
+    records, written = _records_of(files, tables), 0
     out = _feedline.OutputFolder(folder)
     try:
         for shard, name in enumerate(names):
@@ -38,15 +38,21 @@ def convert_parquet(files: list[str], folder: str, shard_bytes: int = 100_000_00
                 for file, number, row in itertools.islice(records, rows * (shard + 1) // shards - rows * shard // shards):
                     try:
                         writer.write(row)
+                        written += 1
                     except (Error, TypeError, OverflowError) as error:
                         raise Error(f"row {number} cannot be a record: {error}", file=file) from None
         for file, version in zip(files, versions):
             if _version(file) != version:
                 raise Error("has changed while it was read; convert it again when nothing writes to it", "io_error", file=file)
+        if written != rows or next(records, None) is not None:
+            raise Error(f"{len(files)} files give other rows than the {rows} that they say they have; nothing was replaced")
         out.publish()
         shards = [os.path.join(folder, name) for name in names]
         inspect = [sys.executable, "-m", "feedline", "inspect", "--pipeline", *shards]
-        pipeline = subprocess.run(inspect, check=True, stdout=subprocess.PIPE, text=True).stdout
+        inspected = subprocess.run(inspect, check=False, capture_output=True, text=True)
+        if inspected.returncode != 0:
+            raise Error(f"the shards in {folder} are whole, but no pipeline could be made: {inspected.stderr.strip()}")
+        pipeline = inspected.stdout
         out.write_pipeline(pipeline)
     finally:
         out.close()

@@ -82,6 +82,11 @@ def test_a_conversion_that_fails_leaves_what_was_there(files, tmp_path, monkeypa
         convert_parquet(files, str(out))
     held.close()
 
+    for others in (lambda rows: itertools.islice(rows, 15), lambda rows: itertools.chain(rows, [(files[0], 99, {"n": 1})])):
+        monkeypatch.setattr(_parquet, "_records_of", lambda *_, others=others: iter(others(whole(*_))))
+        with pytest.raises(feedline.Error, match="other rows than the 20"):
+            convert_parquet(files, str(out), shard_bytes=500)
+
     def rows_of_a_file_that_changes(*_):
         os.utime(files[0])
         yield from whole(*_)
