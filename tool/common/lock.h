@@ -6,7 +6,8 @@
 namespace feedline::cli {
 
 /// A lock on a folder, held until the destructor runs. The constructor creates the folder if it does not exist, and
-/// throws Error io_error if another process holds the lock. If the file system has no locks, nothing is locked.
+/// throws Error io_error if another process holds the lock. If the file system has no locks, or none of folders, as NFS,
+/// nothing is locked.
 class LockedFolder {
  public:
   explicit LockedFolder(const std::string& path);
