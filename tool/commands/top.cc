@@ -10,13 +10,13 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/log.h"
 #include "tool/commands/commands.h"
 #include "tool/commands/flags.h"
 #include "tool/common/interrupt.h"
+#include "tool/common/threads.h"
 #include "tool/feeding/feed_view.h"
 #include "trainer_bridge/monitor/http_client.h"
 
@@ -77,9 +77,8 @@ struct Watched {
 
 /// Asks all feeds at the same time.
 void ask_all(std::vector<Watched>& feeds, std::string_view token) {
-  std::vector<std::thread> threads;
-  for (Watched& feed : feeds) threads.emplace_back([&feed, token] { feed.ask(token); });
-  for (std::thread& thread : threads) thread.join();
+  Threads threads;
+  for (Watched& feed : feeds) threads.start([&feed, token] { feed.ask(token); });
 }
 
 /// The terminal's second screen, without a cursor, and keys that are read at once. The destructor restores everything.

@@ -8,7 +8,6 @@
 #include <memory>
 #include <optional>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -18,6 +17,7 @@
 #include "feedline/log.h"
 #include "tool/common/interrupt.h"
 #include "tool/common/terminal.h"
+#include "tool/common/threads.h"
 #include "tool/feeding/feed_view.h"
 #include "tool/feeding/pipeline_args.h"
 #include "tool/feeding/state_file.h"
@@ -93,15 +93,24 @@ class Feed {
   }
 
   FeedResult run(const std::string& title) {
-    std::vector<std::thread> replicas;
+    Threads replicas;
     {
       const Lock lock(mutex_);
       running_ = feeder_.replicas();
       result_.steps = UINT64_MAX;
     }
-    for (int i = 0; i < feeder_.replicas(); i++) replicas.emplace_back([this, i] { serve(i); });
+    try {
+      for (int i = 0; i < feeder_.replicas(); i++) replicas.start([this, i] { serve(i); });
+    } catch (...) {
+      {
+        const Lock lock(mutex_);
+        stopping_ = true;
+      }
+      feeder_.stop();  // ends the replicas that were started
+      throw;
+    }
     watch(title);
-    for (std::thread& replica : replicas) replica.join();
+    replicas.join();
     sample_memory();
     keep_state();
     const Lock lock(mutex_);

@@ -7,7 +7,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "base/machine.h"
@@ -16,6 +15,7 @@
 #include "feedline_pipeline.pb.h"
 #include "tool/common/interrupt.h"
 #include "tool/common/terminal.h"
+#include "tool/common/threads.h"
 #include "tool/feeding/pipeline_args.h"
 #include "tool/stats/stats_pipeline.h"
 #include "trainer_bridge/picture_output.h"
@@ -73,14 +73,19 @@ class Collector {
   /// Returns the statistics of this rank's samples.
   std::vector<OutputStats> run(unsigned threads) {
     std::vector<std::vector<OutputStats>> parts(threads, empty_);
-    std::vector<std::thread> workers;
+    Threads workers;
     {
       const Lock lock(mutex_);
       running_ = threads;
     }
-    for (auto& part : parts) workers.emplace_back([this, &part] { work(part); });
+    try {
+      for (auto& part : parts) workers.start([this, &part] { work(part); });
+    } catch (...) {
+      feeder_.stop();  // ends the workers that were started
+      throw;
+    }
     watch();
-    for (std::thread& worker : workers) worker.join();
+    workers.join();
     Interrupt::check();
     const Lock lock(mutex_);
     if (error_) throw *error_;
