@@ -28,9 +28,7 @@ void LazyReader::begin_file() {
     io::let_mtime_settle(id);
     builder_.emplace(source.index.stride);
   }
-  // The slots are planned for a record that is as long as the file was.
-  stream_.emplace(schedule_.data.source->open(id.uri), source.compression,
-                  schedule_.data.files[file_].index.largest_record);
+  stream_.emplace(schedule_.data.source->open(id.uri), source.compression, source.record_limit);
   told_ = 0;
 }
 
@@ -104,7 +102,11 @@ bool LazyReader::take(Chunk& chunk, uint64_t& used) {
   Ticket& ticket = chunk.ticket;
   uint64_t bytes = 0;
   uint32_t rows = 0;
+  const DataFile& file = schedule_.data.files[file_];
   for (; rows < records_.size() && ticket.rows + rows < most_lazy_rows; rows++) {
+    // The slots are planned for a record that is as long as the file was.
+    if (records_[rows].size > file.index.largest_record)
+      throw Error(Category::io_error, "the file has grown since it was first looked at", Place::of_file(file.id.uri));
     const uint64_t size = records_[rows].size + io::frame_bytes;
     if (used + bytes + size > most_lazy_bytes && ticket.rows + rows > 0) break;
     bytes += size;

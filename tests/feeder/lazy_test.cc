@@ -82,6 +82,25 @@ std::vector<std::string> said(Feeder& feeder, int epochs) {
 
 }  // namespace
 
+TEST_CASE("a file that is cut in its first record is told alike, lazily or counted") {
+  const TempDir dir;
+  write_records(dir.file("part"), {std::string(1000, 'x')});
+  std::filesystem::resize_file(dir.file("part"), 500);
+  std::vector<std::string> said;
+  for (const std::string mode : {"BUILD", "LAZY"}) try {
+      Feeder(parse_pipeline("source { files: 'part' record_type: RAW index { mode: " + mode + " dir: '" + mode +
+                                "' } } feature { name: 'record' dtype: BYTES } " + batch_of(1, "DROP"),
+                            dir.path()))
+          .next();
+      FAIL("no error");
+    } catch (const Error& error) {
+      CHECK(error.category() == Category::truncated_data);
+      said.push_back(error.what());
+    }
+  REQUIRE(said.size() == 2);
+  CHECK(said[0] == said[1]);
+}
+
 TEST_CASE("a lazy feed says what a counted one says, and keeps the same indexes") {
   std::mt19937 random(5);
   for (int round = 0; round < 24; round++) {
