@@ -196,3 +196,14 @@ TEST_CASE("devices: the host's, or GPUs where there are some") {
   CHECK(absent.code == 1);
   CHECK(absent.err.find("there is no GPU 99") != std::string::npos);
 }
+
+TEST_CASE("a message of several lines has several lines") {
+  const TempDir dir;
+  const std::string pipeline = dir.write(
+      "p.textproto", "source { files: '" + golden("chess/one.tfrecord") +
+                         "' } feature { name: 'n' dtype: INT64 default_value { int64_value: 1 } } "
+                         "output { name: 'x' expression { formula: 'n + m' } } batch { global_batch_size: 1 }");
+  const ToolResult result = run_tool({"check", pipeline});
+  CHECK(result.code == 1);
+  CHECK(result.err.find("\n  n + m\n      ^") != std::string::npos);
+}

@@ -111,7 +111,9 @@ int check(const CheckArgs& args) {
   print_warnings(feeder);
   for (const std::string& advice : feeder.advice()) print_error("warning: {}", advice);
   fmt::print("{}", without_controls(feeder.plan_text(), "\n"));
-  return try_records(feeder, args.records) ? 0 : 1;
+  const bool good = try_records(feeder, args.records);
+  Interrupt::check();  // who has asked for an end must not take it for a success
+  return good ? 0 : 1;
 }
 
 }  // namespace

@@ -18,10 +18,11 @@
 namespace feedline::cli {
 
 /// Prints "feedline: ", the text and the end of the line on standard error, or the text and the end of the line on
-/// standard output. Names and messages of others cannot command the terminal: control characters are shown as \xNN.
+/// standard output. Names and messages of others cannot command the terminal: control characters are shown as \xNN. On
+/// standard error the ends of lines stay, because messages have several, such as those of formulas.
 template <typename... Values>
 void print_error(fmt::format_string<Values...> format, Values&&... values) {
-  fmt::print(stderr, "feedline: {}\n", without_controls(fmt::format(format, std::forward<Values>(values)...)));
+  fmt::print(stderr, "feedline: {}\n", without_controls(fmt::format(format, std::forward<Values>(values)...), "\n"));
 }
 template <typename... Values>
 void print_line(fmt::format_string<Values...> format, Values&&... values) {
