@@ -68,9 +68,11 @@ def _typed(values):
         if values.dtype.kind in "iub":
             return "ints", np.ascontiguousarray(values, dtype=np.int64).reshape(-1)
         values = values.reshape(-1).tolist()
+    if isinstance(values, memoryview) and values.format not in ("B", "b", "c"):
+        values = values.tolist()  # numbers, as array.array has them
     if isinstance(values, (bytearray, memoryview, int, float)):
         values = [values]
-    if isinstance(values, (Mapping, Set)):
+    if isinstance(values, (Mapping, Set)) or not isinstance(values, Iterable):
         raise TypeError(f"a {type(values).__name__} is neither one value nor a sequence of values")
     values = list(values)
     if not values:
@@ -78,12 +80,24 @@ def _typed(values):
     if all(isinstance(v, (str, bytes, bytearray, memoryview)) for v in values):
         return "bytes", [v.encode() if isinstance(v, str) else bytes(v) for v in values]
     if any(isinstance(v, numbers.Real) and not isinstance(v, numbers.Integral) for v in values):
-        floats = array("f", values)
+        floats = _array("f", values)
         for given, stored in zip(values, floats):
             if math.isinf(stored) and not math.isinf(given):
                 raise OverflowError(f"{given} is more than a float32 holds")
         return "floats", floats
-    return "ints", array("q", values)
+    return "ints", _array("q", values)
+
+
+def _array(kind, values):
+    try:
+        return array(kind, values)
+    except (TypeError, OverflowError):
+        for value in values:
+            if not isinstance(value, numbers.Real):
+                raise TypeError(f"{value!r:.60} is neither a number nor bytes, and sequences are flat") from None
+            if kind == "q" and not -(2**63) <= value < 2**63:
+                raise OverflowError(f"{value} is more than an int64 holds") from None
+        raise
 
 
 def _is_utf8(text):
@@ -112,7 +126,8 @@ class RecordWriter:
         """Appends a record: bytes, or a dict that becomes a tf.train.Example. A value of the dict is one value or a
         sequence: str and bytes become a bytes_list, floats a float_list, integers and bools an int64_list; arrays are
         flattened. A number that its list does not hold, such as 1e39, is an Error, and so are masked values. (numpy's
-        own arrays of bytes, of dtype S, do not know zeros at the end of a value; a list of bytes does.) An empty list has no type, so its feature is left out, which readers take for no values."""
+        own arrays of bytes, of dtype S, do not know zeros at the end of a value; a list of bytes does.) An empty list has
+        no type, so its feature is left out, which readers take for no values."""
         if self._writer is None:
             raise Error("the writer is closed", "io_error", file=self._file)
         if not isinstance(record, (dict, bytes, bytearray, memoryview)):

@@ -1,6 +1,7 @@
 """Reading and writing TFRecord files."""
 
 import array
+import datetime
 import os
 
 import numpy as np
@@ -136,3 +137,23 @@ def test_values_that_have_no_place_in_an_example(tmp_path, values):
     with pytest.raises(feedline.Error, match="feature 'a': "):
         feedline.write(tmp_path / "x.tfrecord", [{"a": values}])
     assert not (tmp_path / "x.tfrecord").exists()
+
+
+@pytest.mark.parametrize("values, said", [
+    (None, "a NoneType is neither one value nor a sequence of values"),
+    (datetime.date(2026, 1, 1), "a date is neither one value nor a sequence"),
+    ([[1, 2], [3, 4]], r"\[1, 2\] is neither a number nor bytes, and sequences are flat"),
+    ([1.5, None], "None is neither a number nor bytes"),
+    ([np.array([1.0])], r"array\(\[1.\]\) is neither a number nor bytes"),
+    ([1, 2**64], "18446744073709551616 is more than an int64 holds"),
+])
+def test_messages_say_which_value_and_why(tmp_path, values, said):
+    with pytest.raises(feedline.Error, match=f"feature 'a': {said}"):
+        feedline.write(tmp_path / "x.tfrecord", [{"a": values}])
+
+
+def test_a_memoryview_of_numbers_is_numbers(tmp_path):
+    values = {"bytes": memoryview(b"ab"), "floats": memoryview(array.array("d", [1.5])), "ints": memoryview(array.array("h", [-2]))}
+    feedline.write(tmp_path / "x.tfrecord", [values])
+    (record,) = feedline.records(tmp_path / "x.tfrecord")
+    assert feedline.parse_example(record) == {"bytes": [b"ab"], "floats": [1.5], "ints": [-2]}
