@@ -76,9 +76,10 @@ class Loader(HostLoader):
         """Returns the steps as a tf.data.Dataset, for what takes nothing else, such as tf.distribute.Strategy.
 
         An iteration is an epoch, and the next one the next epoch; but if an iteration ends early, the next one begins
-        where it began, and the older one fails where TensorFlow asks it for more. An element is a dict, or with `as_tuple` a tuple. The dataset knows its cardinality, unless its
-        first iteration goes on in the middle of an epoch. TensorFlow does not shard it: each process has rows of its
-        own already. While it is iterated, nothing else may use the loader, but for its state_dict().
+        where it began, and the older one fails where TensorFlow asks it for more. An element is a dict, or with
+        `as_tuple` a tuple. The dataset knows its cardinality, unless its first iteration goes on in the middle of an
+        epoch. TensorFlow does not shard it: each process has rows of its own already. While it is iterated, nothing else
+        may use the loader, but for its state_dict().
         """
         if self._replicas > 1:
             raise Error("dataset: it feeds one device of feedline, and tf.distribute splits its steps; leave devices out")
