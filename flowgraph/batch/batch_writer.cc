@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "base/audit.h"
@@ -160,20 +161,20 @@ void unpack_scattered(const gpu::Unpacker& unpack, std::span<const std::byte* co
   }
 }
 
-/// Returns a row of a dense output whose columns are zeros. It is made as rows are that travel packed, so that a batch is
-/// the same on every way.
-std::vector<std::byte> row_of_zeros(const OutputSpec& output, const Packing::Output& packed) {
-  std::vector<std::byte> row(output.row_bytes());
+/// Writes the row of a dense output whose columns are zeros. It is made as rows are that travel packed, so that a batch
+/// is the same on every way.
+void write_row_of_zeros(const OutputSpec& output, const Packing::Output& packed, std::byte* out) {
+  const size_t bytes = output.row_bytes();
+  std::memset(out, 0, bytes);
   for (const Packing::Job& job : packed.jobs) {
     const gpu::Unpacker unpack(job.unpack);
     const size_t value = static_cast<size_t>(job.unpack.shape.elements()) * size_of(job.unpack.out);
-    check_invariant(job.offset + job.values * value <= row.size(), "output '{}' has rows of {} bytes, not {}",
-                    output.name, row.size(), job.offset + job.values * value);
+    check_invariant(job.offset + job.values * value <= bytes, "output '{}' has rows of {} bytes, not {}", output.name,
+                    bytes, job.offset + job.values * value);
     const std::vector<std::byte> zeros(job.unpack.row_bytes());
     const std::vector<const std::byte*> values(job.values, zeros.data());
-    unpack(values, row.data() + job.offset, row.size() / job.values);
+    unpack(values, out + job.offset, bytes / job.values);
   }
-  return row;
 }
 
 }  // namespace
@@ -200,11 +201,6 @@ BatchWriter::BatchWriter(const Plan& plan, CacheStore* rows)
   const auto stores = all_batches > 2 * cache ? gpu::Stores::streaming
                       : all_batches > cache   ? gpu::Stores::streaming_copies
                                               : gpu::Stores::cached;
-  const Packing packing = pack(plan.spec);
-  for (size_t output = 0; output < plan.spec.outputs.size(); output++)
-    zeros_.push_back(plan.spec.outputs[output].dense()
-                         ? row_of_zeros(plan.spec.outputs[output], packing.outputs[output])
-                         : std::vector<std::byte>());
   unpackers_ = make_unpackers(plan, stores);
   cold_unpackers_ = make_unpackers(plan, gpu::Stores::streaming);
 }
@@ -307,13 +303,15 @@ void BatchWriter::read_ahead(const Chunk& chunk) const noexcept {
 // there is none, as if all columns were zeros; and those whose steps were made with zeros. `failed` is ascending, and has
 // no row twice.
 void BatchWriter::fill_failed(std::span<const int64_t> failed, int64_t rows, BatchBuffer& buffer) const {
+  if (failed.empty()) return;
+  const bool has_good = static_cast<int64_t>(failed.size()) < rows;
+  const std::optional<Packing> packing = has_good ? std::nullopt : std::optional(pack(plan_.spec));
   for (size_t first = 0, last = 0; first < failed.size(); first = last) {
     while (last < failed.size() && failed[last] <= failed[first] + static_cast<int64_t>(last - first)) last++;
     // Here failed[first] to failed[last - 1] are consecutive rows, and the rows before and after them are good.
     const int64_t before = failed[first] - 1, after = failed[last - 1] + 1;
     for (int64_t row = before + 1; row < after; row++) {
       const bool from_before = before >= 0 && (after == rows || row - before <= after - row);
-      const bool has_good = before >= 0 || after < rows;
       for (size_t t = 0; t < plan_.memory.tensors.size(); t++) {
         const BatchTensor& tensor = plan_.memory.tensors[t];
         const bool has_steps = has_made_steps(tensor);
@@ -325,11 +323,11 @@ void BatchWriter::fill_failed(std::span<const int64_t> failed, int64_t rows, Bat
         std::byte* const out = memory + static_cast<size_t>(row) * bytes;
         if (has_steps)
           std::memset(out, 0, bytes);
+        else if (has_good)
+          std::memcpy(out, memory + static_cast<size_t>(from_before ? before : after) * bytes, bytes);
         else
-          std::memcpy(out,
-                      has_good ? memory + static_cast<size_t>(from_before ? before : after) * bytes
-                               : zeros_[static_cast<size_t>(tensor.output)].data(),
-                      bytes);
+          write_row_of_zeros(plan_.spec.outputs[static_cast<size_t>(tensor.output)],
+                             packing->outputs[static_cast<size_t>(tensor.output)], out);
       }
     }
   }

@@ -79,10 +79,9 @@ class BatchWriter {
   gpu::Memory scratch_;        // MemoryPlan::scratch_bytes for each thread
   gpu::Memory cache_scratch_;  // CachePlan::scratch_bytes() for each thread
   int64_t rows_per_task_;
-  Unpackers unpackers_;                        // for a buffer that was written a moment ago
-  Unpackers cold_unpackers_;                   // for a buffer that has left the caches since
-  std::vector<std::vector<std::byte>> zeros_;  // by output: a row of it if all columns are zeros; empty if not dense
-  io::EntryStore* const store_;                // null: nothing is kept
+  Unpackers unpackers_;          // for a buffer that was written a moment ago
+  Unpackers cold_unpackers_;     // for a buffer that has left the caches since
+  io::EntryStore* const store_;  // null: nothing is kept
   mutable std::atomic<uint64_t> warnings_{0}, found_{0}, not_found_{0};
 };
 
