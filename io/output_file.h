@@ -18,9 +18,8 @@ int sync_folder(const std::string& folder) noexcept;
 /// Returns whether a file of this name is one that an OutputFile has not completed: NAME.PID-N.feedline-part.
 bool is_unfinished_name(std::string_view path) noexcept;
 /// Removes what killed processes have left of OutputFiles in the folder: of those files for whose name `ours` returns
-/// true. A file that a process still writes stays, if locks reach that process, and so do all
-/// files where the file system has no locks. What the
-/// system refuses to remove stays, too.
+/// true. A file that a process still writes stays, if locks reach that process, and so do all files where the file system
+/// has no locks. What the system refuses to remove stays, too.
 void remove_unfinished(const std::string& folder, const std::function<bool(std::string_view name)>& ours);
 /// The same for the OutputFile of one path.
 void remove_unfinished(const std::string& path);
@@ -29,8 +28,8 @@ void remove_unfinished(const std::string& path);
 ///
 /// Every member throws Error io_error, with the file as its place, if the system refuses. After such a failure, and
 /// after destruction without publish(), nothing of the new file is left. The one exception: if only the sync of the
-/// folder fails in publish(), the complete file stays at `path`. A process that is killed leaves PATH.PID-N.feedline-part, which
-/// remove_unfinished() removes.
+/// folder fails in publish(), the complete file stays at `path`. A process that is killed leaves
+/// PATH.PID-N.feedline-part, which remove_unfinished() removes.
 class OutputFile {
  public:
   explicit OutputFile(std::string path);

@@ -46,7 +46,7 @@ class Trial {
   const DataSet& data_;
   const RecordParser parser_;
   const Formulas formulas_;
-  // Of how many records of a file all rows are made, those that take long among them.
+  // So many records of each file have all of their rows made. Of the others the rows are made that do not take long.
   uint64_t all_made_of_each_ = std::numeric_limits<uint64_t>::max();
   std::vector<std::byte> row_, scratch_;
   AbsentFeatures absent_;
