@@ -81,9 +81,9 @@ def main():
             if "memory" in results:
                 for result in results.values():
                     result[-1]["loader_cpu_ms"] = result[-1]["cpu_ms"] - results["memory"][-1]["cpu_ms"]
-    if flags.json:
-        with open(flags.json, "w", encoding="utf-8") as file:
-            json.dump(rounds, file, indent=1)
+            if flags.json:  # as far as it has come, in case that it does not come to its end
+                with open(flags.json, "w", encoding="utf-8") as file:
+                    json.dump(rounds, file, indent=1)
 
     medians = {
         work: {

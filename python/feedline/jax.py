@@ -266,7 +266,9 @@ class _Kept:
                     done.block_until_ready()
             self._batches.pop(key, None)
 
-    __del__ = drop
+    def __del__(self):
+        if os is not None:  # as it is when the interpreter ends, which has closed all feeds before
+            self.drop()
 
 
 def _device_of(platform, number):

@@ -75,7 +75,7 @@ STEPS = [
     Step(
         "trainers",
         150,
-        "{python} bench/trainers/compare.py --device cuda --works chess cifar --steps 3000 --rounds 1 --json {json}",
+        "{python} bench/trainers/compare.py --device cuda --works chess cifar --steps 1500 --rounds 1 --json {json}",
         ("torch", "numpy", "feedline"),
         needs_gpu=True,
     ),
