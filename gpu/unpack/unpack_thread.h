@@ -5,6 +5,11 @@
 // A thread finds out once where its elements lie and what happens to them. Each row then costs its loads, the
 // arithmetic and one store of up to 16 bytes. Neighbouring threads write neighbouring vectors; after the last vector of
 // a row comes the first vector of the next row.
+//
+// What a thread does with a row is an Op: load() loads the stored elements of a vector, and store() makes the output of
+// them. Where little is loaded for each store, rows_together rows are loaded before the first of them is stored, so
+// that a thread waits for them at the same time. A branch between their loads would make it wait at once, so load() is
+// compiled for each way to load (by_load) and not told of it at run time.
 #pragma once
 
 #include <cstddef>
@@ -107,6 +112,16 @@ struct alignas(sizeof(T) * vector) Vector {
   T element[vector];
   FEEDLINE_ELEMENT void store(std::byte* to) const {
     check_aligned(to, sizeof(Vector));
+#ifdef __CUDA_ARCH__
+    // What is written is the first to leave the cache, so that it does so in order, which memory is faster at. (An H200
+    // wrote float32 of bits at 0.86 of the rate of cudaMemsetAsync, and without this at 0.70.)
+    if constexpr (sizeof(Vector) == 16) {
+      uint4 words;
+      __builtin_memcpy(&words, this, sizeof words);
+      __stcs(reinterpret_cast<uint4*>(to), words);
+      return;
+    }
+#endif
     __builtin_memcpy(__builtin_assume_aligned(to, sizeof(Vector)), this, sizeof(Vector));
   }
 };
@@ -120,17 +135,28 @@ FEEDLINE_ELEMENT T load_aligned(const std::byte* at) {
   return value;
 }
 
-/// Loads a vector's elements, of type T, from a row. All threads take the same branch.
-template <typename T, int vector>
+/// Calls f with the way to load as its template argument. All threads take the same branch.
+template <typename F>
+FEEDLINE_ELEMENT void with_load(Load load, F&& f) {
+  if (load == Load::vectors)
+    f.template operator()<Load::vectors>();
+  else if (load == Load::elements)
+    f.template operator()<Load::elements>();
+  else
+    f.template operator()<Load::bytes>();
+}
+
+/// Loads a vector's elements, of type T, from a row.
+template <Load load, typename T, int vector>
 FEEDLINE_ELEMENT void load_elements(const UnpackArgs& args, const std::byte* row, const Places<vector>& places,
                                     T (&values)[vector]) {
-  if (args.load == Load::vectors) {
+  if constexpr (load == Load::vectors) {
     constexpr int at_once = sizeof(T) * vector <= 16 ? vector : 16 / static_cast<int>(sizeof(T));
     for (int i = 0; i < vector; i += at_once) {
       const auto loaded = load_aligned<Vector<T, at_once>>(row + places.byte(0) + i * static_cast<int>(sizeof(T)));
       for (int j = 0; j < at_once; j++) values[i + j] = loaded.element[j];
     }
-  } else if (args.load == Load::elements) {
+  } else if constexpr (load == Load::elements) {
     for (int i = 0; i < vector; i++) values[i] = load_aligned<T>(row + places.byte(i));
   } else {
     for (int i = 0; i < vector; i++) values[i] = read_element<T>(row + places.byte(i), args.big_endian);
@@ -169,7 +195,7 @@ FEEDLINE_ELEMENT void load_wide(const UnpackArgs& args, const std::byte* row, co
                                 Wide (&values)[vector]) {
   const auto load = [&]<typename T>(T) {
     T stored[vector];
-    load_elements(args, row, places, stored);
+    with_load(args.load, [&]<Load how>() { load_elements<how>(args, row, places, stored); });
     for (int i = 0; i < vector; i++) values[i] = widened<Wide>(stored[i]);
   };
   const auto load_fields = [&] {
@@ -235,10 +261,18 @@ class BitsOp {
             detail::load_aligned<Value>(values + (2 * places.channel(i) + static_cast<uint32_t>(bit)) * sizeof(Value));
     }
   }
-  FEEDLINE_ELEMENT void run(const UnpackArgs&, const std::byte*, const std::byte* row, std::byte* to) const {
+  struct Loaded {
+    uint8_t bytes[vector];
+  };
+  static constexpr uint32_t rows_together = 1;
+  static constexpr bool by_load = false;
+  template <Load>
+  FEEDLINE_ELEMENT void load(const UnpackArgs&, const std::byte* row, Loaded& loaded) const {
+    for (int i = 0; i < vector; i++) loaded.bytes[i] = static_cast<uint8_t>(row[byte_[i]]);
+  }
+  FEEDLINE_ELEMENT void store(const UnpackArgs&, const std::byte*, const Loaded& loaded, std::byte* to) const {
     detail::Vector<Value, vector> out;
-    for (int i = 0; i < vector; i++)
-      out.element[i] = static_cast<uint8_t>(row[byte_[i]]) & mask_[i] ? value_[i][1] : value_[i][0];
+    for (int i = 0; i < vector; i++) out.element[i] = loaded.bytes[i] & mask_[i] ? value_[i][1] : value_[i][0];
     out.store(to);
   }
 
@@ -257,10 +291,15 @@ class CopyOp {
   static constexpr bool looks_up = false;
 
   FEEDLINE_ELEMENT CopyOp(const UnpackArgs& args, const std::byte*, uint32_t number) : places_(args, number * vector) {}
-  FEEDLINE_ELEMENT void run(const UnpackArgs& args, const std::byte*, const std::byte* row, std::byte* to) const {
-    detail::Vector<Value, vector> out;
-    detail::load_elements(args, row, places_, out.element);
-    out.store(to);
+  using Loaded = detail::Vector<Value, vector>;
+  static constexpr uint32_t rows_together = sizeof(Value) < 8 ? 4 : 2;
+  static constexpr bool by_load = true;
+  template <Load how>
+  FEEDLINE_ELEMENT void load(const UnpackArgs& args, const std::byte* row, Loaded& loaded) const {
+    detail::load_elements<how>(args, row, places_, loaded.element);
+  }
+  FEEDLINE_ELEMENT void store(const UnpackArgs&, const std::byte*, const Loaded& loaded, std::byte* to) const {
+    loaded.store(to);
   }
 
  private:
@@ -277,13 +316,20 @@ class LookupOp {
 
   FEEDLINE_ELEMENT LookupOp(const UnpackArgs& args, const std::byte*, uint32_t number)
       : places_(args, number * vector) {}
-  FEEDLINE_ELEMENT void run(const UnpackArgs& args, const std::byte* values, const std::byte* row,
-                            std::byte* to) const {
+  struct Loaded {
     uint8_t bytes[vector];
-    detail::load_elements(args, row, places_, bytes);
+  };
+  static constexpr uint32_t rows_together = 4;
+  static constexpr bool by_load = true;
+  template <Load how>
+  FEEDLINE_ELEMENT void load(const UnpackArgs& args, const std::byte* row, Loaded& loaded) const {
+    detail::load_elements<how>(args, row, places_, loaded.bytes);
+  }
+  FEEDLINE_ELEMENT void store(const UnpackArgs&, const std::byte* values, const Loaded& loaded, std::byte* to) const {
     detail::Vector<Value, vector> out;
     for (int i = 0; i < vector; i++)
-      out.element[i] = detail::load_aligned<Value>(values + (256 * places_.channel(i) + bytes[i]) * sizeof(Value));
+      out.element[i] =
+          detail::load_aligned<Value>(values + (256 * places_.channel(i) + loaded.bytes[i]) * sizeof(Value));
     out.store(to);
   }
 
@@ -307,17 +353,24 @@ class PlanesOp {
     byte_ = static_cast<int32_t>(first + int64_t{number} * (vector * channels));
     for (int i = 0; i < channels; i++) channel_[i] = static_cast<uint32_t>(reversed ? channels - 1 - i : i);
   }
-  FEEDLINE_ELEMENT void run(const UnpackArgs& args, const std::byte* values, const std::byte* row,
-                            std::byte* to) const {
+  struct Loaded {
     uint32_t words[vector * channels / 4];
+  };
+  static constexpr uint32_t rows_together = 1;
+  static constexpr bool by_load = false;
+  template <Load>
+  FEEDLINE_ELEMENT void load(const UnpackArgs&, const std::byte* row, Loaded& loaded) const {
     for (int i = 0; i < vector * channels / 4; i++)
-      words[i] = detail::load_aligned<uint32_t>(row + byte_ + i * static_cast<int>(sizeof(uint32_t)));
+      loaded.words[i] = detail::load_aligned<uint32_t>(row + byte_ + i * static_cast<int>(sizeof(uint32_t)));
+  }
+  FEEDLINE_ELEMENT void store(const UnpackArgs& args, const std::byte* values, const Loaded& loaded,
+                              std::byte* to) const {
     for (int c = 0; c < channels; c++) {
       const std::byte* const of_channel = values + (args.channel_axis == 0 ? 256 * sizeof(Value) * channel_[c] : 0);
       detail::Vector<Value, vector> out;
       for (int i = 0; i < vector; i++) {
         const int at = i * channels + c;
-        const uint32_t byte = words[at / 4] >> (8 * (at % 4)) & 0xff;
+        const uint32_t byte = loaded.words[at / 4] >> (8 * (at % 4)) & 0xff;
         out.element[i] = detail::load_aligned<Value>(of_channel + byte * sizeof(Value));
       }
       out.store(to + uint64_t{channel_[c]} * args.length[1].value * sizeof(Value));
@@ -340,11 +393,18 @@ class ConvertOp {
 
   FEEDLINE_ELEMENT ConvertOp(const UnpackArgs& args, const std::byte*, uint32_t number)
       : places_(args, number * vector), steps_(args.steps[places_.channel(0)]) {}
-  FEEDLINE_ELEMENT void run(const UnpackArgs& args, const std::byte*, const std::byte* row, std::byte* to) const {
+  struct Loaded {
     Wide values[vector];
-    detail::load_wide(args, row, places_, values);
+  };
+  static constexpr uint32_t rows_together = 1;
+  static constexpr bool by_load = false;
+  template <Load>
+  FEEDLINE_ELEMENT void load(const UnpackArgs& args, const std::byte* row, Loaded& loaded) const {
+    detail::load_wide(args, row, places_, loaded.values);
+  }
+  FEEDLINE_ELEMENT void store(const UnpackArgs&, const std::byte*, const Loaded& loaded, std::byte* to) const {
     detail::Vector<To, vector> out;
-    apply(steps_, values, out.element);
+    apply(steps_, loaded.values, out.element);
     out.store(to);
   }
 
@@ -362,13 +422,33 @@ FEEDLINE_ELEMENT void unpack_thread(const UnpackArgs& args, const std::byte* val
   const std::byte* in = args.in + place.quotient * args.in_stride;
   std::byte* out = args.out + place.quotient * args.out_stride +
                    place.remainder * sizeof(detail::Vector<typename Op::Out, Op::vector>);
-  for (uint32_t row = place.quotient; row < args.rows; row += args.row_groups) {
-    const std::byte* from = in;
-    if (args.numbers) from = args.in + static_cast<uint64_t>(args.numbers[row]) * args.in_stride;
-    op.run(args, values, from, out);
-    in += args.in_step;
-    out += args.out_step;
-  }
+  uint32_t row = place.quotient;
+  const auto do_rows = [&]<Load how, uint32_t count>() {
+    typename Op::Loaded loaded[count];
+    for (uint32_t i = 0; i < count; i++) {
+      const std::byte* from = in;
+      if (args.numbers)
+        from = args.in + static_cast<uint64_t>(args.numbers[row + i * args.row_groups]) * args.in_stride;
+      op.template load<how>(args, from, loaded[i]);
+      in += args.in_step;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+      op.store(args, values, loaded[i], out);
+      out += args.out_step;
+    }
+    row += count * args.row_groups;
+  };
+  constexpr uint32_t together = Op::rows_together;
+  const auto do_all = [&]<Load how>() {
+    if constexpr (together > 1)
+      while (row < args.rows && args.rows - row > (together - 1) * uint64_t{args.row_groups})
+        do_rows.template operator()<how, together>();
+    while (row < args.rows) do_rows.template operator()<how, 1>();
+  };
+  if constexpr (Op::by_load)
+    detail::with_load(args.load, do_all);
+  else
+    do_all.template operator()<Load::bytes>();
 }
 
 }  // namespace feedline::gpu
