@@ -75,9 +75,9 @@ class ReadBackend {
   /// completions.
   virtual void submit(std::span<const Read> reads) = 0;
 
-  /// Reads the range from the page cache at once, on the caller's thread, without waiting for a disk
-  /// but where it must open the file. Returns 0 or an
-  /// errno, as ReadDone has them. Returns nothing if the page cache does not hold the whole range, or if files are not
+  /// Reads the range from the page cache, or from a file system in memory, at once, on the caller's thread, without
+  /// waiting for a disk but where it must open the file, or where memory is in swap. Returns 0 or an errno, as ReadDone
+  /// has them. Returns nothing if the page cache does not hold the whole range, or if files are not
   /// read through it; then a part of the buffer may have been written, and the caller must submit the read.
   /// Thread-safe.
   virtual std::optional<int> read_cached(const Read& read) noexcept = 0;

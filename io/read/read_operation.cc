@@ -1,6 +1,8 @@
 #include "io/read/read_operation.h"
 
+#include <linux/magic.h>
 #include <sys/uio.h>
+#include <sys/vfs.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -23,12 +25,20 @@ struct CachedReadOp {
   static constexpr int error = EAGAIN;
 };
 
+// Returns whether the file lies in memory alone, so that reads wait for no disk (though for swap).
+bool lies_in_memory(int fd) noexcept {
+  struct statfs system {};
+  return fstatfs(fd, &system) == 0 && (system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC);
+}
+
 int64_t read_without_waiting(int fd, const ReadCall& call) noexcept {
   if (int error = injected<CachedReadOp>()) return -error;
   if (int error = injected<ReadOp>()) return -error;
   const iovec memory{call.buffer, call.length};
-  const ssize_t bytes = preadv2(fd, &memory, 1, static_cast<off_t>(call.offset), RWF_NOWAIT);
-  return bytes < 0 ? -errno : bytes;
+  const auto read = [&](int flags) { return preadv2(fd, &memory, 1, static_cast<off_t>(call.offset), flags); };
+  const auto result_of = [](ssize_t bytes) -> int64_t { return bytes < 0 ? -errno : bytes; };
+  const int64_t result = result_of(read(RWF_NOWAIT));
+  return result == -EOPNOTSUPP && lies_in_memory(fd) ? result_of(read(0)) : result;
 }
 
 }  // namespace

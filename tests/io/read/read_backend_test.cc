@@ -4,7 +4,9 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <linux/magic.h>
 #include <sys/uio.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -34,12 +36,14 @@ void set_mtime(const std::string& path, int64_t seconds) {
   REQUIRE(utimensat(AT_FDCWD, path.c_str(), times, 0) == 0);
 }
 
-/// Returns whether the file's system can read without waiting for a disk. One in memory cannot.
+/// Returns whether the file's system can read without waiting for a disk: when it is told so, or because it has none.
 bool can_read_without_waiting(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   char byte = 0;
   const iovec memory{&byte, 1};
-  const bool can = preadv2(fd, &memory, 1, 0, RWF_NOWAIT) >= 0 || errno != EOPNOTSUPP;
+  struct statfs system {};
+  const bool can = preadv2(fd, &memory, 1, 0, RWF_NOWAIT) >= 0 || errno != EOPNOTSUPP ||
+                   (fstatfs(fd, &system) == 0 && system.f_type == TMPFS_MAGIC);
   close(fd);
   return can;
 }
