@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cstring>
 #include <system_error>
 
@@ -34,17 +35,22 @@ DiskEntries::~DiskEntries() {
 
 bool DiskEntries::has(uint64_t entry) const noexcept {
   const uint8_t known = local(entry).load(std::memory_order_acquire);
-  return known == unknown ? file_.find(entry, true).has_value() : known != given_up;
+  int error = 0;  // find() reports it
+  return known == unknown ? file_.find(entry, true, error).has_value() : known != given_up;
 }
 
 std::span<const std::byte> DiskEntries::find(uint64_t entry, std::span<std::byte> scratch) noexcept {
   const uint8_t known = local(entry).load(std::memory_order_acquire);
   if (known == given_up) return {};
-  const auto piece = file_.find(entry, known == unknown);
-  if (!piece || piece->bytes > scratch.size()) return {};
-  const auto bytes = scratch.first(piece->bytes);
-  if (file_.read(piece->offset, bytes) == 0 && crc32c(bytes) == piece->crc) return bytes;
-  give_up(entry);  // the next run makes it anew
+  int error = 0;
+  const auto piece = file_.find(entry, known == unknown, error);
+  if (piece && piece->bytes <= scratch.size()) {
+    const auto bytes = scratch.first(piece->bytes);
+    error = file_.read(piece->offset, bytes);
+    if (!error && crc32c(bytes) == piece->crc) return bytes;
+    give_up(entry);  // the next run makes it anew
+  }
+  if (error) turn_off("cannot be read", error);
   return {};
 }
 
@@ -106,7 +112,7 @@ void DiskEntries::sync() noexcept {
 void DiskEntries::turn_off(const char* what, int error) noexcept {
   if (off_.exchange(true)) return;
   log_warning(fmt::format("cache: {} {}: {}; what is in it is still used, and nothing more is kept", file_.path(), what,
-                          std::strerror(error)));
+                          error == ENODATA ? "something has cut it" : std::strerror(error)));
 }
 
 }  // namespace feedline::io

@@ -16,8 +16,8 @@ namespace feedline::io {
 
 /// Keeps entries in an EntryFile. Every entry is compared with its CRC32C whenever it is read: one that differs is not
 /// found. A thread of its own syncs what was written and then makes it valid for other processes; this process finds it
-/// at once. After a failed write or sync nothing more is written, and one line in the log says so; what is there is
-/// still found.
+/// at once. After a failed read, write or sync nothing more is written, and one line in the log says so; what is there
+/// is still found.
 class DiskEntries final : public EntryStore {
  public:
   /// Returns how many bytes of memory so many entries take.

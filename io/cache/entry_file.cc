@@ -342,10 +342,10 @@ void EntryFile::recover() const {
   if (const int error = write_value(fd_, offsetof(Header, next), next)) fail("cannot be written", error);
 }
 
-std::optional<EntryFile::Piece> EntryFile::find(uint64_t entry, bool published) const noexcept {
+std::optional<EntryFile::Piece> EntryFile::find(uint64_t entry, bool published, int& error) const noexcept {
   Row row;
-  if (read_value(fd_, Row::place(entry), row) || (published && row.state != valid) || !row.is_of(entry, layout_))
-    return std::nullopt;
+  error = read_value(fd_, Row::place(entry), row);
+  if (error || (published && row.state != valid) || !row.is_of(entry, layout_)) return std::nullopt;
   return Piece{row.offset, row.bytes, row.crc};
 }
 

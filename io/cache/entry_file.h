@@ -61,8 +61,8 @@ class EntryFile {
     uint32_t crc = 0;  // CRC32C of the bytes
   };
   /// Returns the place of a valid entry, or of one that this process has kept and not yet published; nullopt if there
-  /// is none, or if it cannot be read.
-  std::optional<Piece> find(uint64_t entry, bool published) const noexcept;
+  /// is none. Sets `error` to an errno, ENODATA if the file ends before, if that cannot be told, and to 0 otherwise.
+  std::optional<Piece> find(uint64_t entry, bool published, int& error) const noexcept;
   /// Claims an empty entry among all processes. Returns whether it was empty. Sets `error` to an errno if that cannot be
   /// told.
   bool claim(uint64_t entry, int& error) noexcept;

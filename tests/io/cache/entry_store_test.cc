@@ -300,6 +300,27 @@ TEST_CASE("a full disk ends the writing with one line, and what is there is stil
         std::string::npos);
 }
 
+TEST_CASE("a file that is cut ends the writing with one line, and what is left is still found") {
+  const TempDir dir;
+  const std::string path = dir.file("x.feedline-cache");
+  // Within the last entry, before all entries, and within the table.
+  for (const uint64_t left :
+       {EntryFile::table_bytes(20) + content_of(0).size(), EntryFile::table_bytes(20), uint64_t{4096}}) {
+    std::filesystem::remove(path);
+    const Lines log;
+    auto scratch = scratch_memory();
+    Disk disk(path, {20, 1 << 20});
+    for (uint64_t entry = 0; entry < 4; entry++) CHECK(put(disk.store, entry, scratch));
+    std::filesystem::resize_file(path, left);
+    CHECK(found(disk.store, 0, scratch) == (left > EntryFile::table_bytes(20) ? Found::right : Found::nothing));
+    for (uint64_t entry = 1; entry < 4; entry++) CHECK(found(disk.store, entry, scratch) == Found::nothing);
+    CHECK_FALSE(put(disk.store, 5, scratch));
+    REQUIRE(log.lines.size() == 1);
+    CHECK_THAT(log.lines[0], Catch::EndsWith("cannot be read: something has cut it; what is in it is still used, and "
+                                             "nothing more is kept"));
+  }
+}
+
 TEST_CASE("what could not be synced is not there in the next run") {
   const TempDir dir;
   const Lines log;
