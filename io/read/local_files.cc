@@ -32,12 +32,15 @@ struct TypeOp {
 
 bool has_magic(std::string_view text) { return text.find_first_of("*?[") != std::string_view::npos; }
 
-// Escapes wildcards, so that fnmatch takes the text literally.
-std::string escaped(std::string_view text) {
+// Returns the pattern that stands for the text itself: a[1]* is a[[]1][*].
+std::string as_pattern(std::string_view text) {
   std::string result;
-  for (char c : text) {
-    if (c == '*' || c == '?' || c == '[' || c == '\\') result += '\\';
+  for (const char c : text) {
+    const bool special = c == '*' || c == '?' || c == '[' || c == '\\';
+    if (special) result += '[';
+    if (c == '\\') result += c;  // itself, in brackets too
     result += c;
+    if (special) result += ']';
   }
   return result;
 }
@@ -58,6 +61,7 @@ struct Split {
 };
 
 Split split(const std::string& folder, const fs::path& pattern) {
+  if (folder.empty()) absolute_path(pattern);  // the error that there is no working directory names the pattern
   Split parts{pattern.is_absolute() ? fs::path("/") : absolute_path(folder), {}};
   const fs::path relative = pattern.relative_path();
   for (auto it = relative.begin(); it != relative.end(); ++it) {
@@ -96,13 +100,6 @@ std::string what_is_there(const fs::path& pattern) {
   const std::string close = nearest(wanted, names);
   if (!close.empty()) text += fmt::format("; there is '{}'", (folder / close).string());
   return text;
-}
-
-// Returns the path with wildcards written so that they stand for themselves: [v2] as [[]v2].
-std::string as_pattern(const std::string& path) {
-  std::string result;
-  for (const char c : path) result += c == '*' || c == '?' || c == '[' ? std::string("[") + c + "]" : std::string(1, c);
-  return result;
 }
 
 // Returns why a pattern that was meant in another way finds no file, if it looks as if it was. `path` is the path that
@@ -177,7 +174,7 @@ class LocalFiles final : public Source {
  public:
   std::string absolute(const std::string& folder, const std::string& pattern) const override {
     const Split parts = split(folder, pattern);
-    return (fs::path(escaped(parts.folder.string())) / parts.rest).string();
+    return (fs::path(as_pattern(parts.folder.string())) / parts.rest).string();
   }
 
   Listing list(const std::string& folder, const std::string& pattern) const override {

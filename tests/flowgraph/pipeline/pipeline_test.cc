@@ -236,7 +236,7 @@ TEST_CASE("a pipeline of absolute paths needs no working directory") {
           } catch (const Error& error) {
             return error.category() == Category::io_error &&
                            error.message().starts_with(
-                               "source.files: '' is relative to the working directory, which "
+                               "source.files: 'a' is relative to the working directory, which "
                                "cannot be told: No such file or directory; go to a folder")
                        ? 0
                        : 2;
