@@ -10,9 +10,12 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include "feedline/error.h"
 #include "io/file.h"
@@ -22,7 +25,25 @@ namespace {
 
 using nlohmann::json;
 
-using Splits = std::map<std::string, std::vector<uint64_t>, std::less<>>;  // name -> records of each shard
+constexpr size_t most_splits = 1000;
+
+/// A part of the names of a split's files.
+struct NamePart {
+  enum class Kind : uint8_t {
+    literal,
+    anything,
+    word,   // letters and underscores
+    shard,  // the number of the file's shard
+    shards  // how many shards there are
+  } kind;
+  std::string text = {};  // literal
+};
+/// A split, as dataset_info.json describes it.
+struct Split {
+  std::vector<NamePart> file;     // what the names of its files consist of
+  std::vector<uint64_t> lengths;  // the records of each shard
+};
+using Splits = std::vector<Split>;
 
 std::optional<uint64_t> number(std::string_view text) {
   uint64_t value = 0;
@@ -37,6 +58,33 @@ std::optional<uint64_t> number(const json& value) {
   return value.is_string() ? number(std::string_view(value.get_ref<const std::string&>())) : std::nullopt;
 }
 
+// Returns the parts of the names that a template stands for; nullopt if it is none that can be compared. It is one of
+// TensorFlow Datasets (ShardedFileTemplate), such as "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}". {DATASET} stands
+// for anything, because a data set may have been renamed.
+std::optional<std::vector<NamePart>> parts_of(std::string_view text, const std::string& split) {
+  using Kind = NamePart::Kind;
+  const std::pair<std::string_view, std::vector<NamePart>> variables[] = {
+      {"{DATASET}", {{Kind::anything}}},  {"{SPLIT}", {{Kind::literal, split}}},
+      {"{FILEFORMAT}", {{Kind::word}}},   {"{SHARD_INDEX}", {{Kind::shard}}},
+      {"{NUM_SHARDS}", {{Kind::shards}}}, {"{SHARD_X_OF_Y}", {{Kind::shard}, {Kind::literal, "-of-"}, {Kind::shards}}}};
+  std::vector<NamePart> parts;
+  while (!text.empty()) {
+    if (const std::string_view literal = text.substr(0, text.find('{')); !literal.empty()) {
+      parts.push_back({Kind::literal, std::string(literal)});
+      text.remove_prefix(literal.size());
+      continue;
+    }
+    const auto variable =
+        std::ranges::find_if(variables, [&](const auto& each) { return text.starts_with(each.first); });
+    if (variable == std::end(variables)) return std::nullopt;
+    parts.insert(parts.end(), variable->second.begin(), variable->second.end());
+    text.remove_prefix(variable->first.size());
+  }
+  const auto count = [&](Kind kind) { return std::ranges::count(parts, kind, &NamePart::kind); };
+  const bool once = count(Kind::anything) <= 1 && count(Kind::shard) == 1 && count(Kind::shards) <= 1;
+  return once ? std::optional(std::move(parts)) : std::nullopt;
+}
+
 std::optional<Splits> parse(const std::string& text) {
   const json info = json::parse(text, nullptr, false);
   if (!info.is_object()) return std::nullopt;
@@ -46,11 +94,15 @@ std::optional<Splits> parse(const std::string& text) {
   for (const json& split : *all) {
     if (!split.is_object() || !split.contains("name") || !split["name"].is_string()) return std::nullopt;
     if (!split.contains("shardLengths")) continue;
-    std::vector<uint64_t>& lengths = splits[split["name"].get<std::string>()];
+    const json names = split.value("filepathTemplate", json("{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"));
+    if (!names.is_string()) return std::nullopt;
+    auto file = parts_of(names.get_ref<const std::string&>(), split["name"].get_ref<const std::string&>());
+    if (!file || splits.size() == most_splits) return std::nullopt;
+    splits.push_back({std::move(*file), {}});
     for (const json& length : split["shardLengths"]) {
       const auto records = number(length);
       if (!records) return std::nullopt;
-      lengths.push_back(*records);
+      splits.back().lengths.push_back(*records);
     }
   }
   return splits;
@@ -136,17 +188,45 @@ void warn_of_missing(const std::vector<DataFile>& files, std::vector<std::string
   }
 }
 
-// Returns the number of records that a shard with a name like "mnist-train.tfrecord-00002-of-00010" should have, or
-// null.
+/// What the name of a file says of its shard.
+struct FoundShard {
+  std::optional<uint64_t> shard, shards;
+};
+
+// Returns what a name consists of, if it does of these parts.
+std::optional<FoundShard> match(std::span<const NamePart> parts, std::string_view name, FoundShard found = {}) {
+  for (; !parts.empty(); parts = parts.subspan(1)) {
+    const NamePart& part = parts[0];
+    if (part.kind == NamePart::Kind::anything) {  // once at most, so this is no deeper than one level
+      for (size_t skipped = 1; skipped <= name.size(); skipped++)
+        if (const auto all = match(parts.subspan(1), name.substr(skipped), found)) return all;
+      return std::nullopt;
+    }
+    size_t size = part.text.size();
+    if (part.kind != NamePart::Kind::literal) {
+      const bool is_word = part.kind == NamePart::Kind::word;
+      const auto belongs = [&](char c) {
+        return is_word ? (c | 32) >= 'a' && (c | 32) <= 'z' || c == '_' : c >= '0' && c <= '9';
+      };
+      size = static_cast<size_t>(std::ranges::find_if_not(name, belongs) - name.begin());
+      const auto value = number(name.substr(0, size));
+      if (size == 0 || (!is_word && !value)) return std::nullopt;
+      if (!is_word) (part.kind == NamePart::Kind::shard ? found.shard : found.shards) = value;
+    } else if (!name.starts_with(part.text)) {
+      return std::nullopt;
+    }
+    name.remove_prefix(size);
+  }
+  return name.empty() ? std::optional(found) : std::nullopt;
+}
+
+// Returns the number of records that the file should have, or null.
 const uint64_t* expected(const Splits& splits, std::string_view name) {
-  constexpr std::string_view suffix = ".tfrecord";
-  const auto shard = shard_name(name);
-  if (!shard || !shard->end.empty() || !shard->stem.ends_with(suffix)) return nullptr;
-  const std::string_view stem = shard->stem.substr(0, shard->stem.size() - suffix.size());
-  for (const auto& [split, lengths] : splits) {
-    const bool named =
-        stem.ends_with(split) && stem.size() > split.size() && stem[stem.size() - split.size() - 1] == '-';
-    if (named && lengths.size() == shard->shards) return &lengths[shard->shard];
+  for (const Split& split : splits) {
+    const auto found = match(split.file, name);
+    const uint64_t shards = split.lengths.size();
+    if (found && found->shard < shards && found->shards.value_or(shards) == shards)
+      return &split.lengths[*found->shard];
   }
   return nullptr;
 }

@@ -296,7 +296,42 @@ TEST_CASE("dataset_info.json's shard lengths are compared") {
   CHECK(warnings(R"({"splits": [{"name": "train", "shardLengths": ["1", "2", "3"]}]})").empty());  // other shards
   CHECK(warnings(R"({"splits": [{"name": "rain", "shardLengths": ["1", "2"]}]})").empty());
   CHECK(warnings("{}").empty());
-  for (const char* broken :
-       {"", "[]", "{", R"({"splits": [1]})", R"({"splits": [{"name": "train", "shardLengths": ["x"]}]})"})
+  for (
+      const char* broken :
+      {"", "[]", "{", R"({"splits": [1]})", R"({"splits": [{"name": "train", "shardLengths": ["x"]}]})",
+       R"({"splits": [{"name": "train", "filepathTemplate": "{WHAT}", "shardLengths": [1]}]})",
+       R"({"splits": [{"name": "train", "filepathTemplate": "{DATASET}{DATASET}{SHARD_INDEX}", "shardLengths": [1]}]})",
+       R"({"splits": [{"name": "train", "filepathTemplate": "{DATASET}", "shardLengths": [1]}]})",
+       R"({"splits": [{"name": "train", "filepathTemplate": 1, "shardLengths": [1]}]})"})
     CHECK(warnings(broken).size() == 1);
+}
+
+TEST_CASE("a template of dataset_info.json that is long, or has many splits, costs no time") {
+  const Folder folder;
+  for (int i = 0; i < 3; i++) folder.add("data" + std::string(200, 'a') + std::to_string(i), 1);
+  const std::string name(90'000, 'a');
+  folder.dir.write("dataset_info.json", R"({"splits": [{"name": "a", "filepathTemplate": ")" + name +
+                                            R"({SHARD_INDEX}", "shardLengths": [1]}]})");
+  CHECK(folder.count().warnings.empty());
+  std::string splits;
+  for (int i = 0; i < 2000; i++)
+    splits += std::string(i > 0 ? "," : "") + R"({"name": "a", "filepathTemplate": "{DATASET}a!{SHARD_X_OF_Y}",
+                                                  "shardLengths": [1]})";
+  folder.dir.write("dataset_info.json", R"({"splits": [)" + splits + "]}");
+  CHECK(folder.count().warnings.size() == 1);
+}
+
+TEST_CASE("dataset_info.json's shards may have other names") {
+  const Folder folder;
+  folder.add("data+b.train.00000.tfrecord", 10);
+  folder.add("data+b.train.00001.tfrecord", 20);
+  folder.add("data-x.train.tfrecord-00000-of-00001", 5);
+  folder.dir.write("dataset_info.json", R"({"splits": [
+    {"name": "train", "filepathTemplate": "data+b.{SPLIT}.{SHARD_INDEX}.tfrecord", "shardLengths": ["10", "21"]},
+    {"name": "train", "filepathTemplate": "data-x.{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}", "shardLengths": ["6"]}]})");
+  const auto warnings = folder.count().warnings;
+  folder.add("data-y.00000-of-00005.tfrecord", 7);  // not of the two shards that the data set has
+  REQUIRE(warnings.size() == 2);
+  CHECK_THAT(warnings[0], Catch::EndsWith("00001.tfrecord: 20 good records, but dataset_info.json beside it says 21"));
+  CHECK_THAT(warnings[1], Catch::EndsWith("00001: 5 good records, but dataset_info.json beside it says 6"));
 }
