@@ -36,16 +36,16 @@ FileList list_files_of(const io::Source& source, const FilePatterns& patterns) {
       throw Error(Category::bad_pipeline,
                   fmt::format("{}.files: '{}' is not a file name, because it is empty or has a NUL character",
                               patterns.field, pattern));
-    if (("/" + pattern + "/").find("/**/") != std::string::npos)
-      list.warnings.push_back(
-          fmt::format("{}.files: '**' in '{}' means one folder, as '*' does; write a pattern for "
-                      "each depth, such as 'd/*' and 'd/*/*'",
-                      patterns.field, pattern));
+    const bool is_deep = ("/" + pattern + "/").find("/**/") != std::string::npos;
+    constexpr std::string_view one_folder =
+        "means one folder, as '*' does; write a pattern for each depth, such as 'd/*' and 'd/*/*'";
+    if (is_deep) list.warnings.push_back(fmt::format("{}.files: '**' in '{}' {}", patterns.field, pattern, one_folder));
     io::Source::Listing found = list_pattern(pattern);
     if (!found.literal) std::erase_if(found.files, [](const std::string& file) { return io::is_byproduct_name(file); });
     if (found.files.empty())
       throw Error(Category::bad_pipeline,
-                  fmt::format("{}.files: no file matches '{}'{}", patterns.field, found.name, found.instead));
+                  fmt::format("{}.files: no file matches '{}'{}{}", patterns.field, found.name, found.instead,
+                              is_deep ? fmt::format("; '**' {}", one_folder) : ""));
     std::sort(found.files.begin(), found.files.end());
     for (std::string& file : found.files) {  // one pattern names each file only once
       if (patterns.files.size() == 1 || seen.insert(file).second)

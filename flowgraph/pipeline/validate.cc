@@ -105,6 +105,8 @@ void warn_of_shared_files(const config::Pipeline& config, const std::vector<Sour
                           std::vector<std::string>& warnings) {
   const auto takes_part = [&](int s) { return !config.source(s).range().empty() || config.source(s).num_shards() > 1; };
   const auto name_of = [&](int s) { return element_path("source", s, config.source_size(), config.source(s).name()); };
+  constexpr size_t most_pairs = 3;
+  size_t pairs = 0;
   std::unordered_map<std::string_view, int> first_in;
   for (int s = 0; s < config.source_size(); s++) {
     std::map<int, std::vector<std::string>> shared;  // by the number of the other source
@@ -113,11 +115,13 @@ void warn_of_shared_files(const config::Pipeline& config, const std::vector<Sour
       if (other != s && !(takes_part(s) && takes_part(other))) shared[other].push_back(file);
     }
     for (const auto& [other, files] : shared)
-      warnings.push_back(
-          fmt::format("{}: files: {} in {}, too, and fed by both; give each source files or a `range` "
-                      "of its own",
-                      name_of(s), some_of(files.front(), files.size()), name_of(other)));
+      if (pairs++ < most_pairs)
+        warnings.push_back(
+            fmt::format("{}: files: {} in {}, too, and fed by both; give each source files or a `range` "
+                        "of its own",
+                        name_of(s), some_of(files.front(), files.size()), name_of(other)));
   }
+  if (pairs > most_pairs) warnings.back() += fmt::format(" (and {} more pairs of sources)", pairs - most_pairs);
 }
 
 std::vector<SourceSpec> resolve_sources(const Pipeline& pipeline, const ListFiles& list,

@@ -164,6 +164,10 @@ TEST_CASE_METHOD(Files, "** means one folder, and says so") {
   REQUIRE(found.warnings.size() == 1);
   CHECK(found.warnings[0].starts_with("source.files: '**' in '**/b-*.rec' means one folder, as '*' does;"));
   CHECK(list({"data/a**"}).warnings.empty());
+  std::filesystem::create_directories(folder.file("deep/inner"));
+  CHECK(error_of({"source", folder.path(), {"deep/**"}, {}}, Category::bad_pipeline)
+            .ends_with(
+                "; '**' means one folder, as '*' does; write a pattern for each depth, such as 'd/*' and 'd/*/*'"));
 }
 
 TEST_CASE_METHOD(Files, "a folder that cannot be listed is not an empty one") {
