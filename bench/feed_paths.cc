@@ -28,7 +28,7 @@ uint64_t parse_chess(const Worker& worker) {
   static std::vector<std::byte> memory(parser.arena_bound(records.size(), worker.hot.file.size()));
   static std::vector<flow::RowError> errors;
   flow::Arena arena(memory);
-  flow::ExampleParser::Session session(parser, static_cast<uint32_t>(records.size()), arena);
+  flow::ExampleParser::Session session(parser, {static_cast<uint32_t>(records.size()), worker.hot.file.size()}, arena);
   session.parse(records, errors);
   return records.size();
 }

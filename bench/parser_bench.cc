@@ -128,7 +128,7 @@ int compare(const Format& format) {
     parsed.push_back(1e9 * seconds([&] {
                        for (size_t round = 0; round < rounds; round++) {
                          flow::Arena arena(memory);
-                         flow::ExampleParser::Session session(parser, static_cast<uint32_t>(n), arena);
+                         flow::ExampleParser::Session session(parser, {static_cast<uint32_t>(n), file.size()}, arena);
                          session.parse(records, errors);
                          hits = session.layout_hits();
                        }
@@ -206,7 +206,7 @@ double parse(const Parser& parser, const Block& block, std::vector<std::byte>& m
   return cpu_seconds([&] {
     for (size_t round = 0; round < rounds; round++) {
       flow::Arena arena(memory);
-      typename Parser::Session session(parser, static_cast<uint32_t>(block.records.size()), arena);
+      typename Parser::Session session(parser, {static_cast<uint32_t>(block.records.size()), block.file.size()}, arena);
       session.parse(block.records, errors);
     }
   });

@@ -210,7 +210,13 @@ bool Chunk::Scan::extent(size_t number) {
 
 void Chunk::scan_and_parse(const Schedule& schedule, std::span<io::RecordView> records, Arena& arena,
                            std::vector<BadRow>& bad) {
-  Scan scan{schedule, *this, records, RecordParser::Session(schedule.parser, ticket.rows, arena), bad};
+  Scan scan{schedule, *this, records,
+            RecordParser::Session(schedule.parser,
+                                  {.rows = ticket.rows,
+                                   .payload_bytes = ticket.payload_bytes(),
+                                   .kept_free = schedule.formulas.arena_bound(ticket.rows)},
+                                  arena),
+            bad};
   size_t extent = 0;
   while (extent < ticket.extents.size() && scan.extent(extent)) extent++;
   rows_ = extent < ticket.extents.size() ? bad.front().row : ticket.rows;

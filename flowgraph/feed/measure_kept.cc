@@ -45,7 +45,7 @@ class Measurement {
   void add(const io::RecordView& record) {
     std::vector<std::byte> memory(parser_.arena_bound(1, record.size));
     Arena arena(memory);
-    RecordParser::Session session(parser_, 1, arena);
+    RecordParser::Session session(parser_, {.rows = 1, .payload_bytes = record.size}, arena);
     std::vector<RowError> errors;
     session.parse({&record, 1}, errors);
     uint64_t bytes = 0;

@@ -76,7 +76,8 @@ void Trial::record(const DataFile& file, const io::RecordView& record, uint64_t 
                    bool makes_all) {
   std::vector<std::byte> memory(parser_.arena_bound(1, record.size) + formulas_.arena_bound(1));
   Arena arena(memory);
-  RecordParser::Session session(parser_, 1, arena);
+  RecordParser::Session session(
+      parser_, {.rows = 1, .payload_bytes = record.size, .kept_free = formulas_.arena_bound(1)}, arena);
   std::vector<RowError> errors;
   session.parse({&record, 1}, errors);
   tried_.records++;

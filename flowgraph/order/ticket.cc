@@ -4,6 +4,7 @@
 
 #include "flowgraph/data/bad_bytes.h"
 #include "io/read/read_backend.h"
+#include "io/records/record_scanner.h"
 
 namespace feedline::flow {
 
@@ -11,6 +12,11 @@ uint64_t Ticket::bytes() const noexcept {
   uint64_t sum = 0;
   for (const Extent& extent : extents) sum += extent.length;
   return sum;
+}
+
+uint64_t Ticket::payload_bytes() const noexcept {
+  const uint64_t all = bytes();
+  return all - std::min(all, uint64_t{rows} * io::frame_bytes);
 }
 
 uint64_t slot_bytes(const Ticket& ticket, bool compressed) noexcept {

@@ -34,6 +34,8 @@ struct Ticket {
 
   /// Returns the length of all extents.
   uint64_t bytes() const noexcept;
+  /// Returns the most bytes that the payloads of its records have.
+  uint64_t payload_bytes() const noexcept;
   /// Appends the samples [first, first + count) of a file as rows.
   void add(const DataSet& data, uint32_t file, uint64_t first, uint64_t count);
 };

@@ -26,7 +26,7 @@ std::vector<Error> AbsentFeatures::errors(std::string_view which) const {
     errors.emplace_back(Category::missing_feature,
                         fmt::format("no record {} has this feature, so every row {}{}", which,
                                     feature.kind == FeatureKind::fixed ? "has the default_value" : "has no values",
-                                    names_instead(feature.place(), names_)),
+                                    names_instead(feature, names_)),
                         Place{"", -1, -1, feature.name});
   }
   return errors;

@@ -42,6 +42,13 @@ struct Column {
   }
 };
 
+/// The records of a chunk that are parsed in one session.
+struct ChunkRecords {
+  uint32_t rows = 0;
+  uint64_t payload_bytes = 0;  // the most that all of them have together; records that are read besides may count
+  uint64_t kept_free = 0;      // bytes of the arena that the caller takes after the session
+};
+
 /// A bump allocator over memory that was allocated beforehand. MemoryPlan computes an upper bound of what is taken, so
 /// running out of memory is a bug and throws std::length_error.
 class Arena {
@@ -58,6 +65,8 @@ class Arena {
     next_ += count * sizeof(T);
     return taken;
   }
+  /// Returns how many bytes are left, of which the alignment of what is taken next may cost some.
+  uint64_t left() const noexcept { return static_cast<uint64_t>(end_ - next_); }
   /// Gives back the memory from `end` on. `end` must lie within what was taken last, or at its end.
   void trim(void* end) noexcept { next_ = static_cast<std::byte*>(end); }
 

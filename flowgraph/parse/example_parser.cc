@@ -40,8 +40,8 @@ uint64_t ExampleParser::arena_bound(uint64_t rows, uint64_t payload_bytes) const
 }
 
 struct ExampleParser::Session::State {
-  State(const Impl& parser, uint32_t rows, Arena& arena)
-      : values(parser.targets, feature_names, rows, arena),
+  State(const Impl& parser, const ChunkRecords& records, Arena& arena)
+      : values(parser.targets, feature_names, records, parser.map.arena_per_byte(), arena),
         map(parser.map, values),
         shaped(values.few_features() && map.direct() == values.all_features()) {}
 
@@ -56,8 +56,8 @@ struct ExampleParser::Session::State {
   bool predicted = true;  // the record has known fields only, and the map's entries were predicted
 };
 
-ExampleParser::Session::Session(const ExampleParser& parser, uint32_t rows, Arena& arena)
-    : state_(std::make_unique<State>(*parser.impl_, rows, arena)) {}
+ExampleParser::Session::Session(const ExampleParser& parser, const ChunkRecords& records, Arena& arena)
+    : state_(std::make_unique<State>(*parser.impl_, records, arena)) {}
 ExampleParser::Session::~Session() = default;
 ExampleParser::Session::Session(Session&&) noexcept = default;
 ExampleParser::Session& ExampleParser::Session::operator=(Session&&) noexcept = default;

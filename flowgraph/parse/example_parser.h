@@ -39,9 +39,9 @@ class ExampleParser {
   /// Fills the columns of one chunk in blocks of records, in order. Only one thread may use a session at a time.
   class Session {
    public:
-    /// Allocates the columns for `rows` rows in the arena. The parser and the arena must outlive the session. The
+    /// Allocates the columns in the arena. The parser and the arena must outlive the session. The
     /// parser must outlive the columns, too, because columns refer to the default values in it.
-    Session(const ExampleParser& parser, uint32_t rows, Arena& arena);
+    Session(const ExampleParser& parser, const ChunkRecords& records, Arena& arena);
     ~Session();
     Session(Session&&) noexcept;
     Session& operator=(Session&&) noexcept;

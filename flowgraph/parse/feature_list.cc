@@ -99,7 +99,7 @@ const uint8_t* add_usual_steps(const uint8_t* p, const uint8_t* end, FoundSteps&
   if (p == end) return p;
   const FoundSteps into = found;  // a copy that no store to the values can change
   uint64_t count = found.count, steps = found.steps;
-  while (p != end) {
+  while (p != end && steps < into.most_steps) {
     const Run run = usual_run<kind>(p, end);
     const uint64_t values = run.begin ? store_run<kind>(run, into, count) : wire::unfit;
     if (values == wire::unfit) break;
@@ -203,7 +203,9 @@ const uint8_t* add_foreseen_steps(const uint8_t* p, const uint8_t* end, FoundSte
 }
 
 /// Returns whether further steps may be stored: all so far were as they must be, and have found room.
-bool may_store(const FoundSteps& found) noexcept { return !found.wrong && found.count <= found.capacity; }
+bool may_store(const FoundSteps& found) noexcept {
+  return !found.wrong && found.count <= found.capacity && found.steps < found.most_steps;
+}
 
 size_t value_size(ListKind kind) {
   return kind == ListKind::bytes ? sizeof(BytesRef) : kind == ListKind::float32 ? sizeof(float) : sizeof(int64_t);
@@ -227,7 +229,7 @@ const uint8_t* add_step(const uint8_t* p, const uint8_t* end, int depth, FoundSt
     else
       found.wrong = {found.steps, step.found, step.count, right_length ? any_length : step.other_length};
   }
-  if (found.ends) found.ends[found.steps] = static_cast<uint32_t>(found.count);
+  if (found.ends && found.steps < found.most_steps) found.ends[found.steps] = static_cast<uint32_t>(found.count);
   found.steps++;
   return nullptr;
 }

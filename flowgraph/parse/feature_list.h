@@ -23,11 +23,13 @@ struct FoundSteps {
   uint64_t length = any_length;      // bytes that each bytes value must have
   void* values = nullptr;
   uint64_t capacity = 0;  // values
-  /// For each step, the number of values in this step and those before it; null: it is not wanted.
+  /// For each step, the number of values in this step and those before it; null: it is not wanted. There is room for
+  /// `most_steps` of them.
   uint32_t* ends = nullptr;
+  uint64_t most_steps = any_count;
 
   uint64_t count = 0;  // the values of all steps; those beyond `capacity` are not stored
-  uint64_t steps = 0;
+  uint64_t steps = 0;  // those beyond `most_steps` have no end
   /// The first step that is not as it must be. The values of the steps after it are not stored, and not counted.
   struct WrongStep {
     uint64_t number = 0;
@@ -43,8 +45,7 @@ struct FoundSteps {
 const uint8_t* count_steps(const uint8_t* p, const uint8_t* end, int depth, uint64_t& steps);
 
 /// Adds the steps of the FeatureList [p, end) to `found`. `depth` is as for count_steps(). Returns null, or where
-/// protobuf would refuse the bytes. Preconditions: the 6 bytes before `p` may be read, as the entry of a map has them;
-/// `found.ends` has room for all steps.
+/// protobuf would refuse the bytes. Precondition: the 6 bytes before `p` may be read, as the entry of a map has them.
 const uint8_t* add_steps(const uint8_t* p, const uint8_t* end, int depth, FoundSteps& found);
 
 }  // namespace feedline::flow

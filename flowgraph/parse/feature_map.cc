@@ -240,7 +240,7 @@ const uint8_t* FeatureMapReader::add_entry(size_t feature, const uint8_t* p, con
     return broken;
   }
   uint64_t steps = 0;
-  if (target.nested) {
+  if (target.nested && !values_.has_rooms()) {
     const auto* const broken =
         each_value([&](auto* begin, auto* stop) { return count_steps(begin, stop, depth_in_value, steps); });
     if (broken) return broken;

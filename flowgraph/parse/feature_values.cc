@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/round_up.h"
 #include "flowgraph/parse/names_instead.h"
 #include "flowgraph/parse/packed_varints.h"
 #include "flowgraph/parse/wire.h"
@@ -61,8 +62,16 @@ FeatureTarget::FeatureTarget(const FeatureSpec& feature)
   }
 }
 
-FeatureValues::FeatureValues(std::span<const FeatureTarget> targets, FeatureNames feature_names, uint32_t rows,
-                             Arena& arena)
+uint64_t FeatureTarget::ends_bytes() const noexcept {
+  return nested ? round_up(max_values * sizeof(uint32_t), alignof(BytesRef)) : 0;
+}
+
+uint64_t FeatureTarget::list_bytes() const noexcept {
+  return fixed ? 0 : ends_bytes() + round_up(max_values * value_size(kind), alignof(BytesRef));
+}
+
+FeatureValues::FeatureValues(std::span<const FeatureTarget> targets, FeatureNames feature_names,
+                             const ChunkRecords& records, uint64_t per_byte, Arena& arena)
     : targets_(targets),
       feature_names_(feature_names),
       arena_(arena),
@@ -71,9 +80,14 @@ FeatureValues::FeatureValues(std::span<const FeatureTarget> targets, FeatureName
       lacking_(targets.size()),
       flaws_(targets.size()) {
   for (const FeatureTarget& target : targets) {
-    const uint64_t eights = (uint64_t{rows} * target.row_size + 7) / 8;
+    const uint64_t eights = (uint64_t{records.rows} * target.row_size + 7) / 8;
     columns_.push_back({arena.take<uint64_t>(eights)});
   }
+  // The arena may have been planned for other records, of which this chunk's are a part: for the rooms, which then fit,
+  // or for what the payloads of the rows need.
+  const auto rooms = room_bytes(targets, records.rows);
+  has_rooms_ = rooms && *rooms < per_byte * records.payload_bytes && *rooms + records.kept_free <= arena.left();
+  if (has_rooms_) rooms_.resize(targets.size());
 }
 
 // The bound holds for these reasons. A payload byte belongs to the values of at most one key. A value takes at least 1
@@ -83,11 +97,24 @@ FeatureValues::FeatureValues(std::span<const FeatureTarget> targets, FeatureName
 // less than what the bound has to spare for the list's first value, if there are values of 8 bytes at all. A list is
 // first taken as long as its bytes might allow and trimmed afterwards, so the bound holds in between, too. The ends of
 // steps take 4 bytes for each step; the step's tag and length, which are 2 bytes of no value's, pay for them.
+//
+// If room for max_values of each list of each row takes less than that, each row that has a list is given such a room
+// once, and a list's values beyond it are counted but not stored.
 uint64_t FeatureValues::arena_bound(std::span<const FeatureTarget> targets, uint64_t per_byte, uint64_t rows,
                                     uint64_t payload_bytes) noexcept {
   uint64_t per_row = 0;
   for (const FeatureTarget& target : targets) per_row += target.row_size;
-  return rows * per_row + targets.size() * alignof(ValuesRef) + per_byte * payload_bytes + alignof(ValuesRef);
+  const uint64_t for_lists =
+      std::min(per_byte * payload_bytes, room_bytes(targets, rows).value_or(per_byte * payload_bytes));
+  return rows * per_row + targets.size() * alignof(ValuesRef) + for_lists + alignof(ValuesRef);
+}
+
+// Returns how many bytes the rooms of all lists take; nullopt if there is no such number.
+std::optional<uint64_t> FeatureValues::room_bytes(std::span<const FeatureTarget> targets, uint64_t rows) noexcept {
+  uint64_t per_row = 0, bytes = 0;
+  for (const FeatureTarget& target : targets)
+    if (!target.bounded() || __builtin_add_overflow(per_row, target.list_bytes(), &per_row)) return std::nullopt;
+  return __builtin_mul_overflow(per_row, rows, &bytes) ? std::nullopt : std::optional(bytes);
 }
 
 std::vector<bool> FeatureValues::seen(uint32_t rows) const {
@@ -119,13 +146,14 @@ bool FeatureValues::store(size_t feature, Payload payload, const uint8_t* p, uin
       count = size;  // there are at most this many values
       break;
   }
-  void* values = target.fixed ? row_of<void>(feature) : reserve(target.kind, count);
+  void* values = target.fixed ? row_of<void>(feature) : has_rooms_ ? room_of(feature) : reserve(target.kind, count);
   if (target.kind == ListKind::int64) {
-    count = wire::decode_varints(p, p + size, static_cast<int64_t*>(values), target.fixed ? target.elements : count);
+    const uint64_t most = target.fixed ? target.elements : has_rooms_ ? target.max_values : count;
+    count = wire::decode_varints(p, p + size, static_cast<int64_t*>(values), most);
   }
   const bool fits = count != wire::unfit && (target.fixed ? count == target.elements
                                                           : count <= target.max_values && count % target.elements == 0);
-  if (!target.fixed) arena_.trim(static_cast<std::byte*>(values) + (fits ? count * value_size(target.kind) : 0));
+  if (!target.fixed) trim(static_cast<std::byte*>(values) + (fits ? count * value_size(target.kind) : 0));
   if (!fits) return false;
   if (target.kind == ListKind::bytes) {
     *static_cast<BytesRef*>(values) = {reinterpret_cast<const std::byte*>(p), size};
@@ -147,9 +175,24 @@ FoundValues FeatureValues::begin_values(size_t feature, uint64_t payload) {
     found.capacity = target.elements;
     return found;
   }
-  found.capacity = most_values(target.kind, payload);
-  found.values = reserve(target.kind, found.capacity);
+  found.capacity = has_rooms_ ? target.max_values : most_values(target.kind, payload);
+  found.values = has_rooms_ ? room_of(feature) : reserve(target.kind, found.capacity);
   return found;
+}
+
+// Returns the room of the current row's list, with the ends of steps first.
+std::byte* FeatureValues::room_of(size_t feature) {
+  Room& room = rooms_[feature];
+  if (room.row != row_) {
+    const uint64_t bytes = targets_[feature].list_bytes();
+    room = {row_, reinterpret_cast<std::byte*>(arena_.take<uint64_t>(bytes / sizeof(uint64_t)))};
+  }
+  return room.begin;
+}
+
+// Gives back what reserve() has taken from `end` on.
+void FeatureValues::trim(void* end) noexcept {
+  if (!has_rooms_) arena_.trim(end);
 }
 
 void* FeatureValues::reserve(ListKind kind, uint64_t count) {
@@ -162,8 +205,8 @@ void FeatureValues::end_values(size_t feature, const FoundValues& found) {
   const FeatureTarget& target = targets_[feature];
   const bool right_kind = found.found == found.wanted;
   if (!target.fixed) {
-    const uint64_t kept = right_kind ? found.count : 0;
-    arena_.trim(static_cast<std::byte*>(found.values) + kept * value_size(target.kind));
+    const uint64_t kept = right_kind ? std::min(found.count, found.capacity) : 0;
+    trim(static_cast<std::byte*>(found.values) + kept * value_size(target.kind));
     *row_of<ValuesRef>(feature) = {found.values, kept};
   }
   const bool right_count = target.fixed ? found.count == target.elements
@@ -190,7 +233,7 @@ bool FeatureValues::store_steps(size_t feature, const uint8_t* p, const uint8_t*
   if (targets_[feature].nested && count_steps(p, end, depth, steps)) return false;
   FoundSteps found = begin_steps(feature, static_cast<uint64_t>(end - p), steps);
   if (add_steps(p, end, depth, found)) {
-    if (!targets_[feature].fixed) arena_.trim(found.ends ? found.ends : found.values);
+    if (!targets_[feature].fixed) trim(found.ends ? found.ends : found.values);
     return false;
   }
   end_steps(feature, found);
@@ -208,7 +251,18 @@ FoundSteps FeatureValues::begin_steps(size_t feature, uint64_t payload, uint64_t
     found.capacity = target.elements;
     return found;
   }
-  if (target.nested) found.ends = arena_.take<uint32_t>(steps);
+  if (has_rooms_) {
+    std::byte* const room = room_of(feature);
+    if (target.nested) found.ends = reinterpret_cast<uint32_t*>(room);
+    if (target.nested) found.most_steps = target.max_values;
+    found.capacity = target.max_values;
+    found.values = room + target.ends_bytes();
+    return found;
+  }
+  if (target.nested) {
+    found.ends = arena_.take<uint32_t>(steps);
+    found.most_steps = steps;
+  }
   found.capacity = most_values(target.kind, payload - 2 * steps);
   found.values = reserve(target.kind, found.capacity);
   return found;
@@ -216,11 +270,11 @@ FoundSteps FeatureValues::begin_steps(size_t feature, uint64_t payload, uint64_t
 
 void FeatureValues::end_steps(size_t feature, const FoundSteps& found) {
   const FeatureTarget& target = targets_[feature];
-  const ValuesRef all = {found.values, found.wrong ? 0 : found.count};
+  const ValuesRef all = {found.values, found.wrong ? 0 : std::min(found.count, found.capacity)};
   if (!target.fixed) {
-    arena_.trim(static_cast<std::byte*>(found.values) + all.count * value_size(target.kind));
+    trim(static_cast<std::byte*>(found.values) + all.count * value_size(target.kind));
     if (target.nested)
-      *row_of<StepsRef>(feature) = {all, found.ends, found.steps};
+      *row_of<StepsRef>(feature) = {all, found.ends, std::min(found.steps, found.most_steps)};
     else
       *row_of<ValuesRef>(feature) = all;
   }
@@ -288,7 +342,7 @@ RowError FeatureValues::describe(size_t feature, const io::RecordView& record) {
     // List the names only once in a session: names are slow to compare, and many records may lack the same feature.
     const bool tell = !std::exchange(flaw.names_told, true);
     error.message = fmt::format("the record does not have this feature{}. If records may lack it, {}",
-                                tell ? names_instead(spec.place(), feature_names_(record)) : "",
+                                tell ? names_instead(spec, feature_names_(record)) : "",
                                 spec.required ? "remove `required`" : "give it a default_value, or kind: VARIABLE");
   } else if (flaw.found != target.kind) {
     error.category = Category::wrong_dtype;

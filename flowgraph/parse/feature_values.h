@@ -45,6 +45,12 @@ struct FeatureTarget {
   /// Returns how many bytes of the arena a byte of payload can take in addition to the column. An empty step has 2
   /// bytes of payload for the 4 of its end.
   uint64_t arena_per_byte() const noexcept { return fixed ? 0 : kind == ListKind::float32 ? (nested ? 2 : 1) : 8; }
+  /// Returns how many bytes the ends of steps, and then the values, of a row with max_values of each take; both are
+  /// multiples of 8. 0 if the feature is fixed. Precondition: bounded().
+  uint64_t ends_bytes() const noexcept;
+  uint64_t list_bytes() const noexcept;
+  /// Returns whether max_values bounds the values of a row, to a number whose bytes can be computed.
+  bool bounded() const noexcept { return fixed || max_values <= uint64_t{1} << 32; }
 
   const FeatureSpec* spec;
   ListKind kind;
@@ -64,15 +70,19 @@ class FeatureValues {
   /// Returns the names of the features that a record has, for the error about one that it lacks.
   using FeatureNames = std::vector<std::string> (*)(const io::RecordView& record);
 
-  /// Takes a column for each target from the arena, with `rows` rows. The targets and the arena must outlive this
-  /// object. The targets' specs must outlive the columns, too, because the default values lie in them.
-  FeatureValues(std::span<const FeatureTarget> targets, FeatureNames feature_names, uint32_t rows, Arena& arena);
+  /// Takes a column for each target from the arena. The targets and the arena must outlive this object. The targets'
+  /// specs must outlive the columns, too, because the default values lie in them. `per_byte` is as for arena_bound().
+  FeatureValues(std::span<const FeatureTarget> targets, FeatureNames feature_names, const ChunkRecords& records,
+                uint64_t per_byte, Arena& arena);
 
   /// Returns how many arena bytes the columns of `rows` rows can take at most. `payload_bytes` is the size of the
   /// records together; `per_byte` is how many bytes of the arena one of these bytes can take in addition to the
   /// columns.
   static uint64_t arena_bound(std::span<const FeatureTarget> targets, uint64_t per_byte, uint64_t rows,
                               uint64_t payload_bytes) noexcept;
+
+  /// Returns whether the steps of a feature need not be counted before begin_steps().
+  bool has_rooms() const noexcept { return has_rooms_; }
 
   std::span<const Column> columns() const noexcept { return columns_; }
 
@@ -100,7 +110,7 @@ class FeatureValues {
   bool store_steps(size_t feature, const uint8_t* p, const uint8_t* end, int depth);
 
   /// Returns where to add the steps of a feature in a list. All its FeatureLists together have `payload` bytes and, if
-  /// the feature is nested, `steps` steps.
+  /// the feature is nested, `steps` steps, which count only without rooms.
   FoundSteps begin_steps(size_t feature, uint64_t payload, uint64_t steps);
   /// Checks the steps that were found for a feature and puts them into its row. If they do not fit its FeatureTarget,
   /// end_row() refuses the record.
@@ -150,7 +160,10 @@ class FeatureValues {
   }
   void set_good(size_t feature) noexcept { good_[feature / 64] |= uint64_t{1} << feature % 64; }
   void clear_good(size_t feature) noexcept { good_[feature / 64] &= ~(uint64_t{1} << feature % 64); }
+  static std::optional<uint64_t> room_bytes(std::span<const FeatureTarget> targets, uint64_t rows) noexcept;
   void* reserve(ListKind kind, uint64_t count);
+  std::byte* room_of(size_t feature);
+  void trim(void* end) noexcept;
   bool fill_in(const io::RecordView& record, std::vector<RowError>& errors);
   RowError describe(size_t feature, const io::RecordView& record);
   static std::string describe_count(const FeatureTarget& target, const Flaw& flaw);
@@ -158,6 +171,14 @@ class FeatureValues {
   std::span<const FeatureTarget> targets_;
   FeatureNames feature_names_;
   Arena& arena_;
+  // Whether the lists of a row have room for max_values, which repeated entries of a record share; otherwise each entry
+  // takes what its payload needs.
+  bool has_rooms_ = false;
+  struct Room {
+    uint32_t row = ~uint32_t{0};
+    std::byte* begin = nullptr;
+  };
+  std::vector<Room> rooms_;  // by feature, what was taken last
   std::vector<Column> columns_;
   std::vector<uint64_t> good_;  // bits: the features of which this record has valid values
   std::vector<uint64_t> seen_;  // bits: the features that were found in the records that lacking_rows_ counts

@@ -22,18 +22,37 @@ std::string shown(const std::string& name) {
   return text + (name.size() > longest ? "..." : "");
 }
 
+/// Returns which name may have been meant: one of the same map of the record, as its key is written, or else the same
+/// key in the other map.
+std::string instead(const FeatureSpec& feature, const std::vector<std::string>& names) {
+  const std::string_view prefix = feature.prefix();
+  std::string_view key = feature.key;
+  std::vector<std::string> keys;
+  std::string elsewhere;
+  for (const std::string& name : names) {
+    if (name.starts_with(prefix))
+      keys.push_back(name.substr(prefix.size()));
+    else if (name == key || std::string_view(name).substr(name.find('/') + 1) == key)
+      elsewhere = fmt::format("; '{}' is there instead.", name);
+  }
+  if (!elsewhere.empty()) return elsewhere;
+  if (key.starts_with(prefix)) key.remove_prefix(prefix.size());
+  return did_you_mean(key, keys);
+}
+
 }  // namespace
 
-std::string names_instead(std::string_view wanted, std::vector<std::string> names) {
+std::string names_instead(const FeatureSpec& feature, std::vector<std::string> names) {
+  const std::string wanted = feature.place();
   if (names.empty()) return "; there are no features at all";
   if (std::ranges::find(names, wanted) != names.end()) return "; it has one of this name, but without a list of values";
   constexpr size_t most = 10;
   for (std::string& name : names) name = shown(name);
-  std::string text = did_you_mean(wanted, names);
+  std::string text = instead(feature, names);
   const size_t more = names.size() - std::min(names.size(), most);
   if (more > 0) {
     std::vector<std::pair<size_t, std::string>> by_distance;
-    for (std::string& name : names) by_distance.emplace_back(edit_distance(shown(std::string(wanted)), name), name);
+    for (std::string& name : names) by_distance.emplace_back(edit_distance(shown(wanted), name), name);
     std::sort(by_distance.begin(), by_distance.end());
     for (size_t i = 0; i < most; i++) names[i] = std::move(by_distance[i].second);
     names.resize(most);

@@ -2,13 +2,15 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
+
+#include "flowgraph/pipeline/spec.h"
 
 namespace feedline::flow {
 
 /// Returns text such as "; did you mean 'score'? There are: board score", to append to a message that says that the
-/// feature `wanted` is not among `names`. If there are more than 10 names, lists the 10 nearest ones.
-std::string names_instead(std::string_view wanted, std::vector<std::string> names);
+/// feature is not among `names`, which are as FeatureSpec::place() has them. If there are more than 10 names, lists the
+/// 10 nearest ones.
+std::string names_instead(const FeatureSpec& feature, std::vector<std::string> names);
 
 }  // namespace feedline::flow

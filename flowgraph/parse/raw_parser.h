@@ -29,8 +29,8 @@ class RawParser {
 
   class Session {
    public:
-    Session(const RawParser& parser, uint32_t rows, Arena& arena)
-        : record_(&parser.record_), column_{arena.take<BytesRef>(rows)} {}
+    Session(const RawParser& parser, const ChunkRecords& records, Arena& arena)
+        : record_(&parser.record_), column_{arena.take<BytesRef>(records.rows)} {}
 
     /// Sets the next rows of the column to the records' bytes. Refuses each record whose size is not the feature's
     /// length.

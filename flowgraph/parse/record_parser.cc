@@ -18,11 +18,11 @@ AnyParser make_parser(RecordType type, const std::vector<FeatureSpec>& features)
   return AnyParser(std::in_place_type<ExampleParser>, features);
 }
 
-AnySession make_session(const AnyParser& any, uint32_t rows, Arena& arena) {
+AnySession make_session(const AnyParser& any, const ChunkRecords& records, Arena& arena) {
   return std::visit(
       [&](const auto& parser) {
         using Session = typename std::remove_cvref_t<decltype(parser)>::Session;
-        return AnySession(std::in_place_type<Session>, parser, rows, arena);
+        return AnySession(std::in_place_type<Session>, parser, records, arena);
       },
       any);
 }
@@ -40,8 +40,8 @@ std::vector<std::string> RecordParser::feature_names(const io::RecordView& recor
   return std::visit([&](const auto& parser) { return parser.feature_names(record); }, parser_);
 }
 
-RecordParser::Session::Session(const RecordParser& parser, uint32_t rows, Arena& arena)
-    : session_(make_session(parser.parser_, rows, arena)) {}
+RecordParser::Session::Session(const RecordParser& parser, const ChunkRecords& records, Arena& arena)
+    : session_(make_session(parser.parser_, records, arena)) {}
 
 void RecordParser::Session::parse(std::span<const io::RecordView> records, std::vector<RowError>& errors) {
   std::visit([&](auto& session) { session.parse(records, errors); }, session_);

@@ -42,8 +42,8 @@ class RecordParser {
   /// parser and the arena must outlive the session, and the parser must outlive the columns.
   class Session {
    public:
-    /// Allocates the columns for `rows` rows in the arena.
-    Session(const RecordParser& parser, uint32_t rows, Arena& arena);
+    /// Allocates the columns in the arena.
+    Session(const RecordParser& parser, const ChunkRecords& records, Arena& arena);
 
     /// Parses the next records, of which there may be at most as many as rows are left. A record that is refused is
     /// added to `errors` (rows ascending, at most one error for each row) and leaves its row of every column

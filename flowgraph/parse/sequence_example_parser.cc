@@ -34,6 +34,7 @@ struct SequenceExampleParser::Impl {
         targets(features.begin(), features.end()),
         context(features, targets, false),
         lists(features, targets, true) {}
+  uint64_t arena_per_byte() const noexcept { return std::max(context.arena_per_byte(), lists.arena_per_byte()); }
 };
 
 SequenceExampleParser::SequenceExampleParser(std::vector<FeatureSpec> features)
@@ -41,13 +42,12 @@ SequenceExampleParser::SequenceExampleParser(std::vector<FeatureSpec> features)
 SequenceExampleParser::~SequenceExampleParser() = default;
 
 uint64_t SequenceExampleParser::arena_bound(uint64_t rows, uint64_t payload_bytes) const noexcept {
-  const uint64_t per_byte = std::max(impl_->context.arena_per_byte(), impl_->lists.arena_per_byte());
-  return FeatureValues::arena_bound(impl_->targets, per_byte, rows, payload_bytes);
+  return FeatureValues::arena_bound(impl_->targets, impl_->arena_per_byte(), rows, payload_bytes);
 }
 
 struct SequenceExampleParser::Session::State {
-  State(const Impl& parser, uint32_t rows, Arena& arena)
-      : values(parser.targets, feature_names, rows, arena),
+  State(const Impl& parser, const ChunkRecords& records, Arena& arena)
+      : values(parser.targets, feature_names, records, parser.arena_per_byte(), arena),
         context(parser.context, values),
         lists(parser.lists, values) {}
 
@@ -60,8 +60,8 @@ struct SequenceExampleParser::Session::State {
   bool predicted = true;  // the record has known fields only, and the entries of both maps were predicted
 };
 
-SequenceExampleParser::Session::Session(const SequenceExampleParser& parser, uint32_t rows, Arena& arena)
-    : state_(std::make_unique<State>(*parser.impl_, rows, arena)) {}
+SequenceExampleParser::Session::Session(const SequenceExampleParser& parser, const ChunkRecords& records, Arena& arena)
+    : state_(std::make_unique<State>(*parser.impl_, records, arena)) {}
 SequenceExampleParser::Session::~Session() = default;
 SequenceExampleParser::Session::Session(Session&&) noexcept = default;
 SequenceExampleParser::Session& SequenceExampleParser::Session::operator=(Session&&) noexcept = default;

@@ -33,7 +33,7 @@ class SequenceExampleParser {
 
   class Session {
    public:
-    Session(const SequenceExampleParser& parser, uint32_t rows, Arena& arena);
+    Session(const SequenceExampleParser& parser, const ChunkRecords& records, Arena& arena);
     ~Session();
     Session(Session&&) noexcept;
     Session& operator=(Session&&) noexcept;

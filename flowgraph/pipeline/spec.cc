@@ -4,11 +4,10 @@
 
 namespace feedline::flow {
 
-std::string FeatureSpec::place() const {
-  const std::string_view prefix = where == Where::context        ? context_prefix
-                                  : where == Where::feature_list ? feature_lists_prefix
-                                                                 : std::string_view();
-  return std::string(prefix) + key;
+std::string_view FeatureSpec::prefix() const noexcept {
+  return where == Where::context        ? context_prefix
+         : where == Where::feature_list ? feature_lists_prefix
+                                        : std::string_view();
 }
 
 const KeptStep* OutputSpec::kept_step() const noexcept {

@@ -63,7 +63,9 @@ struct FeatureSpec {
   /// Returns whether a record may lack the feature.
   bool may_lack() const noexcept { return kind == FeatureKind::fixed ? has_default : !required; }
   /// Returns the key as messages name it: with the map of a SequenceExample in which it is looked for.
-  std::string place() const;
+  std::string place() const { return std::string(prefix()) + key; }
+  /// Returns what stands before the key there: nothing in an Example.
+  std::string_view prefix() const noexcept;
 };
 
 /// What stands before a key in FeatureSpec::place().
@@ -256,8 +258,8 @@ struct PipelineSpec {
   std::vector<int> cpu_set;  // empty: any CPU
   int host_prefetch = 2;
   bool more_small_batches = true;  // host_prefetch is not set: more batches are prefetched if they are small
-  int device_prefetch = 2;
-  bool peer_access = true;  // GPUs that are given the same rows copy them from one another, if they can
+  int device_prefetch = 0;         // 0: not set
+  bool peer_access = true;         // GPUs that are given the same rows copy them from one another, if they can
   WrittenStages written_stages = {};
 
   std::vector<std::string> warnings;  // for example, features that no output names

@@ -102,8 +102,7 @@ void MemoryPlan::plan_slots(const Schedule& schedule) {
       slot_data_bytes = std::max(slot_data_bytes, slot_bytes(ticket, compressed));
       if (schedule.steps.picks_rows() && Order::picks_rows(block, schedule.global_batch))
         slot_data_bytes = std::max(slot_data_bytes, order->most_picked_bytes(block, schedule.global_batch));
-      slot_arena_bytes = std::max(slot_arena_bytes,
-                                  arena_bytes(schedule, ticket.rows, ticket.bytes() - ticket.rows * io::frame_bytes));
+      slot_arena_bytes = std::max(slot_arena_bytes, arena_bytes(schedule, ticket.rows, ticket.payload_bytes()));
       inflates |= compressed;
     }
     if (inflates) inflaters++;  // each source keeps its own inflater, because the sources of a mixture take turns

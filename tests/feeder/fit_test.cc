@@ -1,5 +1,7 @@
 // Pipelines that do not fit their data: features that no record has, epochs without a step, and records that contradict
 // the features.
+#include <fmt/format.h>
+
 #include "damage.h"
 #include "data.h"
 #include "support/catch.h"
@@ -325,4 +327,35 @@ TEST_CASE("of records of type RAW the length is tried, and of lazy data the firs
   REQUIRE(counted.errors.size() == 1);  // the error with which counting the data ended
   CHECK(counted.errors[0].category() == Category::bad_data_crc);
   CHECK(counted.records == 0);
+}
+
+TEST_CASE("lists with a max_values are fed in every order, whatever more is read for them") {
+  const TempDir dir;
+  std::vector<std::string> records;
+  for (int64_t id = 0; id < 6000; id++) {
+    const std::string half(100, static_cast<char>('a' + id % 26));
+    records.push_back(wire::example(wire::entry("b", wire::bytes_feature({half, half}))));
+  }
+  write_records(dir.file("r"), records);
+  for (const char* stride : {"16KiB", "256KiB", "1MiB"})
+    for (const char* shuffle : {"NONE", "BLOCK block_size: '1MiB'", "BUFFER buffer_size: 20", "GLOBAL"})
+      for (const int most : {110, 500})
+        for (const int world : {1, 2}) {
+          if (std::string_view(shuffle).starts_with("BUFFER") && std::string_view(stride) == "1MiB") continue;  // 8 GiB
+          INFO(shuffle << ", " << stride << ", max_values " << most << ", " << world << " ranks");
+          const Pipeline pipeline = parse_pipeline(
+              fmt::format("source {{ files: 'r' index {{ stride: '{}' }} }} feature {{ name: 'b' dtype: BYTES "
+                          "kind: RAGGED max_values: {} }} shuffle {{ mode: {} }} "
+                          "batch {{ global_batch_size: 1000 last_batch_policy: DROP }}",
+                          stride, most, shuffle),
+              dir.path());
+          Feeder feeder(pipeline, {.rank = 0, .world_size = world});
+          int64_t rows = 0, bytes = 0;
+          while (const Batch batch = feeder.next(0)) {
+            rows += batch.rows();
+            bytes += static_cast<int64_t>(batch.at("b.bytes").size_bytes());
+          }
+          CHECK(rows == 6000 / world);
+          CHECK(bytes == 200 * rows);
+        }
 }

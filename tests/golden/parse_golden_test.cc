@@ -361,7 +361,7 @@ struct Session {
     }
     memory.resize(parser.arena_bound(records.size(), payload));
     flow::Arena arena(memory);
-    flow::RecordParser::Session session(parser, static_cast<uint32_t>(records.size()), arena);
+    flow::RecordParser::Session session(parser, {static_cast<uint32_t>(records.size()), payload}, arena);
     session.parse(views, errors);
     columns.assign(session.columns().begin(), session.columns().end());
     hits = session.layout_hits();

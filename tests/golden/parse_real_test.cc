@@ -62,7 +62,7 @@ void check(const std::string& folder, const nlohmann::json& file) {
   }
   std::vector<std::byte> memory(parser.arena_bound(records.size(), payload));
   flow::Arena arena(memory);
-  flow::ExampleParser::Session session(parser, static_cast<uint32_t>(records.size()), arena);
+  flow::ExampleParser::Session session(parser, {static_cast<uint32_t>(records.size()), payload}, arena);
   std::vector<flow::RowError> errors;
   session.parse(views, errors);
   REQUIRE(errors.empty());

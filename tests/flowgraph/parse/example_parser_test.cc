@@ -26,19 +26,19 @@ using flow::ValuesRef;
 /// Parses the records in one session. The arena has exactly the size of its bound.
 struct Parsed {
   Parsed(std::vector<FeatureSpec> features, const std::vector<std::string>& records) : parser(std::move(features)) {
-    uint64_t payload = 0;
     for (const std::string& record : records) {
       views.push_back({reinterpret_cast<const std::byte*>(record.data()), static_cast<uint32_t>(record.size()), 0});
       payload += record.size();
     }
     memory.resize(parser.arena_bound(records.size(), payload));
     arena = Arena(memory);
-    session.emplace(parser, static_cast<uint32_t>(records.size()), arena);
+    session.emplace(parser, flow::ChunkRecords{static_cast<uint32_t>(records.size()), payload}, arena);
     session->parse(views, errors);
   }
   const flow::Column& column(size_t i) const { return session->columns()[i]; }
 
   ExampleParser parser;
+  uint64_t payload = 0;  // bytes of all records
   std::vector<io::RecordView> views;
   std::vector<std::byte> memory;
   Arena arena;
@@ -450,7 +450,7 @@ TEST_CASE("blocks of records go on where the last one stopped") {
   Parsed whole(chess_features(), records);
   std::vector<std::byte> memory(whole.memory.size());
   Arena arena(memory);
-  ExampleParser::Session session(whole.parser, 30, arena);
+  ExampleParser::Session session(whole.parser, {30, whole.payload}, arena);
   std::vector<RowError> errors;
   for (size_t i = 0; i < 30; i += 10) session.parse(std::span(whole.views).subspan(i, 10), errors);
   REQUIRE(errors.empty());
@@ -472,6 +472,12 @@ TEST_CASE("the arena's bound holds for the worst that records can hold") {
        {ints, floats, bytes, ints + floats + bytes, ints + ints + ints, floats + ints + floats + ints, repeated,
         bytes + bytes, wire::entry("i", wire::int64_feature(std::vector<int64_t>(500), false))}) {
     CHECK(compare_with_protobuf(features, std::vector<std::string>(20, wire::example(entries))) == "");
+    for (const int64_t most : {1, 2, 999, 3000}) {
+      std::vector<FeatureSpec> bounded = features;
+      for (FeatureSpec& spec : bounded) spec.max_values = most;
+      INFO("max_values " << most);
+      CHECK(compare_with_protobuf(bounded, std::vector<std::string>(20, wire::example(entries))) == "");
+    }
   }
 
   const ExampleParser fixed_only(chess_features());
@@ -480,6 +486,25 @@ TEST_CASE("the arena's bound holds for the worst that records can hold") {
   CHECK(one_list.arena_bound(1, 1000) < 8 * 1000 + 100);
   const ExampleParser float_list({feature("f", DType::float32, FeatureKind::variable)});
   CHECK(float_list.arena_bound(1, 1000) < 1000 + 100);
+  // max_values bounds it, if that is less and each list has it.
+  FeatureSpec frames = feature("b", DType::bytes, FeatureKind::ragged);
+  frames.max_values = 30;
+  CHECK(ExampleParser({frames}).arena_bound(8, 8 * 3'000'000) < 8 * 30 * 16 + 200);
+  CHECK(ExampleParser({frames}).arena_bound(1000, 1000) < 8 * 1000 + 1000 * 16 + 100);
+  CHECK(ExampleParser({frames, feature("i", DType::int64, FeatureKind::variable)}).arena_bound(1, 1000) > 8 * 1000);
+  // A chunk may be read with more bytes than those of its rows, for which the arena was planned.
+  const ExampleParser parser({frames});
+  const std::string record = wire::example(wire::entry("b", wire::bytes_feature({"one", "two"})));
+  const std::vector<io::RecordView> views(
+      20, {reinterpret_cast<const std::byte*>(record.data()), static_cast<uint32_t>(record.size()), 0});
+  std::vector<std::byte> memory(parser.arena_bound(20, 20 * record.size()));
+  REQUIRE(memory.size() < size_t{20} * 30 * 16);
+  Arena arena(memory);
+  ExampleParser::Session session(parser, {20, 1'000'000}, arena);
+  std::vector<RowError> errors;
+  session.parse(views, errors);
+  CHECK(errors.empty());
+  CHECK(session.columns()[0].as<ValuesRef>()[19].count == 2);
 }
 
 TEST_CASE("nothing outside a record is read") {
@@ -501,7 +526,7 @@ TEST_CASE("nothing outside a record is read") {
     const ExampleParser parser(features);
     std::vector<std::byte> memory(parser.arena_bound(4, 4 * record.size()));
     Arena arena(memory);
-    ExampleParser::Session session(parser, 4, arena);
+    ExampleParser::Session session(parser, {4, 4 * record.size()}, arena);
     std::vector<RowError> errors;
     for (const std::string* what : {&record, &cut}) {
       for (std::byte* place : {middle + page - what->size(), middle}) {

@@ -243,7 +243,7 @@ std::string compare_with_protobuf(const std::vector<FeatureSpec>& features, std:
   // Memory of this size before a page that cannot be touched, so that a write past its end ends the program.
   const GuardedMemory memory(parser.arena_bound(records.size(), payload));
   flow::Arena arena(memory.bytes());
-  flow::RecordParser::Session session(parser, static_cast<uint32_t>(records.size()), arena);
+  flow::RecordParser::Session session(parser, {static_cast<uint32_t>(records.size()), payload}, arena);
   std::vector<flow::RowError> errors;
   session.parse(views, errors);
   if (hits) *hits = session.layout_hits();

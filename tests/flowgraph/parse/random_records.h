@@ -154,6 +154,7 @@ struct Writer {
 
 inline std::vector<FeatureSpec> random_features(Random& random) {
   std::vector<FeatureSpec> features;
+  const bool bounded = below(random, 3) == 0;  // then the columns have room for max_values of each list
   for (uint64_t n = 1 + below(random, 12); n != 0; n--) {
     const size_t which = below(random, keys.size());
     const size_t kind = below(random, 8) == 0 ? below(random, 3) : which % 3;
@@ -165,7 +166,7 @@ inline std::vector<FeatureSpec> random_features(Random& random) {
     } else if (spec.kind == FeatureKind::fixed_sequence) {
       spec.shape = Shape{1 + static_cast<int64_t>(below(random, 2))};
     }
-    if (below(random, 4) == 0) spec.max_values = static_cast<int64_t>(below(random, 6));
+    if (bounded || below(random, 4) == 0) spec.max_values = static_cast<int64_t>(below(random, 6));
     if (below(random, 4) == 0) spec.length = 3;
     if (spec.kind == FeatureKind::fixed)
       spec.max_values = -1;

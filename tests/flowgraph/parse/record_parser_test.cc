@@ -47,7 +47,7 @@ struct Parsed {
       : parser(spec),
         memory(1 + parser.arena_bound(records.size(), bytes_in(records))),
         arena(std::span(memory).subspan(1)),
-        session(parser, static_cast<uint32_t>(records.size()), arena) {
+        session(parser, {static_cast<uint32_t>(records.size()), bytes_in(records)}, arena) {
     const std::vector<io::RecordView> all = views(records);
     for (size_t i = 0; i < all.size(); i += block)
       session.parse(std::span(all).subspan(i, std::min(block, all.size() - i)), errors);

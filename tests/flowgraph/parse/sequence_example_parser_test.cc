@@ -59,7 +59,7 @@ struct Parsed {
     }
     memory.resize(parser.arena_bound(records.size(), payload));
     arena = Arena(memory);
-    session.emplace(parser, static_cast<uint32_t>(records.size()), arena);
+    session.emplace(parser, flow::ChunkRecords{static_cast<uint32_t>(records.size()), payload}, arena);
     session->parse(views, errors);
   }
   std::vector<int64_t> ints(size_t feature, size_t row) const {
@@ -242,8 +242,20 @@ TEST_CASE("a refused sequence record says what was found and what was wanted") {
   FeatureSpec required = list("label", DType::int64, FeatureKind::ragged);
   required.required = true;
   CHECK(refusal(required, record(label, list_entry("t", {}))) ==
-        "missing_feature: the record does not have this feature; did you mean 'feature_lists/t'? There are: "
+        "missing_feature: the record does not have this feature; 'context/label' is there instead. There are: "
         "context/label feature_lists/t. If records may lack it, remove `required`");
+  FeatureSpec prefixed = list("feature_lists/t", DType::int64, FeatureKind::ragged);
+  prefixed.required = true;
+  CHECK(
+      refusal(prefixed, record(label, list_entry("u", {}))).find("feature; there are: context/label feature_lists/u") !=
+      std::string::npos);
+  FeatureSpec meant = context(feature("context/label", DType::int64));
+  for (const char* key : {"context/label", "label2"}) {
+    meant.key = key;
+    CHECK(refusal(meant, record(label, "")) ==
+          "missing_feature: the record does not have this feature; did you mean 'label'? There are: context/label. If "
+          "records may lack it, give it a default_value, or kind: VARIABLE");
+  }
   CHECK(refusal(steps, "no record")
             .starts_with("malformed_proto: the record is not a tf.train.SequenceExample: at byte "
                          "0 of 9"));
@@ -330,7 +342,7 @@ TEST_CASE("nothing outside a sequence record is read") {
         3, {reinterpret_cast<const std::byte*>(at), static_cast<uint32_t>(one.size()), 0});
     std::vector<std::byte> memory(parser.arena_bound(3, 3 * one.size()));
     Arena arena(memory);
-    SequenceExampleParser::Session session(parser, 3, arena);
+    SequenceExampleParser::Session session(parser, {3, 3 * one.size()}, arena);
     std::vector<RowError> errors;
     session.parse(views, errors);
     CHECK(errors.empty());
