@@ -179,7 +179,7 @@ void write_row_of_zeros(const OutputSpec& output, const Packing::Output& packed,
 
 }  // namespace
 
-BatchWriter::BatchWriter(const Plan& plan, CacheStore* rows)
+BatchWriter::BatchWriter(const Plan& plan, CacheStore* rows, bool for_gpus)
     : plan_(plan), store_(rows && !plan.cache->pieces() ? rows->store() : nullptr) {
   const auto threads = static_cast<size_t>(plan.threads);
   if (plan.memory.scratch_bytes > 0) scratch_ = gpu::Memory(threads * plan.memory.scratch_bytes);
@@ -194,13 +194,14 @@ BatchWriter::BatchWriter(const Plan& plan, CacheStore* rows)
     if (output.writer() && output.writer()->takes_long()) rows_per_task_ = 1;
   // If the batches in use together exceed the last-level cache, each has left it before the trainer reads it, or before
   // it is written again. Then streaming stores are faster. (A ring of small batches may have more buffers than counted
-  // here, but few of them are in use while the trainer is fast.)
+  // here, but few of them are in use while the trainer is fast.) A GPU copies what has left the caches twice as fast as
+  // what CPUs still have in theirs (41 and 20 GB/s, on an H200 with PCIe 5).
   const uint64_t all_batches = static_cast<uint64_t>(plan.replicas) *
                                static_cast<uint64_t>(plan.spec.host_prefetch + 1) * plan.memory.buffer_bytes;
   const uint64_t cache = last_level_cache();
-  const auto stores = all_batches > 2 * cache ? gpu::Stores::streaming
-                      : all_batches > cache   ? gpu::Stores::streaming_copies
-                                              : gpu::Stores::cached;
+  const auto stores = for_gpus || all_batches > 2 * cache ? gpu::Stores::streaming
+                      : all_batches > cache               ? gpu::Stores::streaming_copies
+                                                          : gpu::Stores::cached;
   unpackers_ = make_unpackers(plan, stores);
   cold_unpackers_ = make_unpackers(plan, gpu::Stores::streaming);
 }

@@ -23,7 +23,8 @@ struct RowBlock;
 /// reference to the plan, and to the cache of pictures, if there is one.
 class BatchWriter {
  public:
-  explicit BatchWriter(const Plan& plan, CacheStore* rows = nullptr);
+  /// `for_gpus`: the batches are copied to GPUs, and nothing else reads them.
+  explicit BatchWriter(const Plan& plan, CacheStore* rows = nullptr, bool for_gpus = false);
 
   /// Fills `buffer`, or points its tensors into the slot if the plan lends rows (MemoryPlan::lends). Writes dense
   /// tensors, and steps that a RowWriter makes, in blocks of rows, in parallel in the calling thread's arena. Reads

@@ -93,6 +93,11 @@ class Delivery {
 
   /// Returns whether a replica has nothing ready, so that its next() waits or soon will. May be called from any thread.
   bool shortage() const noexcept { return short_replicas_ > 0; }
+  /// Returns how many buffers each replica's batches have.
+  size_t buffers() const {
+    const Lock lock(mutex_);
+    return replicas_.front().ring->pool().size();
+  }
   /// Sets the function that is called when the last ready batch of a replica has been taken. It is called on the thread
   /// that calls next(). Call this before the first next().
   void on_shortage(std::function<void(int replica)> tell) { tell_shortage_ = std::move(tell); }

@@ -161,7 +161,8 @@ Graph::Impl::Nodes::Nodes(Impl& impl)
 
 Graph::Impl::Impl(const Plan& plan_, const GraphOptions& options)
     : plan(plan_),
-      writer(plan, options.cache),
+      writer(plan, options.cache,
+             std::ranges::any_of(options.copied_to, [](DeviceId to) { return to.kind == DeviceId::Kind::cuda; })),
       bad_records(plan),
       assembler(plan, options.start, options.deliver_before_error),
       completed_batches(static_cast<size_t>(plan.replicas)),

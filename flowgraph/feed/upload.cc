@@ -27,7 +27,9 @@ constexpr auto between_looks = std::chrono::milliseconds(50),
 // The alignment of lookup tables in bytes: kernels may read tables in words of this size.
 constexpr size_t table_alignment = 16;
 
-size_t buffers_of(const PipelineSpec& spec) { return static_cast<size_t>(spec.device_prefetch) + 1; }
+// The batches on a GPU, if the pipeline does not say how many: two are made ahead while one is used, and more if they
+// are small, because threads of the host that wake one another take as long as several small batches.
+constexpr uint64_t fewest_buffers = 3, most_buffers = 9, small_batches_bytes = uint64_t{256} << 20;
 
 // Returns the bytes of a buffer: a batch, and after it the packed rows of the parts that are for other ranks.
 uint64_t buffer_bytes_of(const PackedBatches& batches, size_t parts) {
@@ -42,13 +44,27 @@ uint64_t table_bytes_of(const PipelineSpec& spec) {
   return bytes;
 }
 
-void check_limit(const PipelineSpec& spec, uint64_t buffer_bytes, const std::vector<DeviceId>& devices) {
+// Returns how many batches each replica has on its GPU.
+uint64_t buffers_of(const PipelineSpec& spec, uint64_t buffer_bytes, const std::vector<DeviceId>& devices) {
+  if (spec.device_prefetch > 0) return static_cast<uint64_t>(spec.device_prefetch) + 1;
+  uint64_t bytes = small_batches_bytes;
+  if (const uint64_t tables = table_bytes_of(spec); spec.device_limit > 0) {
+    uint64_t most_replicas = 0;
+    for (const DeviceId device : devices)
+      most_replicas = std::max(most_replicas, static_cast<uint64_t>(std::ranges::count(devices, device)));
+    bytes = std::min(bytes, (spec.device_limit - std::min(tables, spec.device_limit)) / most_replicas);
+  }
+  return std::clamp(bytes / std::max<uint64_t>(1, buffer_bytes), fewest_buffers, most_buffers);
+}
+
+void check_limit(const PipelineSpec& spec, uint64_t buffers, uint64_t buffer_bytes,
+                 const std::vector<DeviceId>& devices) {
   if (spec.device_limit == 0) return;
   const uint64_t table_bytes = table_bytes_of(spec);
   std::map<int, uint64_t> replicas;
   for (const DeviceId device : devices) replicas[device.ordinal]++;
   for (const auto& [ordinal, count] : replicas) {
-    const uint64_t bytes = count * buffers_of(spec) * buffer_bytes + table_bytes;
+    const uint64_t bytes = count * buffers * buffer_bytes + table_bytes;
     if (bytes <= spec.device_limit) continue;
     const std::string tables =
         table_bytes > 0 ? fmt::format(" and tables of {}", format_byte_size(table_bytes)) : std::string();
@@ -56,9 +72,8 @@ void check_limit(const PipelineSpec& spec, uint64_t buffer_bytes, const std::vec
         Category::bad_pipeline,
         fmt::format("memory.device_limit: {} batches{} on GPU {} need {}, but the limit is {}; set it to at least "
                     "\"{}MiB\", or a smaller parallelism.device_prefetch or batch{}",
-                    count * buffers_of(spec), tables, ordinal, format_byte_size(bytes),
-                    format_byte_size(spec.device_limit), (bytes >> 20) + 1,
-                    table_bytes > 0 ? ", or leave out lookup.on_device" : ""));
+                    count * buffers, tables, ordinal, format_byte_size(bytes), format_byte_size(spec.device_limit),
+                    (bytes >> 20) + 1, table_bytes > 0 ? ", or leave out lookup.on_device" : ""));
   }
 }
 
@@ -96,11 +111,12 @@ Upload::Upload(const PipelineSpec& spec, Start start)
       alike_(start.same_rows ? start.devices.size() : 1),
       parts_(start.parts),
       own_(parts_ > 1 ? static_cast<size_t>(distribution_.parts_of(distribution_.rank)[0]) : 0),
-      most_in_flight_(static_cast<size_t>(spec.host_prefetch)),
+      most_in_flight_(start.from.buffers() - 1),
       from_(start.from),
       copying_(start.devices.size()) {
   const uint64_t buffer_bytes = buffer_bytes_of(batches_, parts_);
-  check_limit(spec, buffer_bytes, start.devices);
+  const uint64_t buffers = buffers_of(spec, buffer_bytes, start.devices);
+  check_limit(spec, buffers, buffer_bytes, start.devices);
   std::vector<std::byte> tables;
   std::vector<gpu::UnpackKernel> kernels;
   for (const PackedBatches::Job& job : batches_.jobs()) {
@@ -125,19 +141,19 @@ Upload::Upload(const PipelineSpec& spec, Start start)
     for (const PackedBatches::Job& job : batches_.jobs())
       replica.tables.push_back(job.table ? job.table->on_gpu(start.devices[r]) : nullptr);
     replica.device = gpu::open_device_ring({.gpu = start.devices[r],
-                                            .buffers = buffers_of(spec),
+                                            .buffers = buffers,
                                             .buffer_bytes = buffer_bytes,
                                             .copies = most_in_flight_,
                                             .tables = tables,
                                             .kernels = kernels,
                                             .reads = replica.tables,
                                             .copies_from = source_on_gpu(spec, start.devices, r)});
-    replica.ring = std::make_shared<BatchRing>(replica.device, buffers_of(spec), buffer_bytes, static_cast<int>(r),
-                                               [&](std::byte* memory) {
-                                                 BatchContent content = batches_.content(memory);
-                                                 for (NamedTensor& tensor : content.tensors) tensor.lent = alike_ > 1;
-                                                 return content;
-                                               });
+    replica.ring =
+        std::make_shared<BatchRing>(replica.device, buffers, buffer_bytes, static_cast<int>(r), [&](std::byte* memory) {
+          BatchContent content = batches_.content(memory);
+          for (NamedTensor& tensor : content.tensors) tensor.lent = alike_ > 1;
+          return content;
+        });
     replica.buffer_wait.watch(*replica.ring);
     rings.push_back(replica.ring);
   }
@@ -451,9 +467,9 @@ std::string Upload::text(const PipelineSpec& spec, const FeedFacts& facts, const
   const PackedBatches batches(spec, facts);
   std::string text;
   for (const auto& [name, made] : outputs(spec, facts)) append(text, "where    {:<24} {}\n", name, made);
-  const uint64_t buffer_bytes = buffer_bytes_of(batches, parts);
+  const uint64_t buffer_bytes = buffer_bytes_of(batches, parts), buffers = buffers_of(spec, buffer_bytes, devices);
   append(text, "memory   {:<26} {:>5} x {:>10} = {:>10}, on each GPU for each of its replicas\n", "batches on a GPU",
-         buffers_of(spec), format_byte_size(buffer_bytes), format_byte_size(buffers_of(spec) * buffer_bytes));
+         buffers, format_byte_size(buffer_bytes), format_byte_size(buffers * buffer_bytes));
   if (const uint64_t table_bytes = table_bytes_of(spec))
     append(text, "memory   {:<26} {:>5} x {:>10} = {:>10}, on each GPU\n", "tables on a GPU", 1,
            format_byte_size(table_bytes), format_byte_size(table_bytes));

@@ -58,10 +58,12 @@ class Data {
   int64_t count() const { return count_; }
   const TempDir& dir() const { return dir_; }
 
-  /// Returns a pipeline with the source and the feature id, followed by `more`.
+  /// Returns a pipeline with the source and the feature id, followed by `more`. A GPU has three batches, so that all
+  /// are used again in few steps.
   Pipeline pipeline(const std::string& more) const {
-    return parse_pipeline("source { files: 'part-*.tfrecord' } feature { name: 'id' dtype: INT64 } " + more,
-                          dir_.path());
+    const Pipeline text =
+        parse_pipeline("source { files: 'part-*.tfrecord' } feature { name: 'id' dtype: INT64 } " + more, dir_.path());
+    return more.find("device_prefetch") == std::string::npos ? text.with("parallelism.device_prefetch", "2") : text;
   }
 
  private:

@@ -5,10 +5,12 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <future>
 #include <map>
 #include <optional>
+#include <regex>
 
 #include "damage.h"
 #include "sequence_data.h"
@@ -80,10 +82,12 @@ class TableData {
   }
   Pipeline pipeline(const std::string& more) const {
     return parse_pipeline(
-        "source { files: 'records' } feature { name: 'id' dtype: INT64 } feature { name: 'row' dtype: INT64 } feature "
-        "{ name: 'name' dtype: BYTES } " +
-            more,
-        dir_.path());
+               "source { files: 'records' } feature { name: 'id' dtype: INT64 } feature { name: 'row' dtype: INT64 } "
+               "feature "
+               "{ name: 'name' dtype: BYTES } " +
+                   more,
+               dir_.path())
+        .with("parallelism.device_prefetch", "2");
   }
 
  private:
@@ -591,6 +595,28 @@ TEST_CASE("memory.device_limit is kept, and what is refused says what would do")
   Feeder feeder(pipeline.with("memory.device_limit", enough), of_devices(gpus(1)));
   CHECK(feeder.next(0));
   CHECK(feeder.plan_text().find("unpacked on GPUs from 'packed b'") != std::string::npos);
+}
+
+TEST_CASE("as many small batches are made ahead on a GPU as fit, at most 8") {
+  if (no_gpus()) return;
+  const Data data({40});
+  const auto batches = [&](const std::string& limit, int replicas) {
+    Pipeline pipeline = data.pipeline(outputs + batch_text(20, "DROP")).with("parallelism.device_prefetch", "0");
+    if (!limit.empty()) pipeline = pipeline.with("memory.device_limit", limit);
+    Feeder feeder(pipeline, of_devices(std::vector<DeviceId>(static_cast<size_t>(replicas), gpus(1)[0])));
+    std::smatch found;
+    const std::string plan = feeder.plan_text();
+    REQUIRE(std::regex_search(plan, found, std::regex("batches on a GPU +([0-9]+) x +([0-9.]+) KiB")));
+    return std::pair(std::stoi(found[1]), std::stod(found[2]));
+  };
+  const auto [most, kib] = batches("", 1);
+  CHECK(most == 9);
+  const auto limit_of = [&, each = kib](double count) {
+    return std::to_string(std::lround(count * each * 1024 + 512)) + "B";
+  };
+  CHECK(batches(limit_of(5), 1).first == 5);
+  CHECK(batches(limit_of(100), 1).first == 9);
+  CHECK(batches(limit_of(8), 2).first == 4);
 }
 
 TEST_CASE("a trainer that holds all batches of a GPU is told so") {

@@ -364,7 +364,7 @@ TEST_CASE("next() refuses a stream of another device") {
   Consumer consumer(cuda(1));
   for (const std::string& text : wanted[0]) {
     if (text != "end")
-      for (int times = 0; times < 5; times++) {  // more often than there are buffers
+      for (int times = 0; times < 5; times++) {  // more often than there are buffers: three
         require(cudaSetDevice(0));
         CHECK(
             message_of([&] { feeder.next(0, Stream::cuda_legacy); }, Category::bad_pipeline).find("cudaSetDevice(1)") !=

@@ -95,7 +95,7 @@ TEST_CASE("the chess pipeline") {
   CHECK(spec.last_batch_policy == LastBatchPolicy::drop);
   CHECK(spec.repeat == 1);
   CHECK(spec.host_prefetch == 2);
-  CHECK(spec.device_prefetch == 2);
+  CHECK(spec.device_prefetch == 0);  // not set
   CHECK(spec.device_limit == 0);
   CHECK(spec.memory_limit == usable_memory() / 4);
   CHECK(spec.max_failures == -1);
@@ -459,6 +459,10 @@ TEST_CASE("a file in two sources is warned of, unless each takes a part of it") 
                                "each source files or a `range` of its own",
                                "source[2]: files: 'h' is in source[1], too, and fed by both; give each source files or "
                                "a `range` of its own"});
+  std::string many;
+  for (int i = 0; i < 600; i++) many += "source { files: 'f' } ";
+  REQUIRE(warnings(many).size() == 3);
+  CHECK(warnings(many).back().ends_with("of its own (and 596 more pairs of sources)"));
   CHECK(warnings("source { files: 'f' range: '0%:50%' } source { files: 'f' range: '50%:100%' }").empty());
   CHECK(warnings("source { files: 'f' num_shards: 2 } source { files: 'f' num_shards: 2 shard_id: 1 }").empty());
 }
