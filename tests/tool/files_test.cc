@@ -596,7 +596,8 @@ TEST_CASE("a record beyond the limit is told, is not called damage, and is read 
     INFO(command);
     const ToolResult beyond = run({command, file}, small);
     CHECK(beyond.code == 1);
-    CHECK(beyond.err.find("record_limit is 1000; if the record is sound, raise record_limit") != std::string::npos);
+    CHECK(beyond.err.find("record_limit is 1000; if the record is sound, raise it (source.record_limit, or "
+                          "--record-limit of a command)") != std::string::npos);
     CHECK(beyond.out.find("has records beyond --record-limit") != std::string::npos);
     CHECK(beyond.out.find("damaged") == std::string::npos);
     for (const auto& enough : {large, {}}) CHECK(run({command, file}, enough).code == 0);

@@ -13,6 +13,7 @@
 
 #include "feedline/error.h"
 #include "tool/commands/commands.h"
+#include "tool/common/interrupt.h"
 #include "tool/common/json.h"
 #include "tool/common/terminal.h"
 
@@ -91,7 +92,8 @@ int run_tool(int argc, char** argv) {
   } catch (const UsageError& error) {
     return wrong(error);
   } catch (const Error& error) {
-    return report(failed, error.what(), json, error_json(error));
+    const bool was_interrupted = error.category() == Category::stalled && Interrupt::happened();
+    return report(failed, was_interrupted ? error.message() : error.what(), json, error_json(error));
   } catch (const std::bad_alloc&) {
     return report(failed, "out of memory", json, without_place("out_of_memory", "out of memory"));
   } catch (const std::system_error& error) {
