@@ -9,7 +9,7 @@ import statistics
 import sys
 
 MARKS = "<!-- ./dev gpu-results writes what follows -->", "<!-- until here -->"
-NOT_YET = re.compile(r"run on a (real )?GPU yet|\*\*nowhere\*\*|[Oo]nly one and two( cores)?")
+NOT_YET = re.compile(r"[Nn]othing has run on|run on a (real )?GPU yet|[Oo]nly one and two( cores)?")
 
 # What docs/limits.md wants: the steps that show it, or the figure of gpu_bench.
 WANTED = (
@@ -54,12 +54,19 @@ class Results:
             return "not run"
         said = [f"**{self.entries[name]['verdict']}**: {name}" for name in ran if self.entries[name]["verdict"] != "passed"]
         said = said or ["passed"]
+        if cut := [name for name in ran if several(self.entries[name])]:
+            said.append(f"less the cases for several GPUs of {', '.join(cut)}")
         said += [f"not run: {name}" for name in names if name not in ran]
         return f"{', '.join(said)}; {self.where(names)}"
 
     def bench(self, step: str) -> dict[str, dict]:
         """Returns the figures of gpu_bench by their names."""
         return {figure["name"]: figure for figure in self.figures(step).get("figures", ())}
+
+
+def several(entry: dict) -> bool:
+    """Returns whether a step has passed without its cases for more GPUs than there are."""
+    return entry["verdict"] == "passed" and "GPUs are wanted" in (entry.get("why") or "")
 
 
 def number(value: float) -> str:
@@ -71,7 +78,7 @@ def spread(figure: dict) -> str:
 
 
 def cell(text) -> str:
-    return str(text).replace("|", "\\|").replace("\n", " ")
+    return str(text).replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
 
 
 def table(header: list[str], rows: list[list]) -> list[str]:
@@ -103,7 +110,8 @@ def steps(results: Results) -> list[str]:
         entry = results.entries[name]
         passed = entry["verdict"] == "passed"
         figures_of_part = ", ".join(f"{what} {value}" for what, value in (entry.get("figure") or {}).items())
-        said = ["passed" if passed else f"**{entry['verdict']}**", figures_of_part if passed else entry.get("why")]
+        verdict = "passed, less cases for several GPUs" if several(entry) else "passed" if passed else f"**{entry['verdict']}**"
+        said = [verdict, figures_of_part if passed else entry.get("why")]
         rows.append([name, ": ".join(filter(None, said)), results.where([name])])
     kernels = {name: results.figures(name) for name in ran if name.startswith("ncu-") and results.figures(name)}
     columns = sorted({column for figures in kernels.values() for column in figures})
@@ -139,7 +147,7 @@ def figures(results: Results) -> list[str]:
         header = ["trainer on a GPU", "loader", "steps/s", "ms of a step waiting", "GPU idle, by NVML", "CPU ms a step"]
         lines += [f"`bench/trainers/compare.py --device cuda`: {results.where(['trainers'])}.", "", *table(header, rows)]
     if cores:
-        counts = [title for title in cores if re.fullmatch(r"\d+ cores?", title)]
+        counts = sorted((title for title in cores if re.fullmatch(r"\d+ cores?", title)), key=lambda title: int(title.split()[0]))
         paths = [row["name"] for row in next((cores[title] for title in cores if "against" in title), [])]
         by = {(title, row["name"]): row for title in counts for row in cores[title]}
         rows = [[path, *(f"{number(by[title, path]['value'] / 1e3)} k, {by[title, path]['ratio']:.2f}" for title in counts)] for path in paths]
@@ -151,17 +159,32 @@ def figures(results: Results) -> list[str]:
 DOCUMENTS = {"docs/limits.md": limits, "gpu/README.md": steps, "bench/README.md": figures}
 
 
-def main() -> int:
-    if len(sys.argv) != 2:
-        sys.exit("./dev gpu-results takes the folder with the results of the kit's `run`")
-    results = Results(json.loads((pathlib.Path(sys.argv[1]) / "results.json").read_text(encoding="utf-8"))["steps"])
+def texts_of(results: Results) -> dict[str, str]:
+    """Returns what the documents say with these results."""
+    if not any(map(results.ran, results.entries)):
+        raise ValueError("no step of it was run on a GPU")
+    texts = {}
     for path, write in DOCUMENTS.items():
         text = pathlib.Path(path).read_text(encoding="utf-8")
         before, _, rest = text.partition(MARKS[0])
         _, mark, after = rest.partition(MARKS[1])
         if not mark:
-            sys.exit(f"{path} lacks the marks {' and '.join(MARKS)}")
-        pathlib.Path(path).write_text("\n".join([before + MARKS[0], "", *write(results), MARKS[1]]) + after, encoding="utf-8")
+            raise ValueError(f"{path} lacks the marks {' and '.join(MARKS)}")
+        texts[path] = "\n".join([before + MARKS[0], "", *write(results), MARKS[1]]) + after
+    return texts
+
+
+def main() -> int:
+    if len(sys.argv) != 2:
+        sys.exit("./dev gpu-results takes the folder with the results of the kit's `run`")
+    file = pathlib.Path(sys.argv[1]) / "results.json"
+    try:
+        results = Results(json.loads(file.read_text(encoding="utf-8"))["steps"])
+        texts = texts_of(results)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        sys.exit(f"{file} is no result of the kit's `run`, or is cut: {error!r}; nothing is written")
+    for path, text in texts.items():
+        pathlib.Path(path).write_text(text, encoding="utf-8")
     for name, entry in results.entries.items():
         if not results.ran(name):
             print(f"not run on a GPU: {name}: {entry['verdict']}: {entry.get('why') or ''}")

@@ -2,7 +2,7 @@
 """Runs the steps of steps.py on a machine with a GPU, the most telling first, within the minutes that there are.
 
   ./run --minutes 8 --out DIR
-  ./run --minutes 6 --out OTHER --from DIR/results.json   goes on: what passed or was skipped is kept, what is left is
+  ./run --minutes 6 --out OTHER --from DIR/results.json   goes on: what passed is kept, what is left or was skipped is
                                                           run, and what failed or hung is run again at the end
   ./run --out OTHER --only NAME...                        these steps, whatever came of them before
   ./run --list                                            the steps, each with the seconds that it may take
@@ -178,19 +178,19 @@ def end_group(process: subprocess.Popen) -> None:
 class Call:
     """One call of this program: its results so far, and what its steps need."""
 
-    def __init__(self, flags: argparse.Namespace):
+    def __init__(self, flags: argparse.Namespace, before: list[dict]):
         self.out = flags.out.resolve()
         self.logs = self.out / "logs"
-        self.logs.mkdir(parents=True)
-        self.work = pathlib.Path(tempfile.mkdtemp(prefix="feedline-gpu-"))
         self.begun = time.monotonic()
         self.end = self.begun + 60 * flags.minutes
-        self.gpus = Gpus()
-        self.run_on = {"gpu": str(self.gpus), "date": datetime.date.today().isoformat()}
-        before = json.loads(flags.before.read_text(encoding="utf-8"))["steps"] if flags.before else []
         self.results = {entry["name"]: entry for entry in before}
         for step in STEPS:
             self.results.setdefault(step.name, {"name": step.name, "verdict": "not run", "why": "its turn did not come"})
+        self.run_on = {"gpu": "not asked for yet", "date": datetime.date.today().isoformat()}
+        self.write()
+        self.work = pathlib.Path(tempfile.mkdtemp(prefix="feedline-gpu-"))
+        self.gpus = Gpus()
+        self.run_on["gpu"] = str(self.gpus)
         add_tools_to_path()
         self.libraries = library_path()
         for wheel in KIT.glob("feedline-*.whl"):
@@ -203,7 +203,7 @@ class Call:
         if only:
             return [step for step in STEPS if step.name in only]
         verdicts = {step.name: self.results[step.name]["verdict"] for step in STEPS}
-        new = [step for step in STEPS if step.always or verdicts[step.name] == "not run"]
+        new = [step for step in STEPS if step.always or verdicts[step.name] in ("not run", "skipped")]
         again = [step for step in STEPS if step not in new and verdicts[step.name] in ("failed", "hung")]
         return new + again
 
@@ -215,7 +215,8 @@ class Call:
                     self.note(step, "not run", why=f"{max(0, left):.0f} s were left, and it may take {step.seconds} s")
                 continue
             if why := self.lacks(step):
-                self.note(step, "skipped", why=why)
+                if self.results[step.name]["verdict"] not in ("passed", "failed", "hung"):
+                    self.note(step, "skipped", why=why)
             else:
                 self.run_step(step, left)
 
@@ -229,6 +230,10 @@ class Call:
             return f"{program} does not start: " + "; ".join(lines[:3])
         if modules := [name for name in step.modules if importlib.util.find_spec(name) is None]:
             return f"Python has no {', '.join(modules)}"
+        for wheel in KIT.glob("feedline-*.whl") if "feedline" in step.modules else ():
+            major, minor = re.search(r"-cp(\d)(\d+)-", wheel.name).groups()
+            if sys.version_info < (int(major), int(minor)):
+                return f"{wheel.name} is not for this Python, {sys.version.split()[0]}"
         return ""
 
     def run_step(self, step, left: float) -> None:
@@ -299,6 +304,9 @@ class Call:
         self.results[step.name] = entry
         if verdict != "not run":
             print(line_of(entry), flush=True)
+        self.write()
+
+    def write(self) -> None:
         new = self.out / "results.json.new"
         new.write_text(json.dumps({**self.run_on, "steps": self.entries()}, indent=1) + "\n", encoding="utf-8")
         os.replace(new, self.out / "results.json")
@@ -368,14 +376,27 @@ def main() -> int:
         for step in STEPS:
             print(f"{step.name:<24} {step.seconds:>4} s  {step.command}")
         return 0
+    if flags.minutes <= 0:
+        parser.error(f"--minutes: {flags.minutes:g} is no time")
     if (flags.out / "results.json").exists():
         parser.error(f"{flags.out} has the results of another call; name a new folder")
+    before = []
+    if flags.before:
+        try:
+            before = json.loads(flags.before.read_text(encoding="utf-8"))["steps"]
+            before = [{**entry, "name": entry["name"], "verdict": entry["verdict"]} for entry in before]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            parser.error(f"--from: {flags.before} is no results.json of another call: {error!r}")
+    try:
+        (flags.out / "logs").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        parser.error(f"--out: {error}")
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     call, code = None, 0
     try:
-        call = Call(flags)
+        call = Call(flags, before)
         call.run(call.order(flags.only))
     except Stopped as stopped:
         code = 128 + stopped.args[0]

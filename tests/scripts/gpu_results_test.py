@@ -27,7 +27,7 @@ def path_of_feed(cores: int, against: bool) -> dict:
 
 RESULTS = [
     {"name": "unpack", "verdict": "passed", "why": "3000 specs", **ON},
-    {"name": "copy", "verdict": "passed", **ON},
+    {"name": "copy", "verdict": "passed", "why": "skipped: 2 GPUs are wanted", **ON},
     {"name": "copy-after-host-function", "verdict": "passed", "figures": {"4 bytes": "what was there"}, **ON},
     {"name": "feed", "verdict": "failed", "why": "a | b", **ON},
     {"name": "python: torch", "of": "python", "verdict": "passed", "figure": {"steps/s": 5, "kept": 2}, **ON},
@@ -69,22 +69,28 @@ def test(root: pathlib.Path) -> None:
         (root / name).parent.mkdir(exist_ok=True)
         (root / name).write_text((SOURCE / name).read_text(encoding="utf-8"), encoding="utf-8")
 
-    nothing, said = written(root, [])
-    assert all("run on a GPU yet" in text for text in nothing.values()), nothing
-    for name in DOCUMENTS:
-        assert any(line.startswith(name) and "still says: " in line for line in said.splitlines()), said
+    before = {name: (root / name).read_text(encoding="utf-8") for name in DOCUMENTS}
+    for bad, wanted in (
+        ({"steps": []}, "no step of it was run on a GPU"), ({}, "'steps'"), ([], "is no result"),
+        ({"steps": [{"name": "trainers", "verdict": "passed", "figures": {"chess": {"feedline": []}}, **ON}]}, "is no result"),
+    ):  # fmt: skip
+        (root / "results.json").write_text(json.dumps(bad))
+        refused = subprocess.run([sys.executable, SOURCE / "scripts" / "gpu_results.py", root], cwd=root, capture_output=True, text=True)
+        assert refused.returncode == 1 and wanted in refused.stderr and "Traceback" not in refused.stderr, refused.stderr
+        assert before == {name: (root / name).read_text(encoding="utf-8") for name in DOCUMENTS}
+    (root / "old.md").write_text("Nothing has run on a GPU yet.\n", encoding="utf-8")
 
     blocks, said = written(root, RESULTS)
+    assert "old.md:1: still says: Nothing has run on a GPU yet." in said.splitlines(), said
     left = [line for line in said.splitlines() if "still says: " not in line]
     assert left == [
         "not run on a GPU: nccl: skipped: there is no NCCL",
         "not run on a GPU: tables: passed: ",
         "not run on a GPU: memcheck-feed: not run: 3 s were left, and it may take 180 s"], said  # fmt: skip
-    assert "on a GPU yet" not in said
     on = "NVIDIA H100, driver 580.1, 2027-01-02"
     limits = blocks["docs/limits.md"].splitlines()
     for line in (
-        f"| passes | **failed**: feed, not run: nccl, not run: nccl-feed, not run: nccl-processes, not run: data-parallel; {on} |",
+        f"| passes | **failed**: feed, less the cases for several GPUs of copy, not run: nccl, not run: nccl-feed, not run: nccl-processes, not run: data-parallel; {on} |",
         f"PyTorch, CuPy and JAX: the host's bytes | passes | passed; {on} |",
         "| memory and files as before | **hung**: thousand-feeders; NVIDIA H200, 2027-01-03 |",
         "in the suite `gpu` | passes | not run |",
@@ -94,6 +100,7 @@ def test(root: pathlib.Path) -> None:
         assert sum(row.endswith(line) for row in limits) == 1, (line, limits)
     for line in (
         f"| feed | **failed**: a \\| b | {on} |",
+        f"| copy | passed, less cases for several GPUs | {on} |",
         f"| python: torch | passed: steps/s 5, kept 2 | {on} |",
         f"| python: jax | passed | {on} |",
         "| thousand-feeders | **hung**: it took more than 60 s | NVIDIA H200, 2027-01-03 |",
@@ -113,8 +120,6 @@ def test(root: pathlib.Path) -> None:
 
     again, _ = written(root, RESULTS)
     assert again == blocks
-    emptied, _ = written(root, [])
-    assert emptied == nothing
 
 
 def main() -> None:

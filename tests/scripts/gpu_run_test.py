@@ -160,7 +160,7 @@ def test_stopped_and_gone_on(kit: Kit) -> None:
     steps["long"] = {"shell": "true"}
     kit.steps(**steps)
     results = kit.run("second", "--from", "first/results.json", code=1)
-    assert kit.ran() == ["facts", "long", "last", "bad"], kit.ran()
+    assert kit.ran() == ["facts", "lacking", "long", "last", "bad"], kit.ran()
     assert [entry["verdict"] for entry in results.values()] == ["passed", "passed", "skipped", "failed", "passed", "passed"]
 
     kit.run("third", "--from", "second/results.json", "--only", "good", code=1)
@@ -181,6 +181,9 @@ def test_gpus(kit: Kit) -> None:
     """Each result has the GPU on which it was got. What keeps the GPU awake ends with the run."""
     kit.steps(on_gpu={"shell": "true", "needs_gpu": True}, count={"command": "sh -c 'echo {gpus}'"})
     results = kit.run("without")
+    (kit.folder / "before.json").write_text(json.dumps({"steps": [{"name": "on_gpu", "verdict": "failed", "gpu": "a GPU"}]}))
+    kept = kit.run("kept", "--from", "before.json", code=1)
+    assert kept["on_gpu"] == {"name": "on_gpu", "verdict": "failed", "gpu": "a GPU"}, "a result was lost where there is no GPU"
     assert results["on_gpu"] == {**results["on_gpu"], "verdict": "skipped", "why": "there is no GPU", "gpu": "no GPU"}
     assert results["count"]["why"] == "0"
     (kit.folder / "libcuda.so.1").symlink_to(FAKE_DRIVER)
@@ -198,6 +201,10 @@ def test_what_it_refuses(kit: Kit) -> None:
     for arguments, wanted in (
         (["--only", "two"], "there is no step two"),
         ([], "has the results of another call"),
+        (["--minutes", "0"], "--minutes: 0 is no time"),
+        (["--out", "new", "--from", "no"], "--from: no is no results.json of another call"),
+        (["--out", "new", "--from", "kit/run"], "--from: kit/run is no results.json of another call"),
+        (["--out", "kit/run"], "--out: "),
     ):
         process = kit.start("out", *arguments)
         text, _ = process.communicate()
