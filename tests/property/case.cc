@@ -59,6 +59,7 @@ Case draw_case(std::mt19937_64& random) {
   c.global_batch = any(8, 24, 48, 96, 200, 480);
   c.policy = any(Text("DROP"), Text("PARTIAL"), Text("PAD"));
   c.variable = !c.windows && chance(40);
+  if (c.variable) c.max_values = any(0, 0, 4, 20, 100, 500, 3000);
   c.host_prefetch = any(0, 1, 2, 4);  // 0: as many as fit
   c.world = any(1, 2, 4);
   c.replicas = any(1, 1, 2);
@@ -83,8 +84,11 @@ std::string text_of(const Case& c, bool compressed, int threads, const std::stri
   }
   text += "feature { name: 'id' dtype: INT64 }\nfeature { name: 'h' dtype: BYTES length: 16 }\n";
   if (c.key && c.windows) text += "feature { name: 'clip' dtype: INT64 }\n";
-  if (c.variable)
-    text += "feature { name: 'b' dtype: BYTES kind: VARIABLE }\nfeature { name: 'v' dtype: INT64 kind: VARIABLE }\n";
+  if (c.variable) {
+    const std::string most = c.max_values > 0 ? fmt::format(" max_values: {}", c.max_values) : "";
+    text += fmt::format("feature {{ name: 'b' dtype: BYTES kind: VARIABLE{} }}\n", most);
+    text += fmt::format("feature {{ name: 'v' dtype: INT64 kind: VARIABLE{} }}\n", most);
+  }
   if (!c.filter.empty()) text += fmt::format("filter: '{}'\n", c.filter);
   if (c.windows)
     text += fmt::format("window {{ size: {} shift: {} stride: {} drop_remainder: {} across_files: {}{} }}\n", c.size,
@@ -152,6 +156,7 @@ std::vector<Case> simpler_cases(const Case& c) {
   add(c.repeat > 1, [](Case& s) { s.repeat = 1; });
   add(c.epoch_steps > 0 && c.stop != "CYCLE_FOREVER", [](Case& s) { s.epoch_steps = 0; });
   add(c.variable, [](Case& s) { s.variable = false; });
+  add(c.max_values > 0, [](Case& s) { s.max_values = 0; });
   add(c.policy != "DROP", [](Case& s) { s.policy = "DROP"; });
   add(c.host_prefetch != 2, [](Case& s) { s.host_prefetch = 2; });
   add(c.replicas > 1, [](Case& s) { s.replicas = 1; });

@@ -30,7 +30,8 @@ struct Case {
   int64_t global_batch = 8;
   std::string policy = "DROP";
   bool skip_record = false;
-  bool variable = false;  // the outputs include features without a fixed length
+  bool variable = false;   // the outputs include features without a fixed length
+  int64_t max_values = 0;  // of these: no record has more; 0: no limit
   int host_prefetch = 2;
 
   // The ways in which it is fed besides the plain one.
