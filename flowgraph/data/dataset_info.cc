@@ -206,7 +206,7 @@ std::optional<FoundShard> match(std::span<const NamePart> parts, std::string_vie
     if (part.kind != NamePart::Kind::literal) {
       const bool is_word = part.kind == NamePart::Kind::word;
       const auto belongs = [&](char c) {
-        return is_word ? (c | 32) >= 'a' && (c | 32) <= 'z' || c == '_' : c >= '0' && c <= '9';
+        return is_word ? ((c | 32) >= 'a' && (c | 32) <= 'z') || c == '_' : c >= '0' && c <= '9';
       };
       size = static_cast<size_t>(std::ranges::find_if_not(name, belongs) - name.begin());
       const auto value = number(name.substr(0, size));
