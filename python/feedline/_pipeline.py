@@ -110,7 +110,7 @@ class Pipeline:
     of pipeline.proto (docs/pipeline.md): a name that is no field, or a value of another type, is an Error that names the
     field and the line of the caller. The rest is checked when a Loader is made, because it depends on the data.
 
-    str(pipeline) is its text. Pipelines can be pickled.
+    str(pipeline) is its text, without the folder that its files are relative to. Pipelines can be pickled.
     """
 
     __slots__ = ("_message", "_lines")
@@ -271,7 +271,7 @@ class Pipeline:
     __str__ = text
 
     def __repr__(self):
-        return f"feedline.Pipeline({self.text()!r})"
+        return f"feedline.Pipeline({self.text()!r}, folder={self.folder!r})"
 
     def __eq__(self, other):
         return isinstance(other, Pipeline) and self.text() == other.text() and self.folder == other.folder
