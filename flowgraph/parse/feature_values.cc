@@ -230,7 +230,7 @@ void FeatureValues::end_values(size_t feature, const FoundValues& found) {
 
 bool FeatureValues::store_steps(size_t feature, const uint8_t* p, const uint8_t* end, int depth) {
   uint64_t steps = 0;
-  if (targets_[feature].nested && count_steps(p, end, depth, steps)) return false;
+  if (targets_[feature].nested && !has_rooms_ && count_steps(p, end, depth, steps)) return false;
   FoundSteps found = begin_steps(feature, static_cast<uint64_t>(end - p), steps);
   if (add_steps(p, end, depth, found)) {
     if (!targets_[feature].fixed) trim(found.ends ? found.ends : found.values);
@@ -253,8 +253,10 @@ FoundSteps FeatureValues::begin_steps(size_t feature, uint64_t payload, uint64_t
   }
   if (has_rooms_) {
     std::byte* const room = room_of(feature);
-    if (target.nested) found.ends = reinterpret_cast<uint32_t*>(room);
-    if (target.nested) found.most_steps = target.max_values;
+    if (target.nested) {
+      found.ends = reinterpret_cast<uint32_t*>(room);
+      found.most_steps = target.max_values;
+    }
     found.capacity = target.max_values;
     found.values = room + target.ends_bytes();
     return found;
