@@ -9,7 +9,7 @@
 // What a thread does with a row is an Op: load() loads the stored elements of a vector, and store() makes the output of
 // them. Where little is loaded for each store, rows_together rows are loaded before the first of them is stored, so
 // that a thread waits for them at the same time. A branch between their loads would make it wait at once, so load() is
-// compiled for each way to load (by_load) and not told of it at run time.
+// compiled for each way to load and not told of it at run time.
 #pragma once
 
 #include <cstddef>
@@ -265,7 +265,6 @@ class BitsOp {
     uint8_t bytes[vector];
   };
   static constexpr uint32_t rows_together = 1;
-  static constexpr bool by_load = false;
   template <Load>
   FEEDLINE_ELEMENT void load(const UnpackArgs&, const std::byte* row, Loaded& loaded) const {
     for (int i = 0; i < vector; i++) loaded.bytes[i] = static_cast<uint8_t>(row[byte_[i]]);
@@ -293,7 +292,6 @@ class CopyOp {
   FEEDLINE_ELEMENT CopyOp(const UnpackArgs& args, const std::byte*, uint32_t number) : places_(args, number * vector) {}
   using Loaded = detail::Vector<Value, vector>;
   static constexpr uint32_t rows_together = sizeof(Value) < 8 ? 4 : 2;
-  static constexpr bool by_load = true;
   template <Load how>
   FEEDLINE_ELEMENT void load(const UnpackArgs& args, const std::byte* row, Loaded& loaded) const {
     detail::load_elements<how>(args, row, places_, loaded.element);
@@ -320,7 +318,6 @@ class LookupOp {
     uint8_t bytes[vector];
   };
   static constexpr uint32_t rows_together = 4;
-  static constexpr bool by_load = true;
   template <Load how>
   FEEDLINE_ELEMENT void load(const UnpackArgs& args, const std::byte* row, Loaded& loaded) const {
     detail::load_elements<how>(args, row, places_, loaded.bytes);
@@ -357,7 +354,6 @@ class PlanesOp {
     uint32_t words[vector * channels / 4];
   };
   static constexpr uint32_t rows_together = 1;
-  static constexpr bool by_load = false;
   template <Load>
   FEEDLINE_ELEMENT void load(const UnpackArgs&, const std::byte* row, Loaded& loaded) const {
     for (int i = 0; i < vector * channels / 4; i++)
@@ -397,7 +393,6 @@ class ConvertOp {
     Wide values[vector];
   };
   static constexpr uint32_t rows_together = 1;
-  static constexpr bool by_load = false;
   template <Load>
   FEEDLINE_ELEMENT void load(const UnpackArgs& args, const std::byte* row, Loaded& loaded) const {
     detail::load_wide(args, row, places_, loaded.values);
@@ -445,7 +440,7 @@ FEEDLINE_ELEMENT void unpack_thread(const UnpackArgs& args, const std::byte* val
         do_rows.template operator()<how, together>();
     while (row < args.rows) do_rows.template operator()<how, 1>();
   };
-  if constexpr (Op::by_load)
+  if constexpr (together > 1)
     detail::with_load(args.load, do_all);
   else
     do_all.template operator()<Load::bytes>();
