@@ -339,9 +339,10 @@ TEST_CASE("a disk that is waited for is named, whatever the compression") {
     if (!withheld) return skip("the file system has no leases");
     Batch batch;
     while (!first.is_wanted()) std::this_thread::yield();
-    // If the only thread opens the file, it cannot parse what it has; otherwise it has nothing to parse.
-    REQUIRE(feeder.next(0, std::chrono::milliseconds(20), batch) == Next::not_ready);
-    CHECK(feeder.report().waited_for == "read");
+    // If the only thread opens the file, it cannot parse what it has; otherwise it soon has nothing left to parse, and the
+    // time of all waits is more and more that of the disk.
+    do REQUIRE(feeder.next(0, std::chrono::milliseconds(20), batch) == Next::not_ready);
+    while (feeder.report().waited_for != "read");
     first.release();
     CHECK(feeder.next().at("id").as<int64_t>()[9] == 9);
     CHECK(feeder.report().next_wait_s == 0);
