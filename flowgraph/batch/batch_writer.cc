@@ -32,13 +32,15 @@ struct RowBlock {
 
 // The rows of a batch that could not be written, and those of bad records.
 struct BatchWriter::Failures {
-  explicit Failures(const BatchRows& of) : batch(of) {}
+  Failures(const BatchRows& of, const std::vector<Rows>& of_later_pass) : batch(of), later(of_later_pass) {}
   struct Found {
     std::vector<int64_t> rows;        // their numbers in the batch; a row comes once for each output that failed
     std::vector<FailedRow> reported;  // those that could not be written and stood for a sample
     uint64_t audit = 0;               // the sum of these samples' audit terms
+    uint64_t audit_of_later = 0;      // the part of it that belongs to the later pass
   };
   const BatchRows& batch;
+  const std::vector<Rows>& later;  // the rows of the batch that belong to the later of its two passes
   Mutex mutex;
   Found found FEEDLINE_GUARDED_BY(mutex);
 
@@ -50,7 +52,10 @@ struct BatchWriter::Failures {
     const int64_t number = block.first + static_cast<int64_t>(failure.row);
     found.rows.push_back(number);
     if (std::exchange(row.filler, true)) return;
-    found.audit += row.chunk->audit_terms()[row.row];
+    const uint64_t term = row.chunk->audit_terms()[row.row];
+    found.audit += term;
+    if (std::ranges::any_of(later, [&](Rows rows) { return rows.first <= number && number < rows.last; }))
+      found.audit_of_later += term;
     found.reported.push_back({batch.wanted.first + number, Error(failure.category, std::move(failure.message),
                                                                  row.chunk->place_of(plan, row.row, feature))});
   }
@@ -241,7 +246,7 @@ std::vector<FailedRow> BatchWriter::write(const BatchRows& batch, BatchBuffer& b
   const bool is_cold = buffer.written != Clock::time_point() && Clock::now() - buffer.written > leaves_caches_after;
   const Unpackers& unpackers = is_cold ? cold_unpackers_ : unpackers_;
   const std::vector<Rows> later = rows_of_later_pass(batch, buffer.passes);
-  Failures failures(batch);
+  Failures failures(batch, later);
   std::atomic<uint64_t> audit{0}, audit_of_later{0};
   std::atomic<int64_t> valid{0};
   side_by_side(batch.rows, rows_per_task_, [&](int64_t begin, int64_t end) {
@@ -270,7 +275,7 @@ std::vector<FailedRow> BatchWriter::write(const BatchRows& batch, BatchBuffer& b
   fill_failed(failed.rows, batch.rows, buffer);
   content.audit = audit;
   content.bad_audit = failed.audit;
-  buffer.passes.later = audit_of_later;
+  buffer.passes.later = audit_of_later + failed.audit_of_later;
   content.valid_count = plan_.frames > 1 ? valid_windows(buffer) : valid.load();
 
   buffer.written = Clock::now();

@@ -215,6 +215,25 @@ TEST_CASE("epochs of so many steps are judged by the passes that end in them", "
       }
 }
 
+TEST_CASE("rows that fail while a batch is written belong to the pass of their sample") {
+  const Data data({90, 110});
+  for (const std::string& order : orders)
+    for (const std::string classes : {"30", "150"})  // so that rows of the later pass fail, or of the earlier one
+      for (const int count : {1, 3}) {
+        INFO(order << classes << " " << count);
+        Feeder feeder(data.pipeline(order +
+                                    "epoch { steps: 3 } errors { on_error: SKIP_RECORD } output { name: 'id' feature: "
+                                    "'id' } output { name: 'class' feature: 'id' one_hot { classes: " +
+                                    classes + " } } " + batch_of(48, "DROP")),
+                      replicas(count));
+        int held = 0;
+        for (int epoch = 0; epoch < 8; epoch++) held += audit_of_epoch(feeder).verdict == Verdict::holds;
+        CHECK(held > 0);
+        CHECK(feeder.report().differing_epochs == 0);
+        CHECK(feeder.report().filler > 0);
+      }
+}
+
 TEST_CASE("ranks with a communicator judge the epoch together") {
   const Data data({700, 0, 1, 1300, 90});
   for (const std::string& order : orders)
