@@ -9,7 +9,9 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <memory>
 
 #include "flowgraph/formula/formula.h"
@@ -112,6 +114,13 @@ Scalar evaluate_row(const Formula& formula, int number, std::span<const Program:
   }
 }
 
+// CPUs choose different signs and payloads for a NaN that arithmetic makes.
+void make_canonical(std::byte* numbers, uint32_t count) noexcept {
+  auto* const values = reinterpret_cast<double*>(numbers);
+  for (uint32_t i = 0; i < count; i++)
+    values[i] = std::isnan(values[i]) ? std::numeric_limits<double>::quiet_NaN() : values[i];
+}
+
 }  // namespace
 
 struct Program::Impl {
@@ -167,11 +176,13 @@ uint32_t Program::evaluate(std::span<const Column> inputs, uint32_t rows, void* 
         const Scalar value = evaluate_row(impl_->formula, impl_->formula.root, inputs, first + i, failed);
         if (failed) return first + i;
         std::memcpy(values + (first + i) * size_t{8}, &value.bits, 8);
+        if (type() == Type::float64) make_canonical(values + (first + i) * size_t{8}, 1);
       }
       continue;
     }
     FormulaBlock& result = registers[impl_->instructions.back().to];
     std::memcpy(values + first * size_t{8}, result.rows, count * size_t{8});
+    if (type() == Type::float64) make_canonical(values + first * size_t{8}, count);
   }
   return no_failure;
 }

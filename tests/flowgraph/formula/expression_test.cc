@@ -176,6 +176,10 @@ TEST_CASE("values of columns, with all the special ones") {
   CHECK(std::isnan(*value_of("sign(x)", {}, {{"x", nan_}})));
   CHECK(std::isnan(*value_of("mod(x, 0)", {}, {{"x", 1}})));
   CHECK(std::isnan(*value_of("sqrt(x)", {}, {{"x", -1}})));
+  for (const char* formula : {"-x", "0.0 / y", "sqrt(y - 1)", "x - x", "mod(x, y)"}) {
+    CAPTURE(formula);
+    CHECK(std::bit_cast<uint64_t>(*value_of(formula, {}, {{"x", nan_}, {"y", 0}})) == 0x7ff8000000000000);
+  }
   CHECK(value_of("log(x)", {}, {{"x", 0}}) == -inf);
   CHECK(same(*value_of("mod(x, 3)", {}, {{"x", -0.0}}), 0.0));
   CHECK(same(*value_of("-x", {}, {{"x", 0.0}}), -0.0));
