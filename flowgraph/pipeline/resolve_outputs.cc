@@ -200,8 +200,9 @@ class OutputResolver {
     const size_t rank = shape.rank();
     const auto count = static_cast<int64_t>(result.size());
     if (rank == 0)
-      refuse(field,
-             fmt::format("{} values are given, but the output is a scalar and has no channels; give one value", count));
+      refuse(field, fmt::format(
+                        "{} values are given, but the numbers of this output are normalised one by one; give one value",
+                        count));
     if (channel_axis < 0) {
       if (shape[rank - 1] != count)
         refuse(field, fmt::format("{} values are given, but the last axis of {} is {}; give one value, or as many",

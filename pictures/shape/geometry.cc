@@ -17,9 +17,9 @@ Window crop_of(const GeometrySpec& spec, int64_t width, int64_t height, Draws& d
   const Size& crop = *spec.crop;
   if (crop.width > width || crop.height > height)
     throw BadPicture(
-        fmt::format("the picture has {} x {} pixels there, and crop.size takes {} x {} out of it; make it "
+        fmt::format("the picture is {} pixels high and {} wide there, and crop.size takes {} x {} out of it; make it "
                     "larger with resize first (crop.after_resize), pad it, or crop less",
-                    width, height, crop.width, crop.height));
+                    height, width, crop.height, crop.width));
   const int64_t free_rows = height - crop.height, free_columns = width - crop.width;
   if (!spec.crop_randomly)
     return {round_even(static_cast<double>(free_columns) / 2), round_even(static_cast<double>(free_rows) / 2),

@@ -624,9 +624,10 @@ TEST_CASE("fields that make no sense are refused by name") {
              "output 'o': decode_raw.shape: there are 2 channels; crop, resize and flip are for pictures of 1 or 3"),
       output("feature: \"d\" decode_raw { stored: FLOAT32 shape: [3, 1, 1] layout: HWC } flip {}",
              "output 'o': decode_raw.stored: FLOAT32; crop, resize and flip are for pictures of UINT8"),
-      output("feature: \"d\" decode_raw { shape: [2, 2, 3] layout: HWC } crop { size: [3, 2] }",
-             "output 'o': crop.size: the picture has 2 x 2 pixels there, and crop.size takes 2 x 3 out of it; make it "
-             "larger with resize first (crop.after_resize), pad it, or crop less"),
+      output(
+          "feature: \"d\" decode_raw { shape: [2, 2, 3] layout: HWC } crop { size: [3, 2] }",
+          "output 'o': crop.size: the picture is 2 pixels high and 2 wide there, and crop.size takes 3 x 2 out of it; "
+          "make it larger with resize first (crop.after_resize), pad it, or crop less"),
       output("feature: \"open\" decode_raw { shape: [1, 65536, 3] layout: HWC } flip {}",
              "output 'o': decode_raw.shape: 65536; height and width of a picture must be 1 to 65535 pixels"),
       output("one_hot { classes: 3 }", "output 'o': feature: one_hot needs a feature of one INT64 value; name one"),
@@ -825,7 +826,8 @@ TEST_CASE("fields that make no sense are refused by name") {
              "output 'o': unpack_bits.scale: 2 values are given, but shape [2, 3] has 3 channels; give one value, or "
              "as many"),
       output("feature: \"d\" unpack_bits { bias: [1, 2] }",
-             "output 'o': unpack_bits.bias: 2 values are given, but the output is a scalar and has no channels; give "
+             "output 'o': unpack_bits.bias: 2 values are given, but the numbers of this output are normalised one by "
+             "one; give "
              "one value"),
       output("feature: \"d\" unpack_bits { bias: inf }", "output 'o': unpack_bits.bias: inf is not a finite float32"),
       output("feature: \"d\" unpack_bits { shape: [2, 3] } layout: CHW",
@@ -856,10 +858,12 @@ TEST_CASE("fields that make no sense are refused by name") {
 
       // normalize.
       output("feature: \"x\" normalize { mean: [1, 2] }",
-             "output 'o': normalize.mean: 2 values are given, but the output is a scalar and has no channels; give one "
+             "output 'o': normalize.mean: 2 values are given, but the numbers of this output are normalised one by "
+             "one; give one "
              "value"),
       output("feature: \"list\" normalize { mean: [1, 2] }",
-             "output 'o': normalize.mean: 2 values are given, but the output is a scalar and has no channels; give one "
+             "output 'o': normalize.mean: 2 values are given, but the numbers of this output are normalised one by "
+             "one; give one "
              "value"),
       output("feature: \"image\" normalize { mean: [1, 2] }",
              "output 'o': normalize.mean: 2 values are given, but the last axis of [4, 5, 3] is 3; give one value, or "
