@@ -1,0 +1,95 @@
+"""Feeds a pipeline with feedline, and compares each row with the reference."""
+
+import numpy as np
+from reference import Candidates, Reference
+
+import feedline
+from feedline.numpy import Loader
+
+
+def _rows_of(value, kind: str, count: int) -> list:
+    """Returns what each row of a batch has of an output."""
+    if kind in ("dense", "padded"):
+        if isinstance(value, np.ndarray) and len(value) == count:
+            return list(value)
+        return np.split(value, count)
+    values, splits = value
+    if kind == "nested":
+        values, step_splits = values
+        steps = [values[a:b] for a, b in zip(step_splits, step_splits[1:])]
+        return [steps[a:b] for a, b in zip(splits, splits[1:])]
+    return [values[a:b] for a, b in zip(splits, splits[1:])]
+
+
+def _same(given, wanted, absolute: float, relative: float) -> bool:
+    if isinstance(given, bytes) or isinstance(wanted, bytes):
+        return given == wanted
+    given, wanted = np.asarray(given), np.asarray(wanted)
+    if given.dtype != wanted.dtype or given.shape != wanted.shape:
+        return False
+    if given.dtype == object:
+        return given.tolist() == wanted.tolist()
+    if not (absolute or relative):
+        return given.tobytes() == wanted.tobytes()
+    given, wanted = given.astype(np.float64), wanted.astype(np.float64)
+    return np.allclose(given, wanted, rtol=relative, atol=absolute, equal_nan=True)
+
+
+def _padded(output, wanted, longest: int, pad):
+    if isinstance(wanted, list):
+        values = np.array([*wanted, *[pad] * (longest - len(wanted))], object)
+        return values.reshape(longest, *output.shape)
+    return np.stack([*wanted, *[pad] * (longest - len(wanted))]) if longest else wanted
+
+
+def _agrees(reference: Reference, output, given, wanted) -> bool:
+    """Tells whether a row has what the reference wants."""
+    near = reference.tolerance(output.name), reference.relative_tolerance(output.name)
+    if output.message.WhichOneof("from") == "expression" and output.type == "FLOAT64" and np.isnan(given):
+        return bool(np.isnan(wanted))  # the sign of such a NaN is the CPU's
+    if isinstance(wanted, Candidates):
+        return any(_agrees(reference, output, given, value) for value in wanted.values)
+    if output.kind == "padded":
+        return _same(given, _padded(output, wanted, len(given), reference.pad_value(output.name)), *near)
+    if output.kind == "nested":
+        return len(given) == len(wanted) and all(_same(a, _plain(b), *near) for a, b in zip(given, wanted))
+    return _same(given, _plain(wanted, output.shape if output.kind == "dense" else (-1,)), *near)
+
+
+def _plain(wanted, shape=(-1,)):
+    return np.array(wanted, object).reshape(shape) if isinstance(wanted, list) else wanted
+
+
+def differences(text: str, folder) -> list[str]:
+    """Returns what differs between feedline and the reference, and how many rows were good and bad."""
+    reference = Reference(text, str(folder))
+    loader = Loader(feedline.Pipeline(text, folder=str(folder)), threads=1)
+    frames = [frame for source in reference.sources for frame in source]
+    found = []
+    kinds = [(element.name, element.kind, element.dtype, element.shape) for element in loader.elements()]
+    mine = [(o.name, o.kind, o.type, tuple(o.shape)) for o in reference.outputs]
+    if kinds != mine:
+        found.append(f"elements: {kinds} but {mine}")
+        return found
+    at = 0
+    for batch in loader:
+        count = len(batch.valid_mask)
+        rows = {o.name: _rows_of(batch[o.name], o.kind, count) for o in reference.outputs}
+        for r, frame in enumerate(frames[at : at + count]):
+            failure = reference.failure(frame)
+            valid = bool(batch.valid_mask[r])
+            if valid != (failure is None):
+                found.append(f"record {frame.record}: {'good' if valid else 'bad'}, but {failure!r}")
+            for output in reference.outputs if valid and not failure else ():
+                wanted = reference.value(frame, output.name)
+                if not _agrees(reference, output, rows[output.name][r], wanted):
+                    found.append(f"record {frame.record} {output.name}: {rows[output.name][r]!r} but {wanted!r}")
+        at += count
+    if at < len(frames):
+        found.append(f"{at} rows of {len(frames)}")
+    report = loader.report()
+    given = [(e["category"], None if e["category"] == "malformed_proto" else e["feature"]) for e in report["errors"]]
+    wanted = [failure.args for failure in map(reference.failure, frames) if failure]
+    if report["errors_total"] <= 100 and sorted(map(str, given)) != sorted(map(str, wanted)):
+        found.append(f"errors: {given} but {wanted}")
+    return found
