@@ -40,7 +40,7 @@ class Declared(NamedTuple):
 
     @property
     def is_scalar(self) -> bool:
-        return self.kind == "FIXED" and not self.in_list and not self.shape
+        return self.kind == "FIXED" and not self.shape
 
 
 def _default(value):

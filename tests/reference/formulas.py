@@ -1,4 +1,4 @@
-"""Formulas over scalars, as docs/pipeline.md defines them. Their grammar is a part of Python's, so Python parses them."""
+"""Formulas over scalars, as docs/pipeline.md defines them. Python parses them: their grammar is a part of its own."""
 
 import ast
 import math
@@ -130,7 +130,7 @@ class Formula:
             case ast.BinOp(left=left, op=op, right=right):
                 return _operation(type(op).__name__, [self._compiled(left), self._compiled(right)])
             case ast.BoolOp(op=op, values=values):
-                parts, decide = [self._compiled(value).value for value in values], any if isinstance(op, ast.Or) else all
+                decide, parts = (any if isinstance(op, ast.Or) else all), [self._compiled(v).value for v in values]
                 return Node(True, lambda env: int(decide(part(env) != 0 for part in parts)))
             case ast.Compare(left=left, ops=[op], comparators=[right]):
                 operands = [self._compiled(left), self._compiled(right)]

@@ -223,15 +223,15 @@ class Shaping:
         return [(y, x, h, w) for y in range(height - h + 1) for x in range(width - w + 1)]
 
     def _area_boxes(self, height: int, width: int) -> list[tuple]:
-        """Returns all windows that RandomResizedCrop may take: sides are rounded, so a pixel more or less is allowed."""
+        """Returns all windows that RandomResizedCrop may take. Sides are rounded, so half a pixel is allowed."""
         low, high = self.crop.random_area.scale or (0.08, 1.0)
         narrow, broad = self.crop.random_area.ratio or (3 / 4, 4 / 3)
         boxes = set()
         for h in range(1, height + 1):
             for w in range(1, width + 1):
-                area = (h - 0.5) * (w - 0.5) <= high * height * width and (h + 0.5) * (w + 0.5) >= low * height * width
-                shape = (w - 0.5) / (h + 0.5) <= broad and (w + 0.5) / (h - 0.5) >= narrow
-                if area and shape:
+                small, large = (h - 0.5) * (w - 0.5), (h + 0.5) * (w + 0.5)
+                fits = small <= high * height * width and large >= low * height * width
+                if fits and (w - 0.5) / (h + 0.5) <= broad and (w + 0.5) / (h - 0.5) >= narrow:
                     boxes |= {(y, x, h, w) for y in range(height - h + 1) for x in range(width - w + 1)}
         h, w = height, width
         if width / height < narrow:

@@ -2,6 +2,7 @@
 
 import math
 import os
+from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 import imaging
@@ -13,6 +14,7 @@ from formulas import Formula, OutOfRange
 
 RESERVED = ("@record", "@file", "@offset", "@source")
 _FORMULA_ULPS = 16
+_PICTURES_KEPT = 64
 
 
 class Candidates(NamedTuple):
@@ -35,14 +37,12 @@ class Row:
     def scalar(self, name: str):
         """Returns a feature of one number, or a reserved one, as Python's int or float."""
         if name in RESERVED:
-            return int(getattr(self.frame, name[1:]))
-        return np.asarray(self.features[name]).reshape(-1)[0].item()
+            return getattr(self.frame, name[1:])
+        return self.features[name].item()
 
 
 def matching(names: list[str], patterns: list[str]) -> list[str]:
     """Returns the names that a stack takes: those of each pattern in the order of declaration, each once."""
-    from fnmatch import fnmatchcase
-
     chosen = [name for pattern in patterns for name in names if name == pattern or fnmatchcase(name, pattern)]
     return list(dict.fromkeys(chosen))
 
@@ -50,8 +50,8 @@ def matching(names: list[str], patterns: list[str]) -> list[str]:
 class Output:
     """A tensor of the pipeline.
 
-    `kind` is "dense", "padded", "ragged" or "nested", `dtype` a numpy type or "BYTES", and `shape` that of a value (of a
-    step, if it is padded). A value may differ by `tolerance`, and by `relative` times itself.
+    `kind` is "dense", "padded", "ragged" or "nested", `type` its DType by name, `dtype` a numpy type or "BYTES", and
+    `shape` that of a value (of a step, if it is padded). A value may be off by `tolerance` and by `relative` of itself.
     """
 
     def __init__(self, message, declared: dict[str, Declared], every: dict, folder: str):
@@ -67,10 +67,13 @@ class Output:
         self._make = getattr(self, "_" + way)
 
     def value(self, row: Row):
-        """Returns the value of a record, or raises Failure."""
-        if self.name not in row.made:
-            row.made[self.name] = self._make(row)
-        return row.made[self.name]
+        """Returns the value of a record, or raises Failure. Candidates are large, so rows do not keep them."""
+        if self.name in row.made:
+            return row.made[self.name]
+        value = self._make(row)
+        if not isinstance(value, Candidates):
+            row.made[self.name] = value
+        return value
 
     def pad_value(self):
         """Returns what a row that is shorter than the longest one is padded with, a step of `shape`."""
@@ -132,7 +135,7 @@ class Output:
         return "UINT16" if spec.bit_depth == 16 else "UINT8"
 
     def _resolve_inexact(self, unit: int) -> None:
-        """Sets the tolerance of pictures: resized ones are summed in another order, and Pillow has no fast transforms."""
+        """Sets the tolerance of pictures: sums are in another order, and Pillow has no fast transforms."""
         self._rounds = True
         spec = self.message.decode_image
         error = 1e-4 * unit if self._shaping.is_inexact else 0.0
@@ -192,13 +195,11 @@ class Output:
             self._loosen()
 
     def _loosen(self) -> None:
+        """Widens the tolerance by what normalising and casting make of it."""
+        spec = self.message.normalize
+        self.tolerance *= abs(spec.scale if spec.HasField("scale") else 1.0) / min(spec.std or [1.0])
         if not is_float(self.type):
             self.tolerance = max(1.0, math.ceil(self.tolerance))
-            return
-        if self.message.HasField("normalize"):
-            spec = self.message.normalize
-            scale = spec.scale if spec.HasField("scale") else 1.0
-            self.tolerance *= abs(scale) / min(spec.std or [1.0])
         self.relative += {"FLOAT16": 2.0**-10, "BFLOAT16": 2.0**-7, "FLOAT32": 2.0**-22}.get(self.type, 0.0)
 
     # What becomes of a record in each way.
@@ -244,7 +245,7 @@ class Output:
 
     def _unpack_bits(self, row: Row):
         spec = self.message.unpack_bits
-        width, count = spec.width or 1, math.prod(self._stored_shape())
+        width, count = spec.width or 1, math.prod(spec.shape)
         order = "little" if spec.bit_order else "big"
         bits = np.unpackbits(np.frombuffer(row.features[self.feature.name], np.uint8), bitorder=order)
         bits = bits[spec.bit_offset : spec.bit_offset + count * width].reshape(count, width).astype(np.int64)
@@ -252,7 +253,7 @@ class Output:
         fields = (bits << places).sum(1)
         if spec.sign_extend:
             fields -= (fields >> (width - 1)) << width
-        fields = fields.reshape(self._stored_shape())
+        fields = fields.reshape(tuple(spec.shape))
         if spec.channel_order:
             fields = fields[..., list(spec.channel_order)]
         fields = fields.astype(np.int32 if spec.sign_extend else np.uint32)
@@ -263,10 +264,6 @@ class Output:
                 fields = (product + bias).astype(np.float32).reshape(fields.shape)
             fields = with_nan(fields, np.isnan(fields))
         return self._finished(fields)
-
-    def _stored_shape(self) -> tuple:
-        """Returns the shape as bit fields are stored: of the channels that lie there, all are counted."""
-        return tuple(self.message.unpack_bits.shape)
 
     def _decode_raw(self, row: Row):
         spec = self.message.decode_raw
@@ -282,6 +279,8 @@ class Output:
         frames = list(value) if self._is_clip else [value]
         key = tuple(frames)
         if key not in self._cache:
+            if len(self._cache) >= _PICTURES_KEPT:
+                self._cache.pop(next(iter(self._cache)))
             try:
                 self._cache[key] = self._shaped(
                     [imaging.decode(frame, self.message.decode_image) for frame in frames], self._is_clip
@@ -336,8 +335,7 @@ class Output:
 
     def _lookup(self, row: Row):
         if self.message.lookup.keys_file:
-            value = row.features[self.feature.name]
-            number = self._rows.get(value if isinstance(value, bytes) else value[0], -1)
+            number = self._rows.get(row.features[self.feature.name], -1)
         else:
             number = row.scalar(self.message.feature)
         if not 0 <= number < len(self._table):
@@ -345,10 +343,8 @@ class Output:
         return self._finished(self._table[number])
 
     def _stack(self, row: Row):
-        columns = [np.asarray(row.features[name]).reshape(-1)[0] for name in self._names]
-        if self.message.HasField("normalize"):
-            return self._finished(np.array([cast(column, "FLOAT32") for column in columns]))
-        return np.array([cast(column, self.type) for column in columns])
+        to = "FLOAT32" if self.message.HasField("normalize") else self.type
+        return self._finished(np.array([cast(row.features[name], to) for name in self._names]))
 
     def _expression(self, row: Row):
         env = Scalars(row, self._every)
@@ -367,5 +363,5 @@ class Scalars:
 
     def __getitem__(self, name: str):
         if name.startswith("out."):
-            return float(cast(np.asarray(self._every[name[4:]].value(self._row)).reshape(-1)[0], "FLOAT64"))
+            return float(cast(self._every[name[4:]].value(self._row), "FLOAT64"))
         return self._row.scalar(name)

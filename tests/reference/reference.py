@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import records
 import schema
+from casts import NUMPY
 from features import Declared, Failure, declared, read_features
 from formulas import Formula, OutOfRange
 from outputs import Candidates, Output, Row, Scalars
@@ -68,7 +69,7 @@ def files_of(source, folder: str) -> list[str]:
             excluded = any(_matches(path, other, folder) for other in source.exclude)
             if not (identity in seen or excluded or path.endswith(".feedline-index") or os.path.isdir(path)):
                 seen.add(identity)
-                paths.append(path)
+                paths.append(os.path.normpath(path))
     return paths
 
 
@@ -97,13 +98,15 @@ class Reference:
     `folder` is what paths in the pipeline are relative to. `damaged_later` has the paths of files whose damage was made
     after they had been counted: there a record with a bad payload checksum keeps its place and its number. Elsewhere
     such a record is no sample with SKIP_RECORD, SKIP_FILE leaves its file out, and with RAISE it is a frame without a
-    payload, at its place: the feed ends there.
+    payload, at its place: the feed ends there. A filter was evaluated when the file was sound, so `damaged_later` must
+    then be a dict {path: path of a sound copy}.
     """
 
-    def __init__(self, text: str, folder: str, damaged_later: set[str] = frozenset()):
+    def __init__(self, text: str, folder: str, damaged_later: set[str] | dict[str, str] = frozenset()):
         self.pipeline = schema.parse_pipeline(text)
         self._folder = os.path.abspath(folder)
-        self._later = {os.path.abspath(path) for path in damaged_later}
+        copies = damaged_later if isinstance(damaged_later, dict) else dict.fromkeys(damaged_later)
+        self._later = {os.path.abspath(path): copy for path, copy in copies.items()}
         self._rows: dict = {}
         self._record_type = schema.enum_name(self.pipeline.source[0], "record_type")
         self._declared = self._declare()
@@ -158,7 +161,7 @@ class Reference:
         for output in self.pipeline.output:
             if output.WhichOneof("from") == "decode_raw":
                 stored = schema.enum_name(output.decode_raw, "stored")
-                size = 1 if stored == "DTYPE_UNSET" else _itemsize(stored)
+                size = 1 if stored == "DTYPE_UNSET" else NUMPY[stored].itemsize
                 lengths[output.feature] = size * int(np.prod(output.decode_raw.shape, dtype=np.int64))
         features = [declared(message, lengths.get(message.name, 0)) for message in messages]
         if self._record_type == "RAW":
@@ -232,20 +235,23 @@ class Reference:
         except OutOfRange:
             raise Failure("wrong_value", "filter") from None
 
+    def _sound_row(self, frame: Frame) -> Row:
+        """Returns the row as it was when the filter was evaluated, before the damage."""
+        if not frame.damage or frame.path not in self._later:
+            return self._row(frame)
+        if not self._later[frame.path]:
+            raise NotImplementedError("a filter, and a file that was damaged later: a sound copy is needed")
+        payload = next(r.payload for r in records.read(self._later[frame.path]) if r.offset == frame.offset)
+        return Row(frame, read_features(payload, self._record_type, list(self._declared.values())))
+
     def _filtered(self, frames: list[Frame], on_error: str) -> list[Frame]:
         """Leaves out what the filter is 0 for, and bad records, unless they end the feed."""
         kept = []
         for frame in frames:
             try:
-                if self._passes(self._row(frame)):
+                if self._passes(self._sound_row(frame)):
                     kept.append(frame)
             except Failure:
                 if on_error == "RAISE":
                     kept.append(frame)
         return kept
-
-
-def _itemsize(name: str) -> int:
-    from casts import NUMPY
-
-    return NUMPY[name].itemsize

@@ -3,6 +3,7 @@
 import gzip
 import itertools
 import os
+import shutil
 import zlib
 
 import numpy as np
@@ -173,15 +174,17 @@ def test_scalars(check):
         output { name: "r" dtype: FLOAT16 stack { features: "[ab]*" } }
         output { name: "s" feature: "@record" } output { name: "t" dtype: UINT8 feature: "@file" }
         output { name: "u" dtype: FLOAT32 feature: "@offset" } output { name: "v" feature: "@source" }
-        output { name: "w" internal: true dtype: INT8 feature: "a" } output { name: "e" expression { formula: "out.w" } }
+        output { name: "w" internal: true dtype: INT8 feature: "a" }
+        output { name: "e" expression { formula: "out.w" } }
         """, [example(a=i * 100, b=1e5 / (i + 1), a2=2**62 + i) for i in range(6)])
 
 
-FORMULAS = """1 | a * b | -a * 2 | a - b - 1 | a / 2 | abs(a) | min(a, b) | max(a, f) | mod(a, b) | mod(-f, 3) | mod(f, -2.5)
-    mod(f, 0) | floor(a) | sign(-f) | sqrt(f) | log(f) | exp(f) | pow(f, 2) | tanh(f) | sigmoid(f) | if(a > 2, a, b)
-    if(a > 2, a, f) | if(f, 1, 2.5) | a < b | a <= 3 and b >= 2 or not f | not a == 3 | not not a | a == 3.0 | K * a
-    9223372036854775807 - a | max(-0.0, 0.0) | mod(-6.0, 3) | min(0.0 / 0.0, 1) | not (0.0 / 0.0) | mod(-5, 1.0 / 0)
-    if(a == 0, 0, mod(b, a)) | a == 0 or mod(b, a) == 1 | a * 4611686018427387904 | -(a - 9223372036854775807 - 1)
+FORMULAS = """1 | a * b | -a * 2 | a - b - 1 | a / 2 | abs(a) | min(a, b) | max(a, f) | mod(a, b) | mod(-f, 3)
+    mod(f, -2.5) | mod(f, 0) | floor(a) | sign(-f) | sqrt(f) | log(f) | exp(f) | pow(f, 2) | tanh(f) | sigmoid(f)
+    if(a > 2, a, b) | if(a > 2, a, f) | if(f, 1, 2.5) | a < b | a <= 3 and b >= 2 or not f | not a == 3 | not not a
+    a == 3.0 | K * a | 9223372036854775807 - a | max(-0.0, 0.0) | mod(-6.0, 3) | min(0.0 / 0.0, 1) | not (0.0 / 0.0)
+    mod(-5, 1.0 / 0) | if(a == 0, 0, mod(b, a)) | a == 0 or mod(b, a) == 1 | a * 4611686018427387904
+    -(a - 9223372036854775807 - 1)
     out.o16 * 3 | out.o8 + 1 | 010 + .5 + 5. + 1e3 | a - -b | if(a, 9007199254740993, 1.0) | a < 1e18 | a == f"""
 
 
@@ -238,7 +241,8 @@ def test_broken_pictures(check):
     rng = np.random.default_rng(5)
     noise = rng.integers(0, 256, (16, 16, 3), np.uint8)
     jpeg, png = encoded(noise, "JPEG"), encoded(noise)
-    rows = [b"", b"hello", jpeg[:2], jpeg + b"xyz", png + b"zz", encoded(noise[:3]), encoded(np.zeros((20, 21, 3), np.uint8))]
+    large = np.zeros((20, 21, 3), np.uint8)
+    rows = [b"", b"hello", jpeg[:2], jpeg + b"xyz", png + b"zz", encoded(noise[:3]), encoded(large)]
     rows += [data[:end] for data in (jpeg, png) for end in (None, 3, 10, len(data) // 2, -1, -2, -4, -12)]
     rows += [encoded(noise, form) for form in ("GIF", "BMP", "WEBP", "TIFF")]
     rows = [example(i=data) for data in rows]
@@ -253,7 +257,7 @@ SHAPES = [f"resize {{ size: {size} {how} }} {more}" for size, (how, more) in ite
 SHAPES += [f"resize {{ shorter: {n} }} crop {{ size: [5, 4] after_resize: true {how} }}"
            for n, how in itertools.product((5, 8, 12, 16), ("", "mode: RANDOM"))]
 SHAPES += [f"crop {{ {crop} }} {more}" for crop, more in itertools.product(
-    ("size: [5, 4]", "size: [8, 8]", "size: [9, 9] padding: 2 fill: 200", "size: [6, 6] mode: RANDOM padding: 1 fill: 3"),
+    ("size: [5, 4]", "size: [8, 8]", "size: [9, 9] padding: 2 fill: 200", "size: [6, 6] mode: RANDOM padding: 1"),
     ("", "flip {}", "flip { probability: 1 }", "flip { probability: 0 } resize { size: [6, 6] }"))]
 SHAPES += [f"crop {{ mode: RANDOM random_area {{ {area} }} }} resize {{ size: [6, 7] }} flip {{}}"
            for area in ("", "scale: [0.3, 0.5]", "ratio: [1, 1]", "scale: [1, 1] ratio: [2, 3]", "scale: [0.01, 0.02]")]
@@ -272,8 +276,9 @@ def test_shaping(check, shaped):
             check(f'output {{ name: "x" feature: "record" {raw} {shaped} }}', [rng.bytes(216) for _ in range(5)], "RAW")
 
 
-@pytest.mark.parametrize("shaped", ["crop { size: [5, 6] }", "resize { size: [5, 6] } flip {}",
-                                    "crop { size: [5, 6] mode: RANDOM } flip {} normalize { mean: [1, 2, 3] } layout: CHW"])
+@pytest.mark.parametrize("shaped", [
+    "crop { size: [5, 6] }", "resize { size: [5, 6] } flip {}",
+    "crop { size: [5, 6] mode: RANDOM } flip {} normalize { mean: [1, 2, 3] } layout: CHW"])
 def test_clips(check, shaped):
     rng = np.random.default_rng(7)
     small, large = (encoded(rng.integers(0, 256, (*size, 3), np.uint8)) for size in ((7, 8), (8, 9)))
@@ -288,7 +293,7 @@ def test_clips(check, shaped):
 
 
 def fed(text: str, folder) -> list:
-    """Returns [record, file, offset, source] of each row, None where it is filler, and the category that ends the feed."""
+    """Returns [record, file, offset, source] of each row, None where it is filler, and the category that ends it."""
     rows = []
     try:
         for batch in feedline.Loader(feedline.Pipeline(text, folder=str(folder)), threads=1):
@@ -310,10 +315,11 @@ def wanted(text: str, folder, damaged_later=frozenset()) -> list:
     return rows
 
 
-PLACES = X + "".join(f'output {{ name: "{name[1]}" feature: "{name}" }} ' for name in ("@record", "@file", "@offset", "@source"))
-SOURCES = ['files: "[abc].tfrecord"', 'files: "b.tfrecord" range: "20%:80%"', 'files: "cut.tfrecord" files: "a.tfrecord"',
-           'files: "head.tfrecord"', 'files: "b.tfrecord" range: ":2"', 'files: "b.tfrecord" range: "2:"',
-           'files: "*.tfrecord" exclude: "b*" exclude: "s*/*" exclude: "[!a]*"', 'files: "*/?.tfrecord" files: "a.tfrecord"',
+PLACES = X + "".join(
+    f'output {{ name: "{name[0]}" feature: "@{name}" }} ' for name in ("record", "file", "offset", "source"))
+SOURCES = ['files: "[abc].tfrecord"', 'files: "b.tfrecord" range: "20%:80%"', 'files: "head.tfrecord"',
+           'files: "cut.tfrecord" files: "a.tfrecord"', 'files: "b.tfrecord" range: ":2"', 'files: "b*" range: "2:"',
+           'files: "*.tfrecord" exclude: "b*" exclude: "s*/*" exclude: "[!a]*"', 'files: "*/?.tfrecord" files: "[ab]*"',
            'files: "a.tfrecord" record_limit: "13"', 'files: "zipped.tfrecord" files: "a.tfrecord"',
            'files: "deflated.tfrecord" compression: ZLIB', 'files: "a.tfrecord" files: "link.tfrecord"']
 SOURCES += [f'files: "c.tfrecord" range: "{part}" num_shards: {shards} shard_id: {shards - 1}' for part, shards in
@@ -358,17 +364,23 @@ def test_sources(files, on_error):
 
 @pytest.mark.parametrize("on_error", ["RAISE", "SKIP_RECORD", "SKIP_FILE"])
 def test_damage_after_counting(files, on_error):
-    text = f'source {{ files: "[ac].tfrecord" range: "10%:" index {{ dir: "ix" }} }} errors {{ on_error: {on_error} }} {STAGES}' + PLACES
-    assert fed(text, files) == wanted(text, files)
-    damage(files / "a.tfrecord", 3)
-    assert fed(text, files) == wanted(text, files, {str(files / "a.tfrecord")})
+    source = 'source { files: "[ac].tfrecord" range: "10%:" index { dir: "ix" } }'
+    text = f"{source} errors {{ on_error: {on_error} }} {STAGES}{PLACES}"
+    path, copy = files / "a.tfrecord", files / "sub/a.tfrecord"
+    shutil.copy(path, copy)
+    filtered = 'filter: "x != 4" ' + text
+    assert fed(text, files) == wanted(text, files) and fed(filtered, files) == wanted(filtered, files)
+    damage(path, 3)
+    assert fed(text, files) == wanted(text, files, {str(path)})
+    assert fed(filtered, files) == wanted(filtered, files, {str(path): str(copy)})
 
 
 def test_values_and_candidates(tmp_path):
     rng = np.random.default_rng(8)
-    records.write(tmp_path / "data.tfrecord", [example(i=encoded(rng.integers(0, 256, (6, 5, 3), np.uint8))), example(i="x")])
-    text = 'source { files: "data.tfrecord" } output { name: "x" feature: "i" decode_image {} crop { size: [4, 4] mode: RANDOM } }'
-    reference = Reference(text + IMAGE, str(tmp_path))
+    picture = encoded(rng.integers(0, 256, (6, 5, 3), np.uint8))
+    records.write(tmp_path / "data.tfrecord", [example(i=picture), example(i="x")])
+    output = 'output { name: "x" feature: "i" decode_image {} crop { size: [4, 4] mode: RANDOM } }'
+    reference = Reference('source { files: "data.tfrecord" } ' + IMAGE + output, str(tmp_path))
     good, bad = reference.sources[0]
     value = reference.value(good, "x")
     assert isinstance(value, Candidates) and value.values.shape == (6, 4, 4, 3) and len(set(value.choices)) == 6
