@@ -43,7 +43,7 @@ class Declared(NamedTuple):
         return self.kind == "FIXED" and not self.shape
 
 
-def _default(value):
+def _plain(value):
     """Returns a value as records have it: of a float its bits."""
     kind = value.WhichOneof("value")
     plain = getattr(value, kind)
@@ -61,7 +61,7 @@ def declared(message, length: int = 0) -> Declared:
         in_list=schema.enum_name(message, "where") == "FEATURE_LIST",
         shape=tuple(message.shape),
         length=message.length or length,
-        default=[_default(value) for value in message.default_value],
+        default=[_plain(value) for value in message.default_value],
         max_values=message.max_values,
         required=message.required,
     )
@@ -72,33 +72,29 @@ _NUMPY = {"FLOAT32": np.uint32, "INT64": np.int64}  # of floats their bits
 _VIEW = {"FLOAT32": np.float32, "INT64": np.int64}
 
 
-def _values(data: bytes, feature: Declared):
-    """Returns the values of a Feature message, or None if it has no kind."""
+def _parsed(message_class, data: bytes):
     try:
-        message = schema.Feature.FromString(data)
+        return message_class.FromString(data)
     except DecodeError as error:
         raise Failure("malformed_proto") from error
-    return _values_of(message, feature)
 
 
-def _values_of(message, feature: Declared):
+def _values(message, feature: Declared) -> list | None:
+    """Returns the values of a Feature message, or None if it has no kind."""
     kind = message.WhichOneof("kind")
     if kind is None:
         return None
     if _KINDS[kind] != feature.dtype:
         raise Failure("wrong_dtype", feature.name)
-    values = list(getattr(message, kind).value)
+    return list(getattr(message, kind).value)
+
+
+def _check(feature: Declared, values: list, is_right_count: bool) -> None:
+    """Raises what is wrong with some values: first their count, then their lengths."""
+    if not is_right_count:
+        raise Failure("wrong_count", feature.name)
     if feature.length and any(len(value) != feature.length for value in values):
         raise Failure("wrong_length", feature.name)
-    return values
-
-
-def _steps(data: bytes, feature: Declared) -> list:
-    try:
-        steps = schema.FeatureList.FromString(data).feature
-    except DecodeError as error:
-        raise Failure("malformed_proto") from error
-    return [_values_of(step, feature) or [] for step in steps]
 
 
 def shaped(values: list, feature: Declared, shape: tuple):
@@ -111,47 +107,44 @@ def shaped(values: list, feature: Declared, shape: tuple):
     return values[0] if shape == () else values
 
 
-def _wrong_count(feature: Declared):
-    return Failure("wrong_count", feature.name)
+def _default(feature: Declared):
+    """Returns the value of a record that lacks a FIXED feature."""
+    if not feature.default:
+        raise Failure("missing_feature", feature.name)
+    count = math.prod(feature.shape) if len(feature.default) == 1 else 1
+    return shaped(feature.default * count, feature, feature.shape)
 
 
-def _context_value(values: list | None, feature: Declared):
+def _context_value(data: bytes | None, feature: Declared):
+    values = None if data is None else _values(_parsed(schema.Feature, data), feature)
+    size = math.prod(feature.shape)
     if feature.kind == "FIXED":
-        count = math.prod(feature.shape)
         if values is None:
-            if not feature.default:
-                raise Failure("missing_feature", feature.name)
-            values = feature.default * (count if len(feature.default) == 1 else 1)
-        if len(values) != count:
-            raise _wrong_count(feature)
+            return _default(feature)
+        _check(feature, values, len(values) == size)
         return shaped(values, feature, feature.shape)
     if values is None and feature.required:
         raise Failure("missing_feature", feature.name)
     values = values or []
-    if len(values) % math.prod(feature.shape) or feature.max_values and len(values) > feature.max_values:
-        raise _wrong_count(feature)
-    return shaped(values, feature, (-1, *feature.shape) if feature.shape else (len(values),))
+    _check(feature, values, len(values) % size == 0 and not 0 < feature.max_values < len(values))
+    return shaped(values, feature, (len(values) // size, *feature.shape))
 
 
-def _list_value(steps: list | None, feature: Declared):
-    if steps is None and (feature.required or feature.kind == "FIXED"):
-        if feature.kind != "FIXED" or not feature.default:
-            raise Failure("missing_feature", feature.name)
-        count = math.prod(feature.shape)
-        return shaped(feature.default * (count if len(feature.default) == 1 else 1), feature, feature.shape)
-    steps = steps or []
+def _list_value(data: bytes | None, feature: Declared):
+    if data is None and feature.kind == "FIXED":
+        return _default(feature)
+    if data is None and feature.required:
+        raise Failure("missing_feature", feature.name)
+    step_shape, steps = feature.shape[1:] if feature.kind == "FIXED" else feature.shape, []
+    for step in _parsed(schema.FeatureList, data or b"").feature:
+        steps.append(_values(step, feature) or [])
+        _check(feature, steps[-1], feature.kind == "RAGGED" or len(steps[-1]) == math.prod(step_shape))
     values = [value for step in steps for value in step]
+    counted = max(len(values), len(steps) if feature.kind == "RAGGED" else 0)
+    _check(feature, [], not 0 < feature.max_values < counted)
     if feature.kind == "RAGGED":
-        if feature.max_values and max(len(values), len(steps)) > feature.max_values:
-            raise _wrong_count(feature)
         return [shaped(step, feature, (len(step),)) for step in steps]
-    step_shape = feature.shape[1:] if feature.kind == "FIXED" else feature.shape
-    if feature.kind == "FIXED" and len(steps) != feature.shape[0]:
-        raise _wrong_count(feature)
-    if any(len(step) != math.prod(step_shape) for step in steps):
-        raise _wrong_count(feature)
-    if feature.max_values and len(values) > feature.max_values:
-        raise _wrong_count(feature)
+    _check(feature, [], feature.kind != "FIXED" or len(steps) == feature.shape[0])
     return shaped(values, feature, (len(steps), *step_shape))
 
 
@@ -171,19 +164,14 @@ def read_features(payload: bytes, record_type: str, features: list[Declared]) ->
             if feature.length and len(payload) != feature.length:
                 raise Failure("wrong_length", feature.name)
         return {feature.name: payload for feature in features}
-    try:
-        if record_type == "EXAMPLE":
-            context, lists = _entries(schema.Example.FromString(payload).features), {}
-        else:
-            record = schema.SequenceExample.FromString(payload)
-            context, lists = _entries(record.context), _entries(record.feature_lists)
-    except DecodeError as error:
-        raise Failure("malformed_proto") from error
-    read = {}
-    for feature in features:
-        data = (lists if feature.in_list else context).get(feature.key)
-        if feature.in_list:
-            read[feature.name] = _list_value(None if data is None else _steps(data, feature), feature)
-        else:
-            read[feature.name] = _context_value(None if data is None else _values(data, feature), feature)
-    return read
+    if record_type == "EXAMPLE":
+        context, lists = _entries(_parsed(schema.Example, payload).features), {}
+    else:
+        record = _parsed(schema.SequenceExample, payload)
+        context, lists = _entries(record.context), _entries(record.feature_lists)
+    return {
+        feature.name: _list_value(lists.get(feature.key), feature)
+        if feature.in_list
+        else _context_value(context.get(feature.key), feature)
+        for feature in features
+    }

@@ -1,6 +1,7 @@
 """Pictures: decoding with Pillow, windows, resizing and mirroring, with all random choices that there are."""
 
 import io
+import itertools
 import struct
 import zlib
 
@@ -179,18 +180,17 @@ class Shaping:
         """
         after = bool(self.crop) and self.crop.after_resize
         if after:
-            pixels = self._resized(pixels)
-        windows, boxes = [], []
+            pixels = self._resized(pixels[None])[0]
         if self.crop:
             padding = self.crop.padding
             fill = self.crop.fill * (257 if pixels.dtype == np.uint16 else 1)
             pixels = np.pad(pixels, ((padding, padding), (padding, padding), (0, 0)), constant_values=fill)
-        for box in self._boxes(*pixels.shape[:2]):
-            window = pixels[box[0] : box[0] + box[2], box[1] : box[1] + box[3]]
-            windows.append(window if after else self._resized(window))
-            boxes.append(box)
+        boxes, made = sorted(self._boxes(*pixels.shape[:2]), key=lambda box: box[2:]), []
+        for _, group in itertools.groupby(boxes, key=lambda box: box[2:]):
+            windows = np.stack([pixels[y : y + h, x : x + w] for y, x, h, w in group])
+            made.append(windows if after else self._resized(windows))
         choices = [(*box, mirrored) for mirrored in self.mirrored for box in boxes]
-        stacked = np.stack(windows)
+        stacked = np.concatenate(made)
         return choices, np.concatenate([stacked[:, :, ::-1] if m else stacked for m in self.mirrored])
 
     def _wanted(self, height: int, width: int) -> tuple[int, int]:
@@ -199,15 +199,16 @@ class Shaping:
         short = self.resize.shorter
         return (short, short * width // height) if height <= width else (short * height // width, short)
 
-    def _resized(self, pixels: np.ndarray) -> np.ndarray:
-        if not self.resize or self._wanted(*pixels.shape[:2]) == pixels.shape[:2]:
-            return pixels
+    def _resized(self, windows: np.ndarray) -> np.ndarray:
+        """Resizes pictures of one size [pictures, height, width, channels]."""
+        size = windows.shape[1:3]
+        if not self.resize or self._wanted(*size) == size:
+            return windows
         down, across = (
-            weights(size, wanted, self.method, self.resize.antialias)
-            for size, wanted in zip(pixels.shape[:2], self._wanted(*pixels.shape[:2]))
+            weights(old, new, self.method, self.resize.antialias) for old, new in zip(size, self._wanted(*size))
         )
-        result = np.einsum("ah,hwc,bw->abc", down, pixels.astype(np.float64), across, optimize=True)
-        return result.astype(pixels.dtype if self.method == "NEAREST" else np.float64)
+        result = np.einsum("ah,nhwc,bw->nabc", down, windows.astype(np.float64), across, optimize=True)
+        return result.astype(windows.dtype if self.method == "NEAREST" else np.float64)
 
     def _boxes(self, height: int, width: int) -> list[tuple]:
         """Returns the windows (y, x, height, width) that may be cut out of a picture of this size."""
@@ -239,7 +240,7 @@ class Shaping:
         elif width / height > broad:
             w = min(width, max(1, round(height * broad)))
         boxes.add(((height - h) // 2, (width - w) // 2, h, w))
-        return sorted(boxes)
+        return list(boxes)
 
     @property
     def is_inexact(self) -> bool:
