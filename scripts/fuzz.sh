@@ -17,10 +17,11 @@ CXX=clang++ configure build-fuzz -Dpython=disabled -Dcuda=disabled -Dbench=false
   -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
 compile build-fuzz fuzz
 failed=0
-configure build -Dtests=true
-compile build tests/property/property_test
+tested_build -Dbench=false
+compile build feedline python/feedline/_feedline.pyi
 echo "random pipelines for $seconds s"
-build/tests/property/property_test --seconds "$seconds" --seed "$(date +%s)" || failed=1
+FEEDLINE_TOOL=$PWD/build/feedline PYTHONPATH=$PWD/build/python in_memory build/python-env/bin/python \
+  tests/property/property_test.py --seconds "$seconds" --seed "$(date +%s)" || failed=1
 echo "each target for $seconds s, $(nproc) at a time; logs: build-fuzz/NAME.log"
 for source in tests/fuzz/*_fuzz.cc; do
   while [[ $(jobs -rp | wc -l) -ge $(nproc) ]]; do wait -n || true; done

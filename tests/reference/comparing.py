@@ -42,13 +42,13 @@ def _padded(output, wanted, longest: int, pad):
     return np.stack([*wanted, *[pad] * (longest - len(wanted))]) if longest else wanted
 
 
-def _agrees(reference: Reference, output, given, wanted) -> bool:
+def agrees(reference: Reference, output, given, wanted) -> bool:
     """Tells whether a row has what the reference wants."""
     near = reference.tolerance(output.name), reference.relative_tolerance(output.name)
     if output.message.WhichOneof("from") == "expression" and output.type == "FLOAT64" and np.isnan(given):
         return bool(np.isnan(wanted))  # the sign of such a NaN is the CPU's
     if isinstance(wanted, Candidates):
-        return any(_agrees(reference, output, given, value) for value in wanted.values)
+        return any(agrees(reference, output, given, value) for value in wanted.values)
     if output.kind == "padded":
         return _same(given, _padded(output, wanted, len(given), reference.pad_value(output.name)), *near)
     if output.kind == "nested":
@@ -82,7 +82,7 @@ def differences(text: str, folder) -> list[str]:
                 found.append(f"record {frame.record}: {'good' if valid else 'bad'}, but {failure!r}")
             for output in reference.outputs if valid and not failure else ():
                 wanted = reference.value(frame, output.name)
-                if not _agrees(reference, output, rows[output.name][r], wanted):
+                if not agrees(reference, output, rows[output.name][r], wanted):
                     found.append(f"record {frame.record} {output.name}: {rows[output.name][r]!r} but {wanted!r}")
         at += count
     if at < len(frames):

@@ -98,8 +98,8 @@ class Reference:
     `folder` is what paths in the pipeline are relative to. `damaged_later` has the paths of files whose damage was made
     after they had been counted: there a record with a bad payload checksum keeps its place and its number. Elsewhere
     such a record is no sample with SKIP_RECORD, SKIP_FILE leaves its file out, and with RAISE it is a frame without a
-    payload, at its place: the feed ends there. A filter was evaluated when the file was sound, so `damaged_later` must
-    then be a dict {path: path of a sound copy}.
+    payload, at its place: the feed ends there. If a filter was evaluated before that damage, `damaged_later` is a dict
+    {path: path of a sound copy}.
     """
 
     def __init__(self, text: str, folder: str, damaged_later: set[str] | dict[str, str] = frozenset()):
@@ -123,6 +123,10 @@ class Reference:
         Padded: the steps, without padding. Ragged: the values. Nested: a list of these, one for each step.
         """
         return self._every[output_name].value(self._row(frame))
+
+    def feature(self, frame: Frame, name: str):
+        """Returns the value of a feature, or raises the Failure of parsing."""
+        return self._sound_row(frame).features[name]
 
     def failure(self, frame: Frame) -> Failure | None:
         """Returns the first Failure of a record, or None if it is good.
@@ -207,11 +211,14 @@ class Reference:
     def _read_sources(self) -> list[list[Frame]]:
         on_error = schema.enum_name(self.pipeline.errors, "on_error")
         read: dict = {}
-        sources, file = [], 0
+        sources, files_before = [], 0
+        self.files = []  # the numbers of the files of each source
         for number, source in enumerate(self.pipeline.source):
             frames, good = [], 0
             compression = schema.enum_name(source, "compression")
-            for file, path in enumerate(files_of(source, self._folder), file):
+            paths = files_of(source, self._folder)
+            self.files.append(range(files_before, files_before + len(paths)))
+            for file, path in enumerate(paths, files_before):
                 key = (path, compression, source.record_limit)
                 if key not in read:
                     read[key] = records.read(path, compression, size_in_bytes(source.record_limit, 256 << 20))
@@ -223,7 +230,7 @@ class Reference:
                         place = (number, file, path, record.offset, good)
                         frames.append(Frame(*place, record.payload, record.damage))
                         good += not record.damage or later
-            file += len(files_of(source, self._folder))
+            files_before += len(paths)
             part = part_of(source, good)
             chosen = [f for f in frames if f.record in part or f.damage and f.record == good == part.stop]
             sources.append(self._filtered(chosen, on_error) if self._filter else chosen)
@@ -240,7 +247,7 @@ class Reference:
         if not frame.damage or frame.path not in self._later:
             return self._row(frame)
         if not self._later[frame.path]:
-            raise NotImplementedError("a filter, and a file that was damaged later: a sound copy is needed")
+            return self._row(frame)
         payload = next(r.payload for r in records.read(self._later[frame.path]) if r.offset == frame.offset)
         return Row(frame, read_features(payload, self._record_type, list(self._declared.values())))
 

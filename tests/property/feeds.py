@@ -1,0 +1,446 @@
+"""Feeds a case in every way that must make no difference, and says what differs."""
+
+import contextlib
+import dataclasses
+import os
+import shutil
+import threading
+
+import numpy as np
+
+import feedline
+from feedline.numpy import Loader
+
+BLOCK, NONE, BUFFER, GLOBAL = range(4)  # Shuffle.Mode
+EPOCHS = 5
+
+BAD_ENDS = ("internal_error", "stalled", "device_error", "io_error")  # categories that no case may end with
+
+# What ways() changes in a pipeline, beside what is drawn.
+CHANGED = {"Index.mode=LAZY": "feed_lazily()"}
+
+
+class Differs(Exception):
+    """What was delivered is not what it must be."""
+
+
+@dataclasses.dataclass
+class Step:
+    epoch: int
+    step: int
+    batches: list  # one for each replica, over all ranks
+
+
+@dataclasses.dataclass
+class Fed:
+    steps: list = dataclasses.field(default_factory=list)
+    error: feedline.Error | None = None  # that ended the feed
+    report: dict = dataclasses.field(default_factory=dict)
+
+
+def mode_of(p):
+    return p.shuffle.mode if p.HasField("shuffle") else NONE
+
+
+def replicas_of(how):
+    return how.get("world", 1) * how.get("replicas", 1)
+
+
+def message_for(case, how):
+    """Returns the pipeline as it is fed in one way: the text, with what the way changes."""
+    p = type(case.pipeline)()
+    p.CopyFrom(case.pipeline)
+    if not how.get("cached"):
+        p.ClearField("cache")
+    elif p.cache.where:
+        p.cache.dir = how["cached"]
+    p.parallelism.threads = how.get("threads", 1)
+    p.distribute.ClearField("mode")
+    if "distribute" in how:
+        p.distribute.mode = how["distribute"]
+    if "limit" in how:
+        p.memory.limit = how["limit"]
+    if p.batch.batch_size_per_replica:
+        p.batch.batch_size_per_replica //= replicas_of(how)
+    for source in p.source:
+        if "index" in how:
+            source.index.mode = how["index"]
+        if "ending" in how:
+            source.compression = 0
+            source.files[0] += how["ending"]
+            source.exclude[:] = [
+                pattern + how["ending"] if pattern.endswith("fined") else pattern for pattern in source.exclude
+            ]
+    if how.get("where", True):  # which record each row is of
+        if not p.output:
+            for feature in p.feature or p.source[0].feature:
+                p.output.add(name=feature.name, feature=feature.name)
+            if not p.output:
+                p.output.add(name="record", feature="record")
+        p.output.add(name="@@source", feature="@source")
+        p.output.add(name="@@record", feature="@record")
+    return p
+
+
+def loader(case, folder, how, **options):
+    p = message_for(case, how)
+    # Text would lose what protobuf's text format rounds: floats are written with all their digits.
+    text = str(p)
+    return Loader(
+        feedline.Pipeline(text, folder=folder),
+        devices=f"host:{how.get('replicas', 1)}",
+        rank=how.get("rank", 0),
+        world_size=how.get("world", 1),
+        backend=how.get("backend", "auto"),
+        direct=how.get("direct"),
+        progress=False,
+        **options,
+    )
+
+
+def kept(batch):
+    """Returns a copy of a batch, so that the feed writes the next ones into the same memory."""
+
+    def copy(part):
+        return type(part)(*map(copy, part)) if isinstance(part, tuple) else part.copy()
+
+    copied = type(batch)((name, copy(part)) for name, part in batch.items())
+    copied.epoch, copied.step, copied.valid_mask = batch.epoch, batch.step, batch.valid_mask.copy()
+    return copied
+
+
+def take(feed, steps, fed):
+    """Takes up to so many steps, over at most so many EPOCHS."""
+    try:
+        while len(fed.steps) < steps and feed.epoch < EPOCHS:
+            for given in feed:
+                batches = [kept(batch) for batch in (given if isinstance(given, list) else [given])]
+                fed.steps.append(Step(batches[0].epoch, batches[0].step, batches))
+                if len(fed.steps) >= steps:
+                    break
+    except feedline.Error as error:
+        fed.error = error
+        if error.category in BAD_ENDS:
+            raise Differs(f"{error}") from None
+    fed.report = feed.report()
+    if fed.report["differing_epochs"]:
+        raise Differs(f"{fed.report['differing_epochs']} epochs were not their data, once: {fed.report['epoch_audit']}")
+    return fed
+
+
+def feed(case, folder, how):
+    with opened(case, folder, how) as one:
+        return take(one, case.steps, Fed()) if isinstance(one, Loader) else one
+
+
+@contextlib.contextmanager
+def opened(case, folder, how, **options):
+    """Gives a loader, or the Fed of one that a bad record ends before its first step."""
+    try:
+        one = loader(case, folder, how, **options)
+    except feedline.Error as error:
+        if error.category in ("bad_pipeline", *BAD_ENDS):
+            raise
+        yield Fed(error=error)
+        return
+    with one:
+        yield one
+
+
+def feed_in_two(case, folder, first, second):
+    """Feeds a part, and the rest with another loader that goes on from the first one's state."""
+    fed = Fed()
+    with opened(case, folder, first) as one:
+        if isinstance(one, Fed):
+            return one
+        take(one, case.resume, fed)
+        if fed.error is not None:
+            return fed
+        state = one.state_dict()
+    with loader(case, folder, second) as one:
+        one.load_state_dict(state)
+        return take(one, case.steps, fed)
+
+
+def joined(parts):
+    """Joins the parts of all ranks."""
+    all_ranks = parts[0]
+    for rank, part in enumerate(parts[1:], 1):
+        if len(part.steps) != len(all_ranks.steps) or category(part) != category(all_ranks):
+            raise Differs(
+                f"rank 0 takes {len(all_ranks.steps)} steps and ends with {all_ranks.error}; rank {rank} "
+                f"{len(part.steps)} with {part.error}"
+            )
+        for mine, other in zip(all_ranks.steps, part.steps, strict=True):
+            if (mine.epoch, mine.step) != (other.epoch, other.step):
+                raise Differs(
+                    f"rank 0 is at step {mine.step} of epoch {mine.epoch}, rank {rank} at {other.step} of {other.epoch}"
+                )
+            mine.batches += other.batches
+    return all_ranks
+
+
+def feed_ranks(case, folder, how):
+    """Feeds the ranks one after another: they do not hear of each other."""
+    return joined([feed(case, folder, {**how, "world": case.world, "rank": rank}) for rank in range(case.world)])
+
+
+def feed_joined_ranks(case, folder, how, port):
+    """Feeds ranks that are joined over TCP, side by side."""
+    parts, failures = [None] * case.world, []
+
+    def run(rank):
+        mine = {**how, "world": case.world, "rank": rank}
+        try:
+            with opened(case, folder, mine, communicator=feedline.Tcp("127.0.0.1", port, timeout=60)) as one:
+                parts[rank] = take(one, case.steps, Fed()) if isinstance(one, Loader) else one
+        except (Differs, feedline.Error) as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(case.world)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+    if how["distribute"] == "SCATTER":
+        return joined(parts)
+    for part in parts[1:]:
+        compare("the ranks of REPLICATE", parts[0], part)
+    return parts[0]
+
+
+# Comparing
+
+
+def category(fed):
+    return fed.error.category if fed.error else ""
+
+
+def equal(a, b):
+    """Whether two tensors are the same, byte for byte."""
+    if isinstance(a, tuple):
+        return isinstance(b, tuple) and all(equal(x, y) for x, y in zip(a, b, strict=True))
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    return a.tolist() == b.tolist() if a.dtype == object else a.tobytes() == b.tobytes()
+
+
+def told(array):
+    return repr(array)[:300]
+
+
+def compare(what, wanted, got, exactly=True, pads=None):
+    """Raises Differs unless the two are the same: byte for byte with all filler, or else as rows of samples."""
+    for mine, other in zip(wanted.steps, got.steps):
+        where = f"{what}: step {other.step} of epoch {other.epoch}"
+        if (mine.epoch, mine.step) != (other.epoch, other.step):
+            raise Differs(f"{where} in place of step {mine.step} of epoch {mine.epoch}")
+        if exactly:
+            same_batches(where, mine.batches, other.batches)
+        else:
+            same_rows(where, mine.batches, other.batches, pads)
+    if len(wanted.steps) != len(got.steps) or category(wanted) != category(got):
+        raise Differs(
+            f"{what}: {len(got.steps)} steps and then {got.error}; wanted {len(wanted.steps)} and {wanted.error}"
+        )
+
+
+def same_batches(where, wanted, got):
+    for a, b in zip(wanted, got, strict=True):
+        if not equal(a.valid_mask, b.valid_mask):
+            raise Differs(f"{where}: the mask is {told(b.valid_mask)}, not {told(a.valid_mask)}")
+        for name in b:
+            if not equal(a[name], b[name]):
+                raise Differs(f"{where}: '{name}' is {told(b[name])}, not {told(a[name])}")
+
+
+def rows_of(batches, name):
+    """Returns the rows of an output that are samples, over all replicas: an array of them, or a list if each is of its
+    own size. Windows give their frames."""
+    parts = [batch[name] for batch in batches]
+    masks = [batch.valid_mask for batch in batches]
+    if isinstance(parts[0], tuple):
+        return [row for part, mask in zip(parts, masks) for row, valid in zip(ragged_rows(part), mask) if valid]
+    if len({part.shape[mask.ndim :] for part, mask in zip(parts, masks)}) == 1:
+        return np.concatenate([part[mask] for part, mask in zip(parts, masks)])
+    return [row for part, mask in zip(parts, masks) for row in part[mask]]
+
+
+def ragged_rows(part):
+    """Returns the rows of a ragged or nested output."""
+    values, splits = part
+    if isinstance(values, tuple):
+        values = ragged_rows(values)
+    return [values[begin:end] for begin, end in zip(splits[:-1], splits[1:])]
+
+
+def same_rows(where, wanted, got, pads):
+    for name in got[0]:
+        a, b = rows_of(wanted, name), rows_of(got, name)
+        if len(a) != len(b):
+            raise Differs(f"{where}: '{name}' has {len(b)} rows, not {len(a)}")
+        if isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and a.shape == b.shape:
+            if not equal(a, b):
+                row = next(r for r in range(len(a)) if not equal(a[r : r + 1], b[r : r + 1]))
+                raise Differs(f"{where}: row {row} of '{name}' is {told(b[row])}, not {told(a[row])}")
+            continue
+        for row, (x, y) in enumerate(zip(a, b)):
+            if not equal_but_padding(x, y, pads.get(name)):
+                raise Differs(f"{where}: row {row} of '{name}' is {told(y)}, not {told(x)}")
+
+
+def equal_but_padding(x, y, pad):
+    """Compares two rows: ragged or nested ones, or padded ones of which one is padded further."""
+    if isinstance(x, list):
+        return len(x) == len(y) and all(equal_but_padding(i, j, pad) for i, j in zip(x, y))
+    shorter, longer = (x, y) if len(x) <= len(y) else (y, x)
+    rest = longer[len(shorter) :]
+    return equal(shorter, longer[: len(shorter)]) and (
+        not len(rest)
+        or pad is not None
+        and all(
+            pad == one if rest.dtype == object else equal(np.broadcast_to(pad, one.shape).astype(one.dtype), one)
+            for one in rest
+        )
+    )
+
+
+# The ways
+
+
+def ways(case, folder, plain, pads, rng, port):
+    """Yields (name, function) for each other way to feed the case. The function raises Differs if it gives other
+    batches than the plain one."""
+    p = case.pipeline
+    threads = {"threads": case.threads}
+    fits = not p.batch.batch_size_per_replica  # else other replicas make other batches
+    # Ranks that are not joined each end at the first bad record of their own, unless the counting has found it.
+    ranks = fits and case.world > 1 and (plain.error is None or case.family == "damaged")
+
+    def way(name, fed, exactly=True):
+        return name, lambda: compare(name, plain, fed(), exactly, pads)
+
+    yield way("as it is written", lambda: feed(case, folder, {"where": False}))
+    yield way("more threads", lambda: feed(case, folder, threads))
+    if fits and case.replicas > 1:
+        yield way("more replicas", lambda: feed(case, folder, {"replicas": case.replicas, **threads}), False)
+    if ranks:
+        yield way("ranks", lambda: feed_ranks(case, folder, threads), False)
+    if ranks and p.distribute.mode:
+        mode = {1: "REPLICATE", 2: "SCATTER"}[p.distribute.mode]
+        yield way(mode, lambda: feed_joined_ranks(case, folder, {"distribute": mode}, port), False)
+    if case.resume:
+        yield way("gone on with", lambda: feed_in_two(case, folder, {}, threads))
+    if case.resume and fits and case.replicas > 1:
+        more = {"replicas": case.replicas}
+        yield way("gone on with by more replicas", lambda: feed_in_two(case, folder, {}, more), False)
+    if p.HasField("cache"):
+        yield "a cache", lambda: try_caches(case, folder, plain, pads, rng, ranks)
+    yield way("pread", lambda: feed(case, folder, {"backend": "pread", **threads}))
+    yield way("the smallest memory.limit", lambda: feed_in_little(case, folder))
+    yield way("index.mode REQUIRE", lambda: feed(case, folder, {"index": "REQUIRE"}))
+    if mode_of(p) == NONE and not p.HasField("mixture"):
+        yield "index.mode LAZY", lambda: feed_lazily(case, folder, plain)
+    if can_be_compressed(p, folder):
+        squeezed = {"ending": rng.choice([".gz", ".zz"])}
+        yield way("compressed", lambda: feed(case, folder, {**squeezed, **threads}))
+        if ranks:
+            yield way("compressed, ranks", lambda: feed_ranks(case, folder, squeezed), False)
+        if case.resume:
+            yield way("compressed, gone on with", lambda: feed_in_two(case, folder, squeezed, squeezed))
+
+
+def feed_lazily(case, folder, plain):
+    try:
+        lazily = feed(case, folder, {"index": "LAZY", "where": False, "threads": case.threads})
+    except feedline.Error as error:
+        if "LAZY" not in error.message:  # it has limits
+            raise
+    else:
+        compare("index.mode LAZY", plain, lazily)
+
+
+def can_be_compressed(p, folder):
+    return (
+        mode_of(p) == NONE
+        and not p.HasField("interleave")
+        and not any(source.exclude or source.compression for source in p.source)
+        and all(
+            os.path.exists(os.path.join(folder, source.files[0].replace("*", "0000") + ".zz")) for source in p.source
+        )
+    )
+
+
+@contextlib.contextmanager
+def cache_folder(folder):
+    """The name of a folder for a cache on a disk, which is removed afterwards."""
+    name = f"kept-{os.getpid()}"
+    try:
+        yield name
+    finally:
+        shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
+
+
+def try_caches(case, folder, plain, pads, rng, ranks):
+    with cache_folder(folder) as name:
+        how = {"cached": name, "threads": case.threads}
+        try:
+            compare("a cache, cold", plain, feed(case, folder, how))
+        except feedline.Error as error:
+            if error.message.startswith("cache: "):  # it has nothing to keep, or no room
+                return
+            raise
+        if not case.pipeline.cache.where:
+            return
+        compare("a cache, warm", plain, feed(case, folder, how))
+        if os.path.exists(os.path.join(folder, name)):
+            spoil(os.path.join(folder, name), rng)
+        compare("a cache, damaged", plain, feed(case, folder, how))
+        if ranks:
+            compare("a cache, ranks", plain, feed_ranks(case, folder, how), False, pads)
+        case = another_default(case)
+        if case:
+            changed = feed(case, folder, {"threads": case.threads})
+            compare("a cache, another default_value", changed, feed(case, folder, how))
+
+
+def another_default(case):
+    """Returns the case with another default_value, or None if it has none."""
+    p = type(case.pipeline)()
+    p.CopyFrom(case.pipeline)
+    for of_source in [p, *p.source]:
+        for feature in of_source.feature:
+            for value in feature.default_value:
+                if value.bytes_value:
+                    value.bytes_value = b"!" * len(value.bytes_value)
+                else:
+                    setattr(value, value.WhichOneof("value"), 5)
+    return None if p == case.pipeline else dataclasses.replace(case, pipeline=p)
+
+
+def spoil(folder, rng):
+    """Flips some bits of each file."""
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        with open(path, "r+b") as file:
+            size = os.path.getsize(path)
+            for _ in range(20 if size else 0):
+                file.seek(rng.randrange(size))
+                byte = file.read(1)
+                file.seek(-1, os.SEEK_CUR)
+                file.write(bytes([byte[0] ^ 1 << rng.randrange(8)]))
+
+
+def feed_in_little(case, folder):
+    """Feeds with the smallest memory.limit that the plan advises."""
+    how, refusals = {"limit": "1MiB"}, 0
+    while True:
+        try:
+            return feed(case, folder, how)
+        except feedline.Error as error:  # a filter and a window's key are evaluated by feeds of their own
+            before, refusals = 'at least "', refusals + 1
+            if before not in str(error) or refusals > 4:
+                raise
+            how["limit"] = str(error).split(before)[1].split('"')[0]

@@ -1,0 +1,377 @@
+"""What must hold of a feed whatever its order is: which samples an epoch has, which of them a step has, and how far a
+sample may move. It is computed from the records of each source alone.
+
+A sample is a tuple of frames, (source, record); without windows of one. A frame that a short window lacks is None."""
+
+import collections
+import math
+
+import numpy as np
+from comparing import agrees
+from feeds import BUFFER, NONE, Differs, mode_of, rows_of
+from reference import Candidates, Failure
+
+
+def windows_of(frames, numbers, p, key_of):
+    """Cuts the frames of a source, whose files have these numbers, into samples, in file order. Returns a list for each
+    file, or one for all. `key_of` returns None for a bad record, which is no frame where keys are looked at."""
+    files = {0: []} if p.window.across_files else {number: [] for number in numbers}
+    for frame in frames:
+        if p.window.key and key_of(frame) is None:
+            continue
+        files[0 if p.window.across_files else frame.file].append(frame)
+    if not p.HasField("window"):
+        return [[(frame,) for frame in of_file] for of_file in files.values()]
+    size, stride = p.window.size, p.window.stride or 1
+    shift, drops = p.window.shift or size, p.window.drop_remainder if p.window.HasField("drop_remainder") else True
+    cut = []
+    for of_file in files.values():
+        runs = [[]]
+        for frame in of_file:
+            if runs[-1] and p.window.key and key_of(frame) != key_of(runs[-1][-1]):
+                runs.append([])
+            runs[-1].append(frame)
+        cut.append([])
+        for run in runs:
+            for begin in range(0, len(run), shift):
+                window = run[begin : begin + size * stride : stride]
+                if len(window) == size or not drops:
+                    cut[-1].append((*window, *[None] * (size - len(window))))
+    return cut
+
+
+def interleaved(files, cycle, block):
+    """Takes samples of `cycle` files in turn, `block` of each, as tf.data's interleave does."""
+    waiting, order = iter(files), []
+    slots = [iter(one) for _, one in zip(range(cycle), waiting)]
+    turn = 0
+    while any(slot is not None for slot in slots):
+        at = turn % len(slots)
+        turn += 1
+        if slots[at] is None:
+            continue
+        for _ in range(block):
+            sample = next(slots[at], None)
+            if sample is None:
+                following = next(waiting, None)
+                slots[at] = None if following is None else iter(following)
+                break
+            order.append(sample)
+    return order
+
+
+class Laws:
+    def __init__(self, case, reference):
+        p = self.p = case.pipeline
+
+        def key_of(frame):
+            try:
+                value = reference.feature(frame, p.window.key)
+            except Failure:
+                return None
+            return value if isinstance(value, bytes) else int(value)
+
+        self.case, self.reference = case, reference
+        per_source = [
+            windows_of(frames, numbers, p, key_of)
+            for frames, numbers in zip(reference.sources, reference.files, strict=True)
+        ]
+        self.sources = [[sample for of_file in files for sample in of_file] for files in per_source]
+        self.mode = mode_of(p)
+        cycle, block = p.interleave.cycle_length, p.interleave.block_length or 1
+        if cycle > 1:
+            per_source = [[interleaved([one for files in per_source for one in files], cycle, block)]]
+        self.pass_order = [sample for files in per_source for of_file in files for sample in of_file]
+        size = p.batch.global_batch_size or p.batch.batch_size_per_replica
+        self.rows = size
+        self.frames = p.window.size if p.HasField("window") else 1
+        self.padded = {output.name for output in reference.outputs if output.kind == "padded"}
+
+    def samples_of_epoch(self):
+        """Returns how many samples an epoch has, or None if it has no end or is a mixture's."""
+        if self.p.HasField("mixture") or self.p.epoch.repeat < 0:
+            return None
+        if self.p.epoch.steps:
+            return self.p.epoch.steps * self.rows
+        return len(self.pass_order) * max(1, self.p.epoch.repeat)
+
+    def steps_of_epoch(self):
+        samples = self.samples_of_epoch()
+        if samples is None:
+            return None
+        return samples // self.rows if self.p.batch.last_batch_policy == 0 else math.ceil(samples / self.rows)
+
+    def given(self, step):
+        """Returns the samples of a step as they were delivered: tuples of frames; None where a row is filler."""
+        batches = step.batches
+        frames = []
+        for batch in batches:
+            source, record, mask = batch["@@source"], batch["@@record"], batch.valid_mask
+            for s, r, v in zip(source.reshape(-1).tolist(), record.reshape(-1).tolist(), mask.reshape(-1).tolist()):
+                frames.append((s, r) if v else None)
+        return [tuple(frames[at : at + self.frames]) for at in range(0, len(frames), self.frames)]
+
+    def check(self, fed):
+        good = {}  # (source, record) -> whether a row of it can be delivered
+        known = {(f.source, f.record): f for frames in self.reference.sources for f in frames}
+
+        def is_good(frame):
+            key = (frame.source, frame.record)
+            if key not in good:
+                good[key] = self.reference.failure(frame) is None
+            return good[key]
+
+        def wanted(sample):
+            return tuple((f.source, f.record) if f is not None and is_good(f) else None for f in sample)
+
+        epochs = collections.defaultdict(list)
+        for step in fed.steps:
+            epochs[step.epoch].append(step)
+        for step in fed.steps:
+            for row in self.given(step):
+                for frame in row:
+                    if frame is not None and frame not in known:
+                        raise Differs(
+                            f"step {step.step} of epoch {step.epoch}: record {frame[1]} of source "
+                            f"{frame[0]} is no sample"
+                        )
+        raises = self.p.errors.on_error == 0
+        if fed.error is None or raises:
+            self.check_steps(fed, epochs)
+        if self.mode == NONE and not self.p.HasField("mixture"):
+            self.check_order(fed, epochs, wanted, raises)
+        elif not self.p.HasField("mixture"):
+            self.check_once(epochs, wanted, fed)
+        else:
+            self.check_shares(epochs)
+        if raises:
+            self.check_error(fed)
+        self.check_filler(fed)
+        self.check_groups(fed, known)
+
+    def check_steps(self, fed, epochs):
+        steps = self.steps_of_epoch()
+        if steps is None:
+            return
+        last = max(epochs, default=0)
+        for epoch, of_epoch in epochs.items():
+            if [s.step for s in of_epoch] != list(range(len(of_epoch))) or len(of_epoch) > steps:
+                raise Differs(f"epoch {epoch} has the steps {[s.step for s in of_epoch]}, not {steps}")
+            if epoch != last and len(of_epoch) != steps:
+                raise Differs(f"epoch {epoch} has {len(of_epoch)} steps, not {steps}")
+
+    def sample_at(self, epoch, number):
+        """Returns a sample of the endless sequence of passes in file order."""
+        if self.p.epoch.steps:
+            number += epoch * self.p.epoch.steps * self.rows
+        return self.pass_order[number % len(self.pass_order)]
+
+    def check_order(self, fed, epochs, wanted, raises):
+        total = self.samples_of_epoch()
+        for epoch, of_epoch in epochs.items():
+            for step in of_epoch:
+                begin = step.step * self.rows
+                end = begin + self.rows if total is None else min(begin + self.rows, total)
+                rows = [wanted(self.sample_at(epoch, n)) for n in range(begin, end)]
+                given = self.given(step)
+                if self.p.batch.last_batch_policy == 2:
+                    rows += [(None,) * self.frames] * (self.rows - len(rows))
+                if given != rows and not (
+                    self.p.batch.last_batch_policy == 1 and len(rows) < self.rows and given[: len(rows)] == rows
+                ):
+                    at = next((i for i, (a, b) in enumerate(zip(given, rows)) if a != b), min(len(given), len(rows)))
+                    raise Differs(
+                        f"step {step.step} of epoch {epoch}: row {at} is of {given[at : at + 4]}, not {rows[at : at + 4]} "
+                        f"({len(given)} rows, not {len(rows)})"
+                    )
+
+    def check_once(self, epochs, wanted, fed):
+        """Each sample comes as often as an epoch has passes, and at most that often before its end."""
+        counts = collections.Counter(map(wanted, self.pass_order))
+        passes = max(1, self.p.epoch.repeat) if self.p.epoch.repeat >= 0 else None
+        total, steps = self.samples_of_epoch(), self.steps_of_epoch()
+        for epoch, of_epoch in epochs.items():
+            given = collections.Counter(row for step in of_epoch for row in self.given(step))
+            if self.p.epoch.steps or passes is None:
+                taken = len(of_epoch) * self.rows
+                most = taken // len(self.pass_order) + 2
+                least = 0
+            else:
+                most = passes
+                least = passes if steps is not None and len(of_epoch) == steps else 0
+            lacking = 0
+            for row, count in counts.items():
+                if all(frame is None for frame in row):
+                    continue
+                if given[row] > most * count:
+                    raise Differs(f"epoch {epoch}: {row} comes {given[row]} times, not {most * count}")
+                lacking += max(0, least * count - given[row])
+            dropped = total - min(total, len(of_epoch) * self.rows) if least else 0
+            if least and lacking > dropped:
+                raise Differs(f"epoch {epoch}: {lacking} samples are missing, where {dropped} are dropped")
+        if self.mode == BUFFER and not self.p.shuffle.shuffle_files and self.p.shuffle.buffer_size and self.frames == 1:
+            self.check_distance(epochs)
+
+    def check_distance(self, epochs):
+        """A shuffle buffer cannot deliver a sample before it has read it."""
+        place = {(f.source, f.record): at for at, (f,) in enumerate(self.pass_order)}
+        for epoch, of_epoch in epochs.items():
+            if self.p.epoch.steps and epoch:
+                continue
+            for step in of_epoch:
+                for at, (frame,) in enumerate(self.given(step)):
+                    position = step.step * self.rows + at
+                    if frame and position < len(place) and place[frame] >= position + self.p.shuffle.buffer_size:
+                        raise Differs(
+                            f"step {step.step} of epoch {epoch}: sample {place[frame]} of the pass comes as "
+                            f"number {position}, ahead of a buffer of {self.p.shuffle.buffer_size}"
+                        )
+
+    def check_shares(self, epochs):
+        """Every step has each source's share of the epoch within two samples, where no source is exhausted or begins
+        again."""
+        weights = [source.weight if source.HasField("weight") else 1.0 for source in self.p.source]
+        stop, passes = self.p.mixture.stop, max(1, self.p.epoch.repeat)
+        for epoch, of_epoch in epochs.items():
+            taken = collections.Counter()
+            for step in of_epoch:
+                rows = self.given(step)
+                sources = [next((f[0] for f in row if f is not None), None) for row in rows]
+                of_step = collections.Counter(sources)
+                unknown = of_step.pop(None, 0)
+                if stop in (0, 3):
+                    for s, weight in enumerate(weights):
+                        share = weight / sum(weights) * len(rows)
+                        if (
+                            not share - 2 - unknown <= of_step[s] <= share + 2
+                            and len(rows) == self.rows
+                            and not unknown
+                        ):
+                            raise Differs(
+                                f"step {step.step} of epoch {epoch} has {of_step[s]} samples of source {s}, "
+                                f"whose share is {share:.1f}"
+                            )
+                taken.update(of_step)
+                if stop == 1 or stop == 0:
+                    for s in range(len(weights)):
+                        if taken[s] > passes * len(self.sources[s]):
+                            raise Differs(
+                                f"epoch {epoch}: {taken[s]} samples of source {s}, which has {len(self.sources[s])}"
+                            )
+
+    def check_error(self, fed):
+        """With RAISE a feed ends with the error of a record that fails, after whole steps of good samples."""
+        if fed.error is None:
+            return
+        if fed.error.category in ("bad_pipeline", "missing_feature") and fed.error.record is None:
+            return
+        failures = collections.Counter()
+        for frames in self.reference.sources:
+            for frame in frames:
+                failure = self.reference.failure(frame)
+                if failure is not None:
+                    failures[failure.category] += 1
+        for damaged in getattr(self.reference, "damaged", ()):
+            failures["bad_data_crc"] += 1
+        if fed.error.category not in failures:
+            raise Differs(f"it ends with {fed.error}; the records fail with {dict(failures)}")
+
+    def check_filler(self, fed):
+        """A row of filler is a copy of the nearest good row before it or after it, if its batch has one."""
+        chosen = {output.name for output in self.p.output if output.crop.mode or output.HasField("flip")}
+        for step in fed.steps:
+            for batch in step.batches:
+                mask = batch.valid_mask.reshape(-1)
+                good = np.flatnonzero(mask)
+                if len(good) in (0, len(mask)):
+                    continue
+                filler = np.flatnonzero(~mask)
+                after = np.searchsorted(good, filler)
+                before, after = good[np.maximum(after - 1, 0)], good[np.minimum(after, len(good) - 1)]
+                for name, part in batch.items():
+                    if (
+                        name in chosen
+                        or isinstance(part, tuple)
+                        or part.dtype == object
+                        or name in self.padded
+                        or part.dtype == bool
+                    ):
+                        continue
+                    rows = np.ascontiguousarray(part.reshape(len(mask), -1)).view(np.uint8).reshape(len(mask), -1)
+                    same = (rows[filler] == rows[before]).all(1) | (rows[filler] == rows[after]).all(1)
+                    if not same.all():
+                        row = filler[np.flatnonzero(~same)[0]]
+                        raise Differs(
+                            f"step {step.step} of epoch {step.epoch}: row {row} of '{name}' is filler, but no "
+                            "copy of a good row beside it"
+                        )
+
+    def check_groups(self, fed, known):
+        """Outputs of a group share each random choice, and so do the frames of a window."""
+        shared = [output for output in self.p.output if output.crop.mode or output.HasField("flip")]
+        if not any(output.crop.group or output.flip.group for output in shared) and self.frames == 1:
+            return
+        for step in fed.steps:
+            for batch in step.batches:
+                mask = batch.valid_mask.reshape(-1)
+                sources, records = batch["@@source"].reshape(-1), batch["@@record"].reshape(-1)
+                for begin in range(0, len(mask), self.frames):
+                    common = {}
+                    for row in range(begin, begin + self.frames):
+                        if mask[row]:
+                            self.note_choices(shared, batch, row, known[int(sources[row]), int(records[row])], common)
+                    for what, choices in common.items():
+                        if not choices:
+                            raise Differs(
+                                f"step {step.step} of epoch {step.epoch}: row {begin}: no random "
+                                f"choice explains all of {what}"
+                            )
+
+    def note_choices(self, shared, batch, row, frame, common):
+        """Leaves in `common` the choices that explain this row, too."""
+        for output in shared:
+            wanted = self.reference.value(frame, output.name)
+            if not isinstance(wanted, Candidates):
+                continue
+            made = next(one for one in self.reference.outputs if one.name == output.name)
+            given = batch[output.name].reshape(len(batch.valid_mask.reshape(-1)), *made.shape)[row]
+            fits = [
+                choice
+                for choice, value in zip(wanted.choices, wanted.values)
+                if agrees(self.reference, made, given, value)
+            ]
+            if isinstance(wanted.choices[0][0], tuple):
+                continue
+            size = self.reference.feature(frame, output.feature)[:60] if output.crop.mode else b""
+            kinds = {
+                ("mirrored", output.flip.group or output.name): {choice[4] for choice in fits}
+                if output.HasField("flip")
+                else None,
+                ("crops", output.crop.group or output.name, str(output.crop), str(output.resize), size): {
+                    choice[:4] for choice in fits
+                }
+                if output.crop.mode
+                else None,
+            }
+            for what, choices in kinds.items():
+                if choices is not None:
+                    common[what] = common[what] & choices if what in common else choices
+
+
+def check_values(fed, reference):
+    """Compares each row of a sample with what its record must give."""
+    frames = {(f.source, f.record): f for of_source in reference.sources for f in of_source}
+    for step in fed.steps:
+        sources, records = rows_of(step.batches, "@@source"), rows_of(step.batches, "@@record")
+        for output in reference.outputs:
+            rows = rows_of(step.batches, output.name)
+            for s, r, row in zip(sources.tolist(), records.tolist(), rows, strict=True):
+                where = f"step {step.step} of epoch {step.epoch}: '{output.name}' of record {r} of source {s}"
+                try:
+                    wanted = reference.value(frames[s, r], output.name)
+                except Failure as failure:
+                    raise Differs(f"{where} is {row!r}, but the record fails: {failure}") from None
+                if not agrees(reference, output, row, wanted):
+                    if isinstance(wanted, Candidates):
+                        wanted = f"one of {len(wanted.choices)}, such as {wanted.values[0]!r}"
+                    raise Differs(f"{where} is {row!r}, not {wanted!r}")

@@ -1,0 +1,271 @@
+"""Random pipelines, each fed in ways that must make no difference, and compared with the independent reference: see
+tests/README.md.
+
+Each pipeline is fed in a process of its own, so that a crash or a hang is a failure like any other. The program
+simplifies a failing pipeline as long as it still fails, prints it as text that can be pasted, and exits with 1."""
+
+import argparse
+import collections
+import dataclasses
+import itertools
+import os
+import random
+import select
+import signal
+import sys
+import tempfile
+import time
+import traceback
+
+os.environ.update(OPENBLAS_NUM_THREADS="1", FEEDLINE_LOG="error")  # before numpy begins threads of its own
+sys.path[:0] = [
+    os.path.dirname(os.path.abspath(__file__)),
+    os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "reference"),
+]
+
+import data
+import draw
+import records
+
+HANG = 180  # seconds: far more than any case takes, even under sanitizers on a busy machine
+SAME, DIFFERS, REFUSED = 0, 1, 3
+
+
+def try_case(case, folder, hidden, seed, port, only):
+    """Feeds a case in some ways, or in the one whose name `only` begins with. Returns (SAME, DIFFERS or REFUSED, what
+    differs)."""
+    # Imported here, because a process that has imported feedline has threads, and must not fork.
+    import feeds
+    import laws
+    import views
+    from reference import Reference
+
+    import feedline
+
+    rng = random.Random(seed)
+    try:
+        try:
+            plain = feeds.feed(case, folder, {})
+        except feedline.Error as error:
+            return (REFUSED if error.category == "bad_pipeline" else DIFFERS), str(error)
+        reference = Reference(str(feeds.message_for(case, {})), folder, hidden)
+        pads = {
+            output.name: reference.pad_value(output.name) for output in reference.outputs if output.kind == "padded"
+        }
+        laws.Laws(case, reference).check(plain)
+        laws.check_values(plain, reference)
+        ways = list(feeds.ways(case, folder, plain, pads, rng, port))
+        ways.append(("feedline", lambda: views.show_all(case, folder, plain, rng)))
+        for name, compare in rng.sample(ways, min(5, len(ways))) if only is None else ways:
+            if only is None or only.startswith(name):
+                compare()
+    except feeds.Differs as difference:
+        return DIFFERS, str(difference)
+    except Exception:
+        return DIFFERS, traceback.format_exc()
+    return SAME, ""
+
+
+class Trial:
+    """A case in a process of its own."""
+
+    def __init__(self, case, folder, hidden, seed, port, only=None):
+        self.case, self.seed, self.told = case, seed, b""
+        self.end, inner = os.pipe()
+        sys.stdout.flush()
+        self.until = time.monotonic() + HANG
+        self.pid = os.fork()
+        if self.pid == 0:
+            code = DIFFERS
+            try:
+                os.close(self.end)
+                os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the log
+                code, told = try_case(case, folder, hidden, seed, port, only)
+                os.write(inner, told.encode(errors="replace")[:60000])
+            finally:
+                os._exit(code)
+        os.close(inner)
+
+    def read(self):
+        """Reads what the process has to tell. Returns whether it has ended."""
+        part = os.read(self.end, 1 << 16)
+        self.told += part
+        return not part
+
+    def wait(self, hangs=False):
+        """Returns (SAME, DIFFERS or REFUSED, what the process has told) of a process that has ended or hangs."""
+        os.close(self.end)
+        if hangs:
+            os.kill(self.pid, signal.SIGKILL)
+        _, status = os.waitpid(self.pid, 0)
+        told = self.told.decode()
+        if hangs:
+            return DIFFERS, f"{told}hangs: no end after {HANG} s"
+        if os.WIFSIGNALED(status):
+            return DIFFERS, f"{told}crashes: {signal.strsignal(os.WTERMSIG(status))}"
+        return os.WEXITSTATUS(status), told
+
+
+def wait_for_any(trials):
+    """Waits until one of the processes has ended. Returns it and its outcome."""
+    while True:
+        left = min(trial.until for trial in trials) - time.monotonic()
+        ready, _, _ = select.select([trial.end for trial in trials], [], [], max(0, left))
+        for trial in trials:
+            if trial.end in ready and trial.read():
+                return trial, trial.wait()
+            if time.monotonic() > trial.until:
+                return trial, trial.wait(hangs=True)
+
+
+def simpler(message):
+    """Yields copies of a message of which one thing is left out."""
+    for field, value in message.ListFields():
+        if field.name == "index":
+            continue  # the indexes of files that were damaged later are from before
+        if field.is_repeated if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED:
+            if not hasattr(value, "keys"):
+                for at in range(len(value)):
+                    less = type(message)()
+                    less.CopyFrom(message)
+                    del getattr(less, field.name)[at]
+                    yield less
+                if field.message_type:
+                    for at, one in enumerate(value):
+                        for simple in simpler(one):
+                            less = type(message)()
+                            less.CopyFrom(message)
+                            getattr(less, field.name)[at].CopyFrom(simple)
+                            yield less
+            continue
+        less = type(message)()
+        less.CopyFrom(message)
+        less.ClearField(field.name)
+        yield less
+        if field.message_type:
+            for simple in simpler(value):
+                less = type(message)()
+                less.CopyFrom(message)
+                getattr(less, field.name).CopyFrom(simple)
+                yield less
+
+
+def simpler_cases(case):
+    for field, plain in (("world", 1), ("replicas", 1), ("threads", 2), ("resume", 0), ("steps", case.steps // 2)):
+        if getattr(case, field) != plain and getattr(case, field) > 0:
+            yield dataclasses.replace(case, **{field: plain})
+    for message in simpler(case.pipeline):
+        yield dataclasses.replace(case, pipeline=message)
+
+
+def kind_of(told):
+    """What two failures must have in common to be the same one."""
+    return told.split(":")[0].split(" ")[0], "Traceback" in told
+
+
+def simplest(case, told, run):
+    goes_on, tries = True, 0
+    while goes_on and tries < 400:
+        goes_on = False
+        for one in simpler_cases(case):
+            tries += 1
+            outcome, also = run(one, told)
+            if outcome == DIFFERS and kind_of(also) == kind_of(told):
+                case, told, goes_on = one, also, True
+                break
+    return case, told
+
+
+def prepare(folder):
+    """Writes all files, counts them, and damages some of them afterwards. Returns what Reference wants to know of
+    these."""
+    paths = data.write_all(folder)
+    if os.fork() == 0:
+        try:
+            import feedline
+
+            for stride, limit, ending in itertools.product(data.STRIDES, data.LIMITS, ("", ".gz", ".zz")):
+                index = f"dir: '{data.index_folder(stride, limit)}'" + (f" stride: '{stride}'" if stride else "")
+                names = sorted(
+                    {name for sets in data.SETS.values() for name in sets}
+                    - (set(data.NOT_COMPRESSED) if ending else set())
+                )
+                files = " ".join(f"files: '{data.path_of(name)}{ending}'" for name in names)
+                limit = f"record_limit: '{limit}'" if limit else ""
+                text = (
+                    f"source {{ {files} record_type: RAW index {{ {index} }} {limit} }} batch {{ global_batch_size: 1 }} "
+                    "errors { on_error: SKIP_RECORD }"
+                )
+                feedline.Loader(feedline.Pipeline(text, folder=folder), progress=False).close()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    if os.wait()[1]:
+        sys.exit("property_test: the files cannot be counted")
+    hidden = data.hide_damage(folder)
+    for path in paths:
+        records.read(path, "AUTO", 256 << 20)  # which keeps them for all cases
+    return hidden
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--pipelines", type=int, default=300)
+    parser.add_argument("--seconds", type=float, help="instead of a number of pipelines")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--first", type=int, default=0, help="the number of the first pipeline")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--keep", help="a folder for the data that is kept")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="feedline-property-") as temporary:
+        folder = arguments.keep or temporary
+        os.makedirs(folder, exist_ok=True)
+        hidden = prepare(folder)
+        counts, refusals, trials, start = collections.Counter(), collections.Counter(), [], time.monotonic()
+        number = arguments.first
+
+        def goes_on():
+            if counts[DIFFERS] >= 20:
+                return False
+            if arguments.seconds:
+                return time.monotonic() - start < arguments.seconds
+            return number < arguments.first + arguments.pipelines
+
+        def run(case, told):
+            return wait_for_any([Trial(case, folder, hidden, 1, 20000 + number % 20000, told)])[1]
+
+        while trials or goes_on():
+            while len(trials) < arguments.jobs and goes_on():
+                seed = arguments.seed * 1_000_003 + number
+                trials.append(Trial(draw.draw(seed), folder, hidden, seed, 20000 + number % 20000 * 1))
+                number += 1
+            trial, (outcome, told) = wait_for_any(trials)
+            trials.remove(trial)
+            counts[outcome] += 1
+            if outcome == REFUSED:
+                refusals[told.split("]")[0][-160:]] += 1
+            elif outcome != SAME:
+                case, told = simplest(trial.case, told, run)
+                print(
+                    f"--- pipeline {trial.seed % 1_000_003} of seed {arguments.seed} fails; {case.world} ranks of "
+                    f"{case.replicas} replicas, {case.threads} threads, "
+                    f"{case.steps} steps, gone on with after {case.resume}; data: {folder}\n{case.pipeline}{told}\n",
+                    flush=True,
+                )
+        took = time.monotonic() - start
+        done = sum(counts.values())
+        if os.environ.get("REFUSALS"):
+            for text, count in refusals.most_common(40):
+                print(f"{count:5} {text}")
+        failed = done - counts[SAME] - counts[REFUSED]
+        print(
+            f"{done} pipelines of seed {arguments.seed}: {counts[SAME]} the same in every way, {counts[REFUSED]} refused, "
+            f"{failed} fail; {took:.0f} s"
+        )
+        # Most pipelines must be fed, or the test shows nothing.
+        return 1 if failed or counts[REFUSED] * 3 > counts[SAME] + counts[REFUSED] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

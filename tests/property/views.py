@@ -1,0 +1,157 @@
+"""Shows a case to everything that a user may look at it with: the tool's commands, and the monitor of a feed."""
+
+import json
+import os
+import shutil
+import subprocess
+import urllib.request
+
+import numpy as np
+from feeds import BAD_ENDS, Differs, message_for, opened, take
+
+PAGES = ("", "report.json", "metrics", "history.json?from=0", "sample.json", "ranks.json", "system.json")
+TIMEOUT = 120  # seconds
+
+
+def tool(folder, command, pipeline, *arguments):
+    """Runs a command of the tool. Returns (whether it succeeded, what it wrote to standard output). Raises Differs
+    unless it succeeds, or fails with a line that says why."""
+    done = subprocess.run(
+        [os.environ["FEEDLINE_TOOL"], command, pipeline, *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=TIMEOUT,
+        env={**os.environ, "XDG_CACHE_HOME": folder},
+    )
+    why = done.stderr.strip()
+    if (
+        done.returncode not in (0, 1, 2)
+        or (done.returncode and not (why or done.stdout))
+        or any(bad in why for bad in BAD_ENDS)
+    ):
+        raise Differs(f"feedline {command}: exit code {done.returncode}: {why or done.stdout}")
+    return done.returncode == 0, done.stdout
+
+
+def show_all(case, folder, plain, rng):
+    written = f"view-{os.getpid()}"
+    os.mkdir(os.path.join(folder, written))
+    try:
+        for name in rng.sample(sorted(VIEWS), 3):
+            VIEWS[name](case, folder, written, plain)
+    finally:
+        shutil.rmtree(os.path.join(folder, written))
+
+
+def pipeline_of(case, folder, written):
+    """Writes the case's text, and returns its name. It lies in `folder`, which its paths are relative to."""
+    name = f"{written}.textproto"
+    with open(os.path.join(folder, written, name), "w") as file:
+        file.write(str(message_for(case, {"where": False})))
+    return shutil.move(os.path.join(folder, written, name), os.path.join(folder, name))
+
+
+def view(look):
+    def looked(case, folder, written, plain):
+        pipeline = pipeline_of(case, folder, written)
+        try:
+            look(case, folder, os.path.join(folder, written), plain, pipeline)
+        finally:
+            os.remove(pipeline)
+
+    return looked
+
+
+def plain_name(part):
+    return "" if isinstance(part, tuple) else part.dtype.name
+
+
+@view
+def checked(case, folder, written, plain, pipeline):
+    good, told = tool(folder, "check", pipeline)
+    if not good and plain.error is None and case.family in ("plain", "rich", "sequence", "raw"):
+        raise Differs(f"feedline check: refused, but it can be fed: {told}")
+
+
+@view
+def dumped(case, folder, written, plain, pipeline):
+    """What `dump` writes is what the plain feed has delivered of the first steps."""
+    steps = [step for step in plain.steps if step.epoch == 0][:3]
+    good, _ = tool(folder, "dump", pipeline, "--out", written + "/dump", "--steps", str(max(1, len(steps))))
+    if not good or plain.error is not None or not steps:
+        return
+    for name in steps[0].batches[0]:
+        path = f"{written}/dump/{name}{'.bf16' if plain_name(steps[0].batches[0][name]) == 'bfloat16' else ''}.npy"
+        parts = [step.batches[0][name] for step in steps]
+        if (
+            name.startswith("@@")
+            or isinstance(parts[0], tuple)
+            or len({part.shape[1:] for part in parts}) > 1
+            or parts[0].dtype == object
+        ):
+            continue
+        given, masks = np.load(path), np.concatenate([step.batches[0].valid_mask for step in steps])
+        wanted = np.concatenate(parts)
+        if given.dtype.itemsize == wanted.dtype.itemsize:
+            given = given.view(wanted.dtype)
+        if len(given) != len(wanted):  # filler is left out
+            wanted = wanted[masks if masks.ndim == 1 else masks.any(1)]
+        if given.shape != wanted.shape or given.tobytes() != wanted.tobytes():
+            raise Differs(f"feedline dump: '{name}' is {given!r}, not {wanted!r}")
+
+
+@view
+def summed_up(case, folder, written, plain, pipeline):
+    good, told = tool(folder, "stats", pipeline, "--json", "--html", written + "/stats.html")
+    if good:
+        with open(written + "/stats.json", "w") as file:
+            file.write(told)
+        json.loads(told)
+        tool(folder, "check", pipeline, "--against", written + "/stats.json", "--json")
+
+
+@view
+def sampled(case, folder, written, plain, pipeline):
+    good, told = tool(folder, "stats", pipeline, "--json", "--records", "20")
+    if good:
+        json.loads(told)
+
+
+@view
+def drawn(case, folder, written, plain, pipeline):
+    tool(folder, "show", pipeline, "--out", written + "/sheet.png", "--samples", "5")
+
+
+@view
+def run(case, folder, written, plain, pipeline):
+    good, told = tool(folder, "run", pipeline, "--steps", "4", "--json", "--trace", written + "/trace.json")
+    if good:
+        json.loads(told)
+        with open(written + "/trace.json") as file:
+            json.load(file)
+
+
+def monitored(case, folder, written, plain):
+    with opened(case, folder, {"where": False}, monitor="127.0.0.1:0") as one:
+        if not hasattr(one, "monitor_address"):
+            return
+        for steps in (1, 3):
+            take(one, steps, type(plain)())
+            for page in PAGES:
+                with urllib.request.urlopen(one.monitor_address + page, timeout=TIMEOUT) as answer:
+                    text = answer.read().decode()
+                if ".json" in page:
+                    json.loads(text)
+
+
+VIEWS = {
+    "check": checked,
+    "dump": dumped,
+    "stats": summed_up,
+    "stats of a sample": sampled,
+    "show": drawn,
+    "run": run,
+    "the monitor": monitored,
+}
