@@ -31,11 +31,11 @@ const std::vector<std::string> policies = {"PARTIAL", "PAD", "DROP"};
 
 uint64_t sum(const EpochAudit& audit) { return audit.delivered + audit.dropped + audit.bad; }
 
-/// Feeds one more epoch and returns its audit.
+/// Feeds one more epoch and returns its audit. Several ranks do so at the same time, so it uses no macro of Catch2.
 EpochAudit audit_of_epoch(Feeder& feeder) {
   read_epoch(feeder);
   const Report report = feeder.report();
-  REQUIRE(report.last_epoch);
+  if (!report.last_epoch) throw std::logic_error("an epoch has ended without an audit");
   return *report.last_epoch;
 }
 
