@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# fetch_sources.sh NAME...: puts the sources of subprojects (protobuf, catch2, cli11, nlohmann_json) into subprojects/, from
-# the distribution's source packages, if these have the version that the wrap file names. It leaves alone what is there.
-# Where it brings nothing, Meson downloads what the wrap file names.
+# fetch_sources.sh NAME...: puts the sources of subprojects (protobuf, catch2, cli11, nlohmann_json, tbb) into
+# subprojects/, from the distribution's source packages, if these have the version that the wrap file names. It leaves
+# alone what is there. Where it brings nothing, Meson downloads what the wrap file names.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../subprojects"
 
 command -v apt-get > /dev/null || exit 0
-declare -A package_of=([protobuf]=protobuf [catch2]=catch2 [cli11]=cli11 [nlohmann_json]=nlohmann-json3)
+declare -A package_of=([protobuf]=protobuf [catch2]=catch2 [cli11]=cli11 [nlohmann_json]=nlohmann-json3 [tbb]=onetbb)
 work=''
 trap '[[ -z $work ]] || rm -rf "$work"' EXIT
 
