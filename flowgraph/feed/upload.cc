@@ -198,14 +198,18 @@ void Upload::end() noexcept {
     }
     replica.changed.notify_all();
     if (replica.finishes.joinable()) replica.finishes.join();
-    replica.device->drain();  // a failure may have left copies unfinished
+  }
+  // A failure may have left copies unfinished, and several GPUs may copy the same rows.
+  for (const Replica& replica : replicas_) replica.device->drain();
+  for (size_t r = 0; r < replicas_.size(); r++) {
     std::deque<Parts> unfinished;
     {
       const Lock lock(mutex_);
       unfinished.swap(copying_[r].in_flight);
+      unfinished.push_back(std::move(copying_[r].failed));
     }
     unfinished.clear();  // without the lock
-    replica.ring->pool().close();
+    replicas_[r].ring->pool().close();
   }
 }
 
@@ -253,7 +257,14 @@ void Upload::upload(size_t first) {
                                                   [this] { return stopping_.load(); });
         if (!replica.filled) return;
         ready[r - first].batch = replica.ring->share(replica.filled);
-        fill(replica, packed, *replica.filled, replica.device->reaches() ? &replicas_[r - 1] : nullptr);
+        try {
+          fill(replica, packed, *replica.filled, replica.device->reaches() ? &replicas_[r - 1] : nullptr);
+        } catch (...) {
+          // The GPU may be reading these rows, so end() gives their memory back, after it has drained the stream.
+          const Lock lock(mutex_);
+          copying_[first].failed = std::move(packed);
+          throw;
+        }
       }
       {
         const Lock lock(mutex_);

@@ -123,6 +123,7 @@ class Upload {
   struct Copying {
     std::deque<Parts> in_flight;  // packed batches that are being copied, in the order of the stream
     bool no_more = false;         // no more batches will be copied
+    Parts failed;                 // those of which a copy may have begun when a call for the GPU failed
   };
   // A batch in the Delivery for which arrive() has not been called yet.
   struct PendingArrival {
