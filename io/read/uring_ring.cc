@@ -2,6 +2,9 @@
 
 #include <sys/eventfd.h>
 #include <unistd.h>
+#ifdef __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+#endif
 
 #include <algorithm>
 #include <cerrno>
@@ -71,6 +74,17 @@ int set_up(unsigned entries, io_uring& ring) noexcept {
   return error;
 }
 
+// liburing maps and unmaps rings by system calls of its own, which ThreadSanitizer does not see. Without being told, it
+// takes a ring for an earlier one that had its address.
+#ifdef __SANITIZE_THREAD__
+char rings_of_process;
+void note_mapped() noexcept { __tsan_acquire(&rings_of_process); }
+void note_unmapping() noexcept { __tsan_release(&rings_of_process); }
+#else
+void note_mapped() noexcept {}
+void note_unmapping() noexcept {}
+#endif
+
 }  // namespace
 
 Wake::Wake() {
@@ -90,6 +104,7 @@ void Wake::ring() noexcept {
 
 UringRing::UringRing(unsigned entries) {
   if (int error = set_up(entries, ring_)) refuse(error, "io_uring_setup");
+  note_mapped();
   try {
     check_features();
   } catch (...) {
@@ -102,6 +117,7 @@ UringRing::~UringRing() {
   // The kernel destroys a ring some time after it is closed. Unregistering at once gives the locked memory back to
   // RLIMIT_MEMLOCK, because the next ring may need it.
   if (!registered_.empty()) io_uring_unregister_buffers(&ring_);
+  note_unmapping();
   io_uring_queue_exit(&ring_);
 }
 
