@@ -76,6 +76,13 @@ void Chunk::parse(const Schedule& schedule) {
     failed.reset();
     return;
   }
+  if (ticket.rows == 0) {  // it only brings the end of an epoch; if the data has no sample, it has no memory
+    records_ = {};
+    audit_terms_ = {};
+    features_.clear();
+    expressions_.clear();
+    return;
+  }
   Arena arena(scratch_);
   const std::span records(arena.take<io::RecordView>(ticket.rows), ticket.rows);
   records_ = records;

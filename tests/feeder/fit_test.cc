@@ -226,6 +226,19 @@ TEST_CASE("a lazy feed finds at the end of the first epoch that it has no step")
   for (int epoch = 0; epoch < 3; epoch++) CHECK(read_epoch(whole).front().ids.size() == 2);
 }
 
+TEST_CASE("an epoch without a sample ends at once, in every order") {
+  const Data data({10});
+  for (const std::string order : {"", "shuffle { block_size: '16KiB' } ", "shuffle { mode: BUFFER buffer_size: 5 } ",
+                                  "shuffle { mode: GLOBAL } "}) {
+    INFO(order);
+    Feeder feeder(data.pipeline(order +
+                                "window { size: 30 } epoch { allow_empty: true } output { name: 'more' expression { "
+                                "formula: 'id + 1' } } " +
+                                batch_of(2, "DROP")));
+    for (int epoch = 0; epoch < 3; epoch++) CHECK_FALSE(feeder.next());
+  }
+}
+
 TEST_CASE("a few records show where the features do not fit") {
   const auto tried = [](const Data& data, const std::string& more, uint64_t of_each) {
     return Feeder(data.pipeline(more + batch_of(1, "DROP"))).try_records(of_each);
