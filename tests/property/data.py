@@ -180,11 +180,13 @@ def _lists(i):
 
 def _fault(features, i):
     """Makes one or several features of every other record faulty, in a way that its number decides."""
-    for turn in range(1 + (i % 6 == 0)):
+    for turn in range(1 + (i % 3 == 0)):
         kind = _number(i, 50 + turn)
         if kind % 2:
             continue
-        name = list(features)[1:][kind // 2 % (len(features) - 1)]  # never the id
+        often = [name for name in ("pic", "name", "row", "cls", "big") if name in features] * 4
+        names = list(features)[1:] + often  # never the id
+        name = names[kind // 2 % len(names)]
         values, how = features[name], kind // 64 % 6
         fits = {
             "cls": [[10], [-1], [2**62]],
@@ -233,14 +235,23 @@ def _fault_of_lists(lists, i):
             lists[name] = [*steps, [2.5] if step and isinstance(step[0], (int, bytes)) else [b"?"]]
 
 
+_EMPTY = {"INT64": making.NO_NUMBERS, "FLOAT32": making.NO_FLOATS, "BYTES": making.NO_BYTES}
+
+
+def _feature(name, values):
+    """Returns a Feature; of an empty list one of the feature's kind, or in some records one without a kind."""
+    known = {**PLAIN, **RICH, **LISTS}
+    if not values and name in known and len(name) % 2:
+        return _EMPTY[known[name][0]]
+    return making.feature(values or None)
+
+
 def _example(features):
-    return making.example(
-        **{name: making.feature(values or None) for name, values in features.items() if values is not None}
-    )
+    return making.example(**{name: _feature(name, values) for name, values in features.items() if values is not None})
 
 
 def _sequence(context, lists):
-    of_context = {name: making.feature(values or None) for name, values in context.items() if values is not None}
+    of_context = {name: _feature(name, values) for name, values in context.items() if values is not None}
     return making.sequence(
         of_context,
         **{

@@ -4,6 +4,7 @@ Every field of pipeline.proto and every value of its enums is drawn; NEVER says 
 reads pipeline.proto and holds this file to that."""
 
 import dataclasses
+import os
 import random
 
 import data
@@ -164,7 +165,14 @@ class _Draw:
         if self.family == "raw":
             if set(self.sets) == {"fixed-raw"} and self.chance(70):
                 self.p.feature.add(name="record", dtype="BYTES", length=16)
-            self.names = {"record"}
+            self.names, self.known = (
+                ["record"],
+                {
+                    "record": self.p.feature[0]
+                    if self.p.feature
+                    else pipeline_class()().feature.add(name="record", dtype="BYTES")
+                },
+            )
             return
         known = {"plain": data.PLAIN, "damaged": data.PLAIN}.get(self.family, data.RICH)
         if self.family.endswith("sequence"):
@@ -187,7 +195,7 @@ class _Draw:
             self.default(absent, "INT64", 1, 0)
             features.append(absent)
         self.known = seen
-        self.names = set(seen)
+        self.names = list(seen)
         if self.chance(10):  # each source lists them itself
             for source in self.p.source:
                 source.feature.extend(features)
@@ -233,10 +241,10 @@ class _Draw:
         return feature
 
     def default(self, feature, dtype, count, length):
-        for k in range(count):
+        for _ in range(count):
             value = feature.default_value.add()
             if dtype == "INT64":
-                value.int64_value = self.any([0, -1, 77, 2**63 - 1]) + (k if k < 1 else 0)
+                value.int64_value = self.any([0, -1, 77, 2**63 - 1])
             elif dtype == "FLOAT32":
                 value.float32_value = self.any([0.0, -1.5, 0.25, 1e30])
             else:
@@ -246,8 +254,6 @@ class _Draw:
 
     def scalars(self, floats=True):
         """Returns the names of the features that a formula can read."""
-        if self.family == "raw":
-            return []
         return [
             f.name
             for f in self.known.values()
@@ -342,15 +348,13 @@ class _Draw:
             for turn in range(self.rng.randint(1, 5)):
                 self.output(f"out{turn}")
             if not any(not output.internal for output in p.output):
-                for name in list(self.names)[:1]:
+                for name in self.names[:1]:
                     if not self.windows or self.is_fixed(name):
                         p.output.add(name="it", feature=name)
             if not p.output:
                 p.output.add(name="where", feature="@record")
 
     def is_fixed(self, name):
-        if self.family == "raw":
-            return bool(self.p.feature)
         f = self.known[name]
         return not f.kind and (f.dtype != 1 or bool(f.length))
 
@@ -362,26 +366,24 @@ class _Draw:
 
     def output(self, name):
         base = {n: n.removesuffix(" of steps").rstrip("'") for n in self.names}
-        can = ["reserved"]
-        if self.family != "raw":
-            can += ["pass"] * 4
-            f = self.known
-            plain = [n for n in self.names if not f[n].kind and not f[n].shape and not f[n].where]
-            numbers = self.scalars()
-            kinds = {
-                "bits": [n for n in plain if base[n] in ("bits", "h") and f[n].length],
-                "raw": [n for n in plain if base[n] in ("bits", "raw", "h")],
-                "image": [
-                    n
-                    for n in self.names
-                    if base[n] in ("pic", "two", "frames", "pair") and not (self.windows and f[n].kind)
-                ],
-                "one_hot": [n for n in plain if base[n] in ("cls", "y", "row")],
-                "lookup": [n for n in plain if base[n] in ("row", "name")],
-                "stack": numbers,
-                "expression": [n for n in numbers if n.isidentifier()],
-            }
-            can += [kind for kind, names in kinds.items() if names for _ in range(3)]
+        can = ["reserved"] + ["pass"] * 4
+        f = self.known
+        plain = [n for n in self.names if not f[n].kind and not f[n].shape and not f[n].where]
+        numbers = self.scalars()
+        kinds = {
+            "bits": [n for n in plain if base[n] in ("bits", "h", "record") and f[n].length],
+            "raw": [n for n in plain if base[n] in ("bits", "raw", "h") or f[n].length == 16],
+            "image": [
+                n
+                for n in self.names
+                if base[n] in ("pic", "two", "frames", "pair") and not (self.windows and f[n].kind)
+            ],
+            "one_hot": [n for n in plain if base[n] in ("cls", "y", "row")],
+            "lookup": [n for n in plain if base[n] in ("row", "name")],
+            "stack": numbers,
+            "expression": [n for n in numbers if n.isidentifier()],
+        }
+        can += [kind for kind, names in kinds.items() if names for _ in range(3)]
         what = self.any(can)
         if what == "reserved":
             output = self.add(name, self.any(["@record", "@file", "@offset", "@source"]))
@@ -533,6 +535,18 @@ class _Draw:
 
     def shape_picture(self, output, smallest, channels):
         """A crop, a resize and a flip, of which the first two give the tensor its size."""
+        alike = [o for o in self.p.output if o is not output and o.feature == output.feature and o.crop.mode]
+        if alike and self.chance(70):  # a pair of pictures, whose windows lie at one place
+            pair = self.any(alike)
+            pair.crop.group = output.crop.group = pair.crop.group or "pair"
+            output.crop.CopyFrom(pair.crop)
+            if pair.HasField("resize"):
+                output.resize.CopyFrom(pair.resize)
+            if pair.HasField("flip"):
+                pair.flip.group = pair.flip.group or "pair"
+                output.flip.CopyFrom(pair.flip)
+            self.number(output, channels)
+            return
         crop = self.chance(60)
         random_area = crop and self.one_picture and self.chance(20)
         resize = random_area or not crop or self.chance(50)
@@ -672,4 +686,4 @@ class _Draw:
         if self.chance(10):
             p.parallelism.device_prefetch = self.any([1, 3])
         if self.chance(10):
-            p.parallelism.cpu_set = "0"
+            p.parallelism.cpu_set = str(min(os.sched_getaffinity(0)))

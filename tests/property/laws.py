@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 from comparing import agrees
-from feeds import BUFFER, NONE, Differs, mode_of, rows_of
+from feeds import BUFFER, EPOCHS, NONE, Differs, mode_of, ragged_rows, rows_of
 from reference import Candidates, Failure
 
 
@@ -85,14 +85,15 @@ class Laws:
         size = p.batch.global_batch_size or p.batch.batch_size_per_replica
         self.rows = size
         self.frames = p.window.size if p.HasField("window") else 1
+        self.made = {output.name: output for output in reference.outputs}
         self.padded = {output.name for output in reference.outputs if output.kind == "padded"}
 
     def samples_of_epoch(self):
         """Returns how many samples an epoch has, or None if it has no end or is a mixture's."""
-        if self.p.HasField("mixture") or self.p.epoch.repeat < 0:
-            return None
         if self.p.epoch.steps:
             return self.p.epoch.steps * self.rows
+        if self.p.HasField("mixture") or self.p.epoch.repeat < 0:
+            return None
         return len(self.pass_order) * max(1, self.p.epoch.repeat)
 
     def steps_of_epoch(self):
@@ -135,30 +136,96 @@ class Laws:
                             f"step {step.step} of epoch {step.epoch}: record {frame[1]} of source "
                             f"{frame[0]} is no sample"
                         )
-        raises = self.p.errors.on_error == 0
-        if fed.error is None or raises:
-            self.check_steps(fed, epochs)
-        if self.mode == NONE and not self.p.HasField("mixture"):
-            self.check_order(fed, epochs, wanted, raises)
-        elif not self.p.HasField("mixture"):
-            self.check_once(epochs, wanted, fed)
-        else:
+        self.check_end(fed)
+        self.check_steps(fed, epochs)
+        if self.p.HasField("mixture"):
             self.check_shares(epochs)
-        if raises:
-            self.check_error(fed)
+            self.check_sources(fed, epochs, wanted)
+        elif self.mode == NONE:
+            self.check_order(epochs, wanted)
+        else:
+            self.check_once(epochs, wanted)
+            self.check_shuffling(epochs)
+        self.check_reported(fed, known)
         self.check_filler(fed)
         self.check_groups(fed, known)
 
     def check_steps(self, fed, epochs):
+        """Epochs have all of their steps, in order. The last one may go on after what was taken."""
         steps = self.steps_of_epoch()
         if steps is None:
             return
-        last = max(epochs, default=0)
         for epoch, of_epoch in epochs.items():
-            if [s.step for s in of_epoch] != list(range(len(of_epoch))) or len(of_epoch) > steps:
+            whole = epoch != max(epochs)
+            if (
+                [s.step for s in of_epoch] != list(range(len(of_epoch)))
+                or len(of_epoch) > steps
+                or whole > (len(of_epoch) == steps)
+            ):
                 raise Differs(f"epoch {epoch} has the steps {[s.step for s in of_epoch]}, not {steps}")
-            if epoch != last and len(of_epoch) != steps:
-                raise Differs(f"epoch {epoch} has {len(of_epoch)} steps, not {steps}")
+        if fed.error is None and len(fed.steps) != min(self.case.steps, EPOCHS * steps):
+            raise Differs(f"{len(fed.steps)} steps of {EPOCHS} epochs of {steps}; {self.case.steps} were asked for")
+
+    def check_end(self, fed):
+        """With RAISE a feed ends with the error of the first bad record, after the whole steps of good samples before it.
+        Otherwise it ends with an error only where a limit of errors says so."""
+        p, error = self.p, fed.error
+        if error is not None and p.errors.absent_feature == 1 and (error.record is None or error.record < 0):
+            return  # a feature that no record of the epoch has
+        if p.errors.on_error:
+            if error is not None and not (p.errors.max_failures or p.errors.max_failure_rate):
+                raise Differs(f"it ends with {error}, but bad records are skipped")
+            return
+        failures = {}
+        for frames in self.reference.sources:
+            for frame in frames:
+                failure = self.reference.failure(frame)
+                if failure is not None:
+                    failures[frame.path, frame.offset] = failure.category
+        if error is not None and failures.get((error.file, error.offset), error.category) != error.category:
+            raise Differs(f"it ends with {error}, but that record fails with {failures[error.file, error.offset]}")
+        if error is not None and error.category not in failures.values():
+            raise Differs(f"it ends with {error}, but no record fails so: {failures}")
+        if self.mode != NONE or p.HasField("mixture") or p.filter or p.window.key or self.frames > 1:
+            return  # a filter and a window's key end the feed before its first step
+        first = next((n for n, (f,) in enumerate(self.pass_order) if (f.path, f.offset) in failures), None)
+        steps = self.steps_of_epoch()
+        if first is None or steps is not None and not p.epoch.steps and first // self.rows >= steps:
+            return
+        if first // self.rows >= self.case.steps:
+            if error is not None or len(fed.steps) < self.case.steps:
+                raise Differs(f"it ends with {error} after {len(fed.steps)} steps; sample {first} is the first bad one")
+            return
+        (frame,) = self.pass_order[first]
+        if (
+            error is None
+            or len(fed.steps) != first // self.rows
+            or (error.file, error.offset) != (frame.path, frame.offset)
+        ):
+            raise Differs(
+                f"it ends with {error} after {len(fed.steps)} steps; sample {first}, {frame[:5]}, is the first bad one"
+            )
+
+    def check_reported(self, fed, known):
+        """What is reported of a record is how it fails; and each bad record that was passed over is reported."""
+        if "errors" not in fed.report:
+            return
+        frames = {(frame.path, frame.offset): frame for frame in known.values()}
+        reported = set()
+        for error in fed.report["errors"]:
+            place = error["file"], error["offset"]
+            reported.add(place)
+            failure = self.reference.failure(frames[place]) if place in frames else None
+            if place in frames and (failure is None or failure.category != error["category"]):
+                raise Differs(f"it reports {error}; the record's failure is {failure!r}")
+        if len(fed.report["errors"]) < fed.report["errors_total"] or self.mode != NONE or self.frames > 1:
+            return
+        if self.p.HasField("mixture"):
+            return
+        for step in fed.steps:
+            for row, sample in zip(self.given(step), self.expected(step)):
+                if row == (None,) and sample and sample[0] and (sample[0].path, sample[0].offset) not in reported:
+                    raise Differs(f"step {step.step} of epoch {step.epoch}: {sample[0][:5]} is bad, but not reported")
 
     def sample_at(self, epoch, number):
         """Returns a sample of the endless sequence of passes in file order."""
@@ -166,26 +233,39 @@ class Laws:
             number += epoch * self.p.epoch.steps * self.rows
         return self.pass_order[number % len(self.pass_order)]
 
-    def check_order(self, fed, epochs, wanted, raises):
-        total = self.samples_of_epoch()
-        for epoch, of_epoch in epochs.items():
+    def expected(self, step):
+        """Returns the samples of a step in file order."""
+        total, begin = self.samples_of_epoch(), step.step * self.rows
+        end = begin + self.rows if total is None else min(begin + self.rows, total)
+        return [self.sample_at(step.epoch, n) for n in range(begin, end)]
+
+    def check_order(self, epochs, wanted):
+        for of_epoch in epochs.values():
             for step in of_epoch:
-                begin = step.step * self.rows
-                end = begin + self.rows if total is None else min(begin + self.rows, total)
-                rows = [wanted(self.sample_at(epoch, n)) for n in range(begin, end)]
-                given = self.given(step)
+                rows, given = [wanted(sample) for sample in self.expected(step)], self.given(step)
                 if self.p.batch.last_batch_policy == 2:
                     rows += [(None,) * self.frames] * (self.rows - len(rows))
-                if given != rows and not (
-                    self.p.batch.last_batch_policy == 1 and len(rows) < self.rows and given[: len(rows)] == rows
-                ):
+                if given != rows:
                     at = next((i for i, (a, b) in enumerate(zip(given, rows)) if a != b), min(len(given), len(rows)))
                     raise Differs(
-                        f"step {step.step} of epoch {epoch}: row {at} is of {given[at : at + 4]}, not {rows[at : at + 4]} "
-                        f"({len(given)} rows, not {len(rows)})"
+                        f"step {step.step} of epoch {step.epoch}: row {at} is of {given[at : at + 4]}, not "
+                        f"{rows[at : at + 4]} ({len(given)} rows, not {len(rows)})"
                     )
 
-    def check_once(self, epochs, wanted, fed):
+    def check_shuffling(self, epochs):
+        """Orders are random, and those of two epochs differ if they are to."""
+        p = self.p
+        if p.epoch.steps or p.epoch.repeat or p.shuffle.buffer_bytes or len(self.pass_order) < 20 or len(epochs) < 2:
+            return
+        orders = [[row for step in epochs[epoch] for row in self.given(step)] for epoch in (0, 1)]
+        orders = [order[: min(map(len, orders))] for order in orders]
+        if len([row for row in orders[0] if any(row)]) < 20:
+            return
+        again = p.shuffle.HasField("reshuffle_each_epoch") and not p.shuffle.reshuffle_each_epoch
+        if (orders[0] == orders[1]) != again:
+            raise Differs(f"epochs 0 and 1 have {'other orders' if again else 'the same order'}")
+
+    def check_once(self, epochs, wanted):
         """Each sample comes as often as an epoch has passes, and at most that often before its end."""
         counts = collections.Counter(map(wanted, self.pass_order))
         passes = max(1, self.p.epoch.repeat) if self.p.epoch.repeat >= 0 else None
@@ -259,52 +339,64 @@ class Laws:
                                 f"epoch {epoch}: {taken[s]} samples of source {s}, which has {len(self.sources[s])}"
                             )
 
-    def check_error(self, fed):
-        """With RAISE a feed ends with the error of a record that fails, after whole steps of good samples."""
-        if fed.error is None:
+    def check_sources(self, fed, epochs, wanted):
+        """A mixture draws the samples of each source in its own order: none again before all others have come."""
+        if self.frames > 1:
             return
-        if fed.error.category in ("bad_pipeline", "missing_feature") and fed.error.record is None:
-            return
-        failures = collections.Counter()
-        for frames in self.reference.sources:
-            for frame in frames:
-                failure = self.reference.failure(frame)
-                if failure is not None:
-                    failures[failure.category] += 1
-        for damaged in getattr(self.reference, "damaged", ()):
-            failures["bad_data_crc"] += 1
-        if fed.error.category not in failures:
-            raise Differs(f"it ends with {fed.error}; the records fail with {dict(failures)}")
+        stop = self.p.mixture.stop
+        for s, samples in enumerate(self.sources):
+            good = [row for row in map(wanted, samples) if row != (None,)]
+            if not good:
+                continue
+            begins = 0
+            for epoch, of_epoch in epochs.items():
+                given = [row for step in of_epoch for row in self.given(step) if row != (None,) and row[0][0] == s]
+                if self.mode == NONE:
+                    in_turn = [good[(begins + n) % len(good)] for n in range(len(given))]
+                    if given != in_turn:
+                        at = next(n for n, pair in enumerate(zip(given, in_turn)) if pair[0] != pair[1])
+                        raise Differs(f"epoch {epoch}: sample {at} of source {s} is {given[at]}, not {in_turn[at]}")
+                    begins += len(given) if stop == 3 else 0
+                elif given:
+                    row, count = collections.Counter(given).most_common(1)[0]
+                    if count > -(-len(given) // len(good)) + 1:
+                        raise Differs(
+                            f"epoch {epoch}: {row} comes {count} times among {len(given)} of {len(good)} samples"
+                        )
 
     def check_filler(self, fed):
-        """A row of filler is a copy of the nearest good row before it or after it, if its batch has one."""
+        """A row of filler is a copy of a good row of its batch: of the nearest one or, where windows are short, of the one
+        before. Lists have no values there."""
         chosen = {output.name for output in self.p.output if output.crop.mode or output.HasField("flip")}
         for step in fed.steps:
             for batch in step.batches:
                 mask = batch.valid_mask.reshape(-1)
-                good = np.flatnonzero(mask)
-                if len(good) in (0, len(mask)):
+                good, filler = np.flatnonzero(mask), np.flatnonzero(~mask)
+                where = f"step {step.step} of epoch {step.epoch}"
+                if not len(filler):
                     continue
-                filler = np.flatnonzero(~mask)
-                after = np.searchsorted(good, filler)
-                before, after = good[np.maximum(after - 1, 0)], good[np.minimum(after, len(good) - 1)]
                 for name, part in batch.items():
-                    if (
-                        name in chosen
-                        or isinstance(part, tuple)
-                        or part.dtype == object
-                        or name in self.padded
-                        or part.dtype == bool
+                    if isinstance(part, tuple):
+                        if any(len(row) for row, valid in zip(ragged_rows(part), mask) if not valid):
+                            raise Differs(f"{where}: filler has values in '{name}'")
+                    elif (
+                        len(good)
+                        and part.dtype != object
+                        and not {name} & (chosen | self.padded | {self.p.batch.valid_mask})
                     ):
-                        continue
-                    rows = np.ascontiguousarray(part.reshape(len(mask), -1)).view(np.uint8).reshape(len(mask), -1)
-                    same = (rows[filler] == rows[before]).all(1) | (rows[filler] == rows[after]).all(1)
-                    if not same.all():
-                        row = filler[np.flatnonzero(~same)[0]]
-                        raise Differs(
-                            f"step {step.step} of epoch {step.epoch}: row {row} of '{name}' is filler, but no "
-                            "copy of a good row beside it"
-                        )
+                        self.check_copies(f"{where}: '{name}'", part, mask, good, filler)
+
+    def check_copies(self, where, part, mask, good, filler):
+        after = np.searchsorted(good, filler)
+        before, after = good[np.maximum(after - 1, 0)], good[np.minimum(after, len(good) - 1)]
+        nearest = np.where(abs(filler - before) <= abs(after - filler), before, after)
+        rows = np.ascontiguousarray(part.reshape(len(mask), -1)).view(np.uint8).reshape(len(mask), -1)
+        same = (rows[filler] == rows[nearest]).all(1)
+        if self.frames > 1:
+            same |= (rows[filler] == rows[before]).all(1)
+        if not same.all():
+            row = int(np.flatnonzero(~same)[0])
+            raise Differs(f"{where}: row {filler[row]} is filler, but no copy of row {nearest[row]}")
 
     def check_groups(self, fed, known):
         """Outputs of a group share each random choice, and so do the frames of a window."""
@@ -333,7 +425,7 @@ class Laws:
             wanted = self.reference.value(frame, output.name)
             if not isinstance(wanted, Candidates):
                 continue
-            made = next(one for one in self.reference.outputs if one.name == output.name)
+            made = self.made[output.name]
             given = batch[output.name].reshape(len(batch.valid_mask.reshape(-1)), *made.shape)[row]
             fits = [
                 choice

@@ -6,10 +6,13 @@ simplifies a failing pipeline as long as it still fails, prints it as text that 
 
 import argparse
 import collections
+import contextlib
 import dataclasses
+import functools
 import itertools
 import os
 import random
+import re
 import select
 import signal
 import sys
@@ -31,8 +34,8 @@ HANG = 180  # seconds: far more than any case takes, even under sanitizers on a 
 SAME, DIFFERS, REFUSED = 0, 1, 3
 
 
-def try_case(case, folder, hidden, seed, port, only):
-    """Feeds a case in some ways, or in the one whose name `only` begins with. Returns (SAME, DIFFERS or REFUSED, what
+def try_case(case, folder, hidden, seed, only):
+    """Feeds a case in some ways, or in the one that is called `only`. Returns (SAME, DIFFERS or REFUSED, the way and what
     differs)."""
     # Imported here, because a process that has imported feedline has threads, and must not fork.
     import feeds
@@ -42,35 +45,36 @@ def try_case(case, folder, hidden, seed, port, only):
 
     import feedline
 
-    rng = random.Random(seed)
+    rng, way = random.Random(seed), "plain"
     try:
         try:
             plain = feeds.feed(case, folder, {})
         except feedline.Error as error:
-            return (REFUSED if error.category == "bad_pipeline" else DIFFERS), str(error)
+            return (REFUSED if error.category == "bad_pipeline" else DIFFERS), f"plain: {error}"
         reference = Reference(str(feeds.message_for(case, {})), folder, hidden)
         pads = {
             output.name: reference.pad_value(output.name) for output in reference.outputs if output.kind == "padded"
         }
         laws.Laws(case, reference).check(plain)
         laws.check_values(plain, reference)
-        ways = list(feeds.ways(case, folder, plain, pads, rng, port))
-        ways.append(("feedline", lambda: views.show_all(case, folder, plain, rng)))
-        for name, compare in rng.sample(ways, min(5, len(ways))) if only is None else ways:
-            if only is None or only.startswith(name):
-                compare()
+        ways = dict(feeds.ways(case, folder, plain, pads, rng))
+        ways.update({name: functools.partial(views.show, name, case, folder, plain) for name in views.VIEWS})
+        for way in rng.sample(sorted(ways), min(6, len(ways))) if only is None else [only]:
+            if way in ways:
+                ways[way]()
     except feeds.Differs as difference:
-        return DIFFERS, str(difference)
+        return DIFFERS, f"{way}: {difference}"
     except Exception:
-        return DIFFERS, traceback.format_exc()
+        return DIFFERS, f"{way}: {traceback.format_exc()}"
     return SAME, ""
 
 
 class Trial:
     """A case in a process of its own."""
 
-    def __init__(self, case, folder, hidden, seed, port, only=None):
+    def __init__(self, case, folder, hidden, seed, only=None):
         self.case, self.seed, self.told = case, seed, b""
+        self.log = tempfile.TemporaryFile()
         self.end, inner = os.pipe()
         sys.stdout.flush()
         self.until = time.monotonic() + HANG
@@ -79,8 +83,9 @@ class Trial:
             code = DIFFERS
             try:
                 os.close(self.end)
-                os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the log
-                code, told = try_case(case, folder, hidden, seed, port, only)
+                os.setsid()
+                os.dup2(self.log.fileno(), 2)
+                code, told = try_case(case, folder, hidden, seed, only)
                 os.write(inner, told.encode(errors="replace")[:60000])
             finally:
                 os._exit(code)
@@ -98,11 +103,15 @@ class Trial:
         if hangs:
             os.kill(self.pid, signal.SIGKILL)
         _, status = os.waitpid(self.pid, 0)
-        told = self.told.decode()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)  # what it has started
+        told = self.told.decode(errors="replace")
         if hangs:
             return DIFFERS, f"{told}hangs: no end after {HANG} s"
         if os.WIFSIGNALED(status):
-            return DIFFERS, f"{told}crashes: {signal.strsignal(os.WTERMSIG(status))}"
+            self.log.seek(0)
+            log = self.log.read()[-3000:].decode(errors="replace")
+            return DIFFERS, f"{told}crashes: {signal.strsignal(os.WTERMSIG(status))}\n{log}"
         return os.WEXITSTATUS(status), told
 
 
@@ -112,9 +121,10 @@ def wait_for_any(trials):
         left = min(trial.until for trial in trials) - time.monotonic()
         ready, _, _ = select.select([trial.end for trial in trials], [], [], max(0, left))
         for trial in trials:
-            if trial.end in ready and trial.read():
-                return trial, trial.wait()
-            if time.monotonic() > trial.until:
+            if trial.end in ready:
+                if trial.read():
+                    return trial, trial.wait()
+            elif time.monotonic() > trial.until:
                 return trial, trial.wait(hangs=True)
 
 
@@ -159,17 +169,20 @@ def simpler_cases(case):
 
 
 def kind_of(told):
-    """What two failures must have in common to be the same one."""
-    return told.split(":")[0].split(" ")[0], "Traceback" in told
+    """What two failures must have in common to be the same one: the way, and the last line or the first words."""
+    way, _, text = told.partition(": ")
+    return way, text.strip().splitlines()[-1].split(":")[0] if "Traceback" in text else re.sub(r"\d+", "", text)[:12]
 
 
 def simplest(case, told, run):
-    goes_on, tries = True, 0
-    while goes_on and tries < 400:
+    """Simplifies a case for a minute or two, as long as it fails in the same way."""
+    until, goes_on = time.monotonic() + 90, True
+    while goes_on:
         goes_on = False
         for one in simpler_cases(case):
-            tries += 1
-            outcome, also = run(one, told)
+            if time.monotonic() > until:
+                break
+            outcome, also = run(one, told.split(": ")[0])
             if outcome == DIFFERS and kind_of(also) == kind_of(told):
                 case, told, goes_on = one, also, True
                 break
@@ -204,6 +217,7 @@ def prepare(folder):
     if os.wait()[1]:
         sys.exit("property_test: the files cannot be counted")
     hidden = data.hide_damage(folder)
+    records.read = functools.cache(records.read)  # from here on the files stay as they are
     for path in paths:
         records.read(path, "AUTO", 256 << 20)  # which keeps them for all cases
     return hidden
@@ -217,6 +231,7 @@ def main():
     parser.add_argument("--first", type=int, default=0, help="the number of the first pipeline")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--keep", help="a folder for the data that is kept")
+    parser.add_argument("--refusals", action="store_true", help="print why pipelines were refused")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="feedline-property-") as temporary:
         folder = arguments.keep or temporary
@@ -232,13 +247,10 @@ def main():
                 return time.monotonic() - start < arguments.seconds
             return number < arguments.first + arguments.pipelines
 
-        def run(case, told):
-            return wait_for_any([Trial(case, folder, hidden, 1, 20000 + number % 20000, told)])[1]
-
         while trials or goes_on():
             while len(trials) < arguments.jobs and goes_on():
                 seed = arguments.seed * 1_000_003 + number
-                trials.append(Trial(draw.draw(seed), folder, hidden, seed, 20000 + number % 20000 * 1))
+                trials.append(Trial(draw.draw(seed), folder, hidden, seed))
                 number += 1
             trial, (outcome, told) = wait_for_any(trials)
             trials.remove(trial)
@@ -246,6 +258,10 @@ def main():
             if outcome == REFUSED:
                 refusals[told.split("]")[0][-160:]] += 1
             elif outcome != SAME:
+
+                def run(case, way, seed=trial.seed):
+                    return wait_for_any([Trial(case, folder, hidden, seed, way)])[1]
+
                 case, told = simplest(trial.case, told, run)
                 print(
                     f"--- pipeline {trial.seed % 1_000_003} of seed {arguments.seed} fails; {case.world} ranks of "
@@ -255,8 +271,8 @@ def main():
                 )
         took = time.monotonic() - start
         done = sum(counts.values())
-        if os.environ.get("REFUSALS"):
-            for text, count in refusals.most_common(40):
+        if arguments.refusals:
+            for text, count in refusals.most_common():
                 print(f"{count:5} {text}")
         failed = done - counts[SAME] - counts[REFUSED]
         print(

@@ -35,14 +35,17 @@ def tool(folder, command, pipeline, *arguments):
     return done.returncode == 0, done.stdout
 
 
-def show_all(case, folder, plain, rng):
+def show(name, case, folder, plain):
     written = f"view-{os.getpid()}"
     os.mkdir(os.path.join(folder, written))
     try:
-        for name in rng.sample(sorted(VIEWS), 3):
-            VIEWS[name](case, folder, written, plain)
+        VIEWS[name](case, folder, written, plain)
     finally:
         shutil.rmtree(os.path.join(folder, written))
+
+
+def must_succeed(case, plain):
+    return plain.error is None and plain.steps and case.family in ("plain", "rich", "sequence", "raw")
 
 
 def pipeline_of(case, folder, written):
@@ -71,7 +74,7 @@ def plain_name(part):
 @view
 def checked(case, folder, written, plain, pipeline):
     good, told = tool(folder, "check", pipeline)
-    if not good and plain.error is None and case.family in ("plain", "rich", "sequence", "raw"):
+    if not good and must_succeed(case, plain):
         raise Differs(f"feedline check: refused, but it can be fed: {told}")
 
 
@@ -80,6 +83,8 @@ def dumped(case, folder, written, plain, pipeline):
     """What `dump` writes is what the plain feed has delivered of the first steps."""
     steps = [step for step in plain.steps if step.epoch == 0][:3]
     good, _ = tool(folder, "dump", pipeline, "--out", written + "/dump", "--steps", str(max(1, len(steps))))
+    if not good and must_succeed(case, plain) and steps:
+        raise Differs("feedline dump: fails, but it can be fed")
     if not good or plain.error is not None or not steps:
         return
     for name in steps[0].batches[0]:
@@ -127,6 +132,8 @@ def drawn(case, folder, written, plain, pipeline):
 @view
 def run(case, folder, written, plain, pipeline):
     good, told = tool(folder, "run", pipeline, "--steps", "4", "--json", "--trace", written + "/trace.json")
+    if not good and must_succeed(case, plain):
+        raise Differs(f"feedline run: fails, but it can be fed: {told}")
     if good:
         json.loads(told)
         with open(written + "/trace.json") as file:

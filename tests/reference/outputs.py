@@ -352,7 +352,9 @@ class Output:
             number = self._formula(env)
         except OutOfRange:
             raise Failure("wrong_value", self.name) from None
-        return self._finished(np.int64(number) if self._formula.is_int else np.float64(number))
+        if self._formula.is_int:
+            return self._finished(np.int64(number))
+        return self._finished(np.float64("nan" if math.isnan(number) else number))
 
 
 class Scalars:

@@ -1,6 +1,5 @@
 """The records of TFRecord files: their places, their payloads, and what is damaged."""
 
-import functools
 import struct
 import zlib
 from typing import NamedTuple
@@ -71,7 +70,6 @@ def _inflated(data: bytes, compression: str) -> bytes:
     return b"".join(plain)
 
 
-@functools.cache
 def read(path: str, compression: str = "AUTO", limit: int = 256 << 20) -> list[Record]:
     """Returns the records of a file in order, damaged ones included.
 
