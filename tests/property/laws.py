@@ -365,8 +365,8 @@ class Laws:
                         )
 
     def check_filler(self, fed):
-        """A row of filler is a copy of a good row of its batch: of the nearest one or, where windows are short, of the one
-        before. Lists have no values there."""
+        """A row of filler is a copy of a good row of its batch: of the nearest one, and padding of the one before. Lists have
+        no values there."""
         chosen = {output.name for output in self.p.output if output.crop.mode or output.HasField("flip")}
         for step in fed.steps:
             for batch in step.batches:
@@ -392,7 +392,7 @@ class Laws:
         nearest = np.where(abs(filler - before) <= abs(after - filler), before, after)
         rows = np.ascontiguousarray(part.reshape(len(mask), -1)).view(np.uint8).reshape(len(mask), -1)
         same = (rows[filler] == rows[nearest]).all(1)
-        if self.frames > 1:
+        if self.frames > 1 or self.p.batch.last_batch_policy == 2:  # padding
             same |= (rows[filler] == rows[before]).all(1)
         if not same.all():
             row = int(np.flatnonzero(~same)[0])
