@@ -61,7 +61,7 @@ def message_for(case, how):
         p.distribute.mode = how["distribute"]
     if "limit" in how:
         p.memory.limit = how["limit"]
-    if p.batch.batch_size_per_replica:
+    if p.batch.batch_size_per_replica and how.get("distribute") != "REPLICATE":
         p.batch.batch_size_per_replica //= replicas_of(how)
     for source in p.source:
         if "index" in how:
