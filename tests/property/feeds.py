@@ -340,9 +340,11 @@ def ways(case, folder, plain, pads, rng):
     if ranks and p.distribute.mode:
         mode = {1: "REPLICATE", 2: "SCATTER"}[p.distribute.mode]
         yield way(mode, lambda: feed_joined_ranks(case, folder, {"distribute": mode}), False)
-    if case.resume:
+    # A feature that no record of the first epoch has is looked for only where that is fed from its beginning.
+    resumes = case.resume and p.errors.absent_feature != 1
+    if resumes:
         yield way("gone on with", lambda: feed_in_two(case, folder, {}, threads))
-    if case.resume and case.replicas > 1:
+    if resumes and case.replicas > 1:
         more = {"replicas": case.replicas}
         yield way("gone on with by more replicas", lambda: feed_in_two(case, folder, {}, more), False)
     if p.HasField("cache"):
@@ -359,7 +361,7 @@ def ways(case, folder, plain, pads, rng):
         yield way("compressed", lambda: feed(case, folder, {**squeezed, **threads}))
         if ranks:
             yield way("compressed, ranks", lambda: feed_ranks(case, folder, squeezed), False)
-        if case.resume:
+        if resumes:
             yield way("compressed, gone on with", lambda: feed_in_two(case, folder, squeezed, squeezed))
 
 

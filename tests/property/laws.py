@@ -196,14 +196,13 @@ class Laws:
             if error is not None or len(fed.steps) < self.case.steps:
                 raise Differs(f"it ends with {error} after {len(fed.steps)} steps; sample {first} is the first bad one")
             return
-        (frame,) = self.pass_order[first]
-        if (
-            error is None
-            or len(fed.steps) != first // self.rows
-            or (error.file, error.offset) != (frame.path, frame.offset)
-        ):
+        # Of several bad records of a step, one that cannot be parsed is told before one whose row cannot be made.
+        begin = first // self.rows * self.rows
+        of_step = [(f.path, f.offset) for (f,) in self.pass_order[begin : begin + self.rows]]
+        if error is None or len(fed.steps) != first // self.rows or (error.file, error.offset) not in of_step:
             raise Differs(
-                f"it ends with {error} after {len(fed.steps)} steps; sample {first}, {frame[:5]}, is the first bad one"
+                f"it ends with {error} after {len(fed.steps)} steps; sample {first}, "
+                f"{self.pass_order[first][0][:5]}, is the first bad one"
             )
 
     def check_reported(self, fed, known):
@@ -422,6 +421,8 @@ class Laws:
     def note_choices(self, shared, batch, row, frame, common):
         """Leaves in `common` the choices that explain this row, too."""
         for output in shared:
+            if output.name in self.padded:
+                continue
             wanted = self.reference.value(frame, output.name)
             if not isinstance(wanted, Candidates):
                 continue
