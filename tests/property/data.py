@@ -1,65 +1,34 @@
 """Files for random pipelines: records of very different sizes, plain and compressed, intact, faulty and damaged.
 
 A family is a kind of record; all sets of a family have the same features, so that any of them can be the sources of one
-pipeline. `FEATURES` says what each feature of a family is, for draw.py."""
+pipeline. PLAIN, RICH, CONTEXT and LISTS say what their features are, for draw.py."""
 
 import functools
 import gzip
-import io
 import os
 import random
-import struct
 import zlib
 
 import making
 import numpy as np
+import records
 from PIL import Image
-from records import framed
 
 WORDS = [f"word {i:02}" for i in range(20)]  # the names of the tables' rows
-
-
-# Framing
-
-
-def write(path, payloads, compressed):
-    """Writes a file, and for compressed ones also NAME.gz and NAME.zz with the same records."""
-    data = b"".join(map(framed, payloads))
-    for name, content in [(path, data)] + compressed * [
-        (path + ".gz", gzip.compress(data, 1)),
-        (path + ".zz", zlib.compress(data, 1)),
-    ]:
-        with open(name, "wb") as file:
-            file.write(content)
 
 
 def damage(path, numbers):
     """Flips one bit in the payload of each of these records."""
     with open(path, "r+b") as file:
-        data = bytearray(file.read())
-        at = number = 0
-        while at < len(data):
-            (length,) = struct.unpack_from("<Q", data, at)
+        content = bytearray(file.read())
+        for number, record in enumerate(records.read(path)):
             if number in numbers:
-                data[at + 12 + length // 2] ^= 1
-            at, number = at + 16 + length, number + 1
+                content[record.offset + records.HEADER + len(record.payload) // 2] ^= 1
         file.seek(0)
-        file.write(data)
+        file.write(content)
 
 
 # Pictures
-
-
-def _jpeg(image, **options):
-    file = io.BytesIO()
-    image.save(file, "JPEG", **options)
-    return file.getvalue()
-
-
-def _png(image):
-    file = io.BytesIO()
-    image.save(file, "PNG")
-    return file.getvalue()
 
 
 @functools.cache
@@ -76,16 +45,16 @@ def pictures():
     exif = Image.Exif()
     exif[0x0112] = 6
     return [
-        _jpeg(Image.fromarray(pixels(12, 10, 3)), quality=90, subsampling=0),
-        _jpeg(Image.fromarray(pixels(9, 14, 3)), quality=70, subsampling=2),
-        _jpeg(Image.fromarray(pixels(13, 9, 3)), quality=80, progressive=True),
-        _jpeg(Image.fromarray(pixels(10, 10)), quality=85),
-        _jpeg(Image.fromarray(pixels(10, 12, 3)), quality=85, exif=exif.tobytes()),
-        _png(Image.fromarray(pixels(11, 12, 3))),
-        _png(Image.fromarray(pixels(9, 9))),
-        _png(Image.fromarray(pixels(14, 9, 4))),
-        _png(Image.fromarray(pixels(10, 13, most=65536, dtype=np.uint16))),
-        _png(Image.fromarray(pixels(12, 12, 3)).quantize(16)),
+        making.encoded(Image.fromarray(pixels(12, 10, 3)), "JPEG", quality=90, subsampling=0),
+        making.encoded(Image.fromarray(pixels(9, 14, 3)), "JPEG", quality=70, subsampling=2),
+        making.encoded(Image.fromarray(pixels(13, 9, 3)), "JPEG", quality=80, progressive=True),
+        making.encoded(Image.fromarray(pixels(10, 10)), "JPEG", quality=85),
+        making.encoded(Image.fromarray(pixels(10, 12, 3)), "JPEG", quality=85, exif=exif.tobytes()),
+        making.encoded(Image.fromarray(pixels(11, 12, 3))),
+        making.encoded(Image.fromarray(pixels(9, 9))),
+        making.encoded(Image.fromarray(pixels(14, 9, 4))),
+        making.encoded(Image.fromarray(pixels(10, 13, most=65536, dtype=np.uint16))),
+        making.encoded(Image.fromarray(pixels(12, 12, 3)).quantize(16)),
     ]
 
 
@@ -100,8 +69,8 @@ def broken_pictures():
         good[1][: len(good[1]) // 2],
         bytes(30),
         good[6][:40] + b"\xff" + good[6][41:],
-        _png(Image.new("RGB", (3, 2))),
-    ]  # and one that is smaller than any crop
+        making.encoded(Image.new("RGB", (3, 2))),  # smaller than any crop
+    ]
 
 
 # Records. Each value is a function of the record's number and the feature, so that records differ from one another.
@@ -405,9 +374,11 @@ def path_of(name, file=None):
 def write_all(folder):
     """Writes the files of all sets and the tables. Returns the paths of all plain files."""
     paths = []
-    for name, file, records in payloads():
+    for name, file, of_file in payloads():
         paths.append(os.path.join(folder, path_of(name, file)))
-        write(paths[-1], records, name not in NOT_COMPRESSED)
+        records.write(paths[-1], of_file)
+        for ending, compress in () if name in NOT_COMPRESSED else ((".gz", gzip.compress), (".zz", zlib.compress)):
+            records.write(paths[-1] + ending, of_file, compress)
     damage(os.path.join(folder, path_of("known-damage", 0)), DAMAGED["known-damage"])
     rng = np.random.default_rng(5)
     np.save(os.path.join(folder, "floats.npy"), rng.standard_normal((20, 3)).astype(np.float32))

@@ -4,6 +4,7 @@ Every field of pipeline.proto and every value of its enums is drawn; NEVER says 
 reads pipeline.proto and holds this file to that."""
 
 import dataclasses
+import math
 import os
 import random
 
@@ -11,6 +12,7 @@ import data
 from schema import pipeline_class
 
 # Fields (Message.field) and values (Message.field=VALUE) that are not drawn, with the reason.
+NUMBERS = "BOOL UINT8 INT8 UINT16 INT16 UINT32 INT32 INT64 FLOAT16 BFLOAT16 FLOAT32 FLOAT64".split()
 NEVER = {
     "Output.custom": "not yet supported: setting it is an error",
     "Custom.op": "not yet supported: setting it is an error",
@@ -19,19 +21,7 @@ NEVER = {
     "DecodeRaw.stored=BYTES": "an error: numbers are stored",
 } | {
     f"Feature.dtype={dtype}": "an error: records hold BYTES, FLOAT32 and INT64"
-    for dtype in (
-        "DTYPE_UNSET",
-        "BOOL",
-        "UINT8",
-        "INT8",
-        "UINT16",
-        "INT16",
-        "UINT32",
-        "INT32",
-        "FLOAT16",
-        "BFLOAT16",
-        "FLOAT64",
-    )
+    for dtype in {"DTYPE_UNSET", *NUMBERS} - {"FLOAT32", "INT64"}
 }
 
 
@@ -163,16 +153,11 @@ class _Draw:
 
     def features(self):
         if self.family == "raw":
+            record = pipeline_class()().feature.add(name="record", dtype="BYTES")
             if set(self.sets) == {"fixed-raw"} and self.chance(70):
-                self.p.feature.add(name="record", dtype="BYTES", length=16)
-            self.names, self.known = (
-                ["record"],
-                {
-                    "record": self.p.feature[0]
-                    if self.p.feature
-                    else pipeline_class()().feature.add(name="record", dtype="BYTES")
-                },
-            )
+                record.length = 16
+                self.p.feature.append(record)
+            self.names, self.known = ["record"], {"record": record}
             return
         known = {"plain": data.PLAIN, "damaged": data.PLAIN}.get(self.family, data.RICH)
         if self.family.endswith("sequence"):
@@ -211,19 +196,18 @@ class _Draw:
             feature.where = "CONTEXT"
         if self.chance(10):
             feature.key = name.encode()
-            feature.name = name = name + "'"
-        ragged = shape is None or (in_list and name.rstrip("'") in ("rag", "ragb"))
-        sequence = in_list and name.rstrip("'") in ("seq", "seqf", "seqb", "frames")
-        base = name.rstrip("'")
-        if ragged or sequence or (not in_list and base in ("opt", "x", "cls", "optf") and self.chance(10)):
-            if sequence or base == "frames" or (base in ("pairs", "steps", "v", "vx", "words") and self.chance(50)):
+            feature.name = name + "'"
+        ragged = shape is None or (in_list and name in ("rag", "ragb"))
+        sequence = in_list and name in ("seq", "seqf", "seqb", "frames")
+        if ragged or sequence or (not in_list and name in ("opt", "x", "cls", "optf") and self.chance(10)):
+            if sequence or name == "frames" or (name in ("pairs", "steps", "v", "vx", "words") and self.chance(50)):
                 feature.kind = "FIXED_SEQUENCE"
-                feature.shape.extend(shape or ([2] if base == "pairs" else []))
-                if base != "frames" and self.chance(30):
+                feature.shape.extend(shape or ([2] if name == "pairs" else []))
+                if name != "frames" and self.chance(30):
                     self.default(feature, dtype, 1, 3)
             else:
                 feature.kind = self.any(["VARIABLE", "RAGGED"])
-            if base == "frames":
+            if name == "frames":
                 feature.max_values = 3
             elif self.chance(40):
                 feature.max_values = self.any([2, 4, 12, 60])
@@ -233,11 +217,8 @@ class _Draw:
         feature.shape.extend(shape)
         if length and self.chance(70):
             feature.length = length
-        if not in_list and (base in ("opt", "optb", "optf") and self.chance(80) or self.chance(3)):
-            elements = 1
-            for n in shape:
-                elements *= n
-            self.default(feature, dtype, elements if self.chance(50) else 1, feature.length or length or 3)
+        if not in_list and (name in ("opt", "optb", "optf") and self.chance(80) or self.chance(3)):
+            self.default(feature, dtype, math.prod(shape) if self.chance(50) else 1, feature.length or length or 3)
         return feature
 
     def default(self, feature, dtype, count, length):
@@ -277,15 +258,10 @@ class _Draw:
             if self.chance(50):
                 window.drop_remainder = self.chance(50)
             window.across_files = self.chance(30)
-            keys = (
-                [f.name for f in self.known.values() if f.name.rstrip("'") in ("clip", "cls", "h")]
-                if self.family != "raw"
-                else []
-            )
             keys = [
-                k
-                for k in keys
-                if not self.known[k].where and not self.known[k].kind and not self.known[k].default_value
+                name
+                for name, f in self.known.items()
+                if name.rstrip("'") in ("clip", "cls", "h") and not (f.where or f.kind or f.default_value)
             ]
             if keys and self.chance(30):
                 window.key = self.any(keys)
@@ -358,11 +334,8 @@ class _Draw:
         f = self.known[name]
         return not f.kind and (f.dtype != 1 or bool(f.length))
 
-    def add(self, name, feature="", **fields):
-        output = self.p.output.add(name=name, feature=feature)
-        for key, value in fields.items():
-            setattr(output, key, value)
-        return output
+    def add(self, name, feature=""):
+        return self.p.output.add(name=name, feature=feature)
 
     def output(self, name):
         base = {n: n.removesuffix(" of steps").rstrip("'") for n in self.names}
@@ -402,7 +375,7 @@ class _Draw:
         else:
             getattr(self, "_" + what)(name, kinds[what])
 
-    def number(self, output, channels=1, dtypes=True):
+    def number(self, output, channels=1):
         """Normalises and casts."""
         if self.chance(25):
             n = output.normalize
@@ -412,23 +385,8 @@ class _Draw:
             for field in (n.mean, n.std):
                 if self.chance(60):
                     field.extend(self.any([0.25, 2.0, 100.0]) for _ in range(channels if self.chance(60) else 1))
-        if dtypes and self.chance(50):
-            output.dtype = self.any(
-                [
-                    "BOOL",
-                    "UINT8",
-                    "INT8",
-                    "UINT16",
-                    "INT16",
-                    "UINT32",
-                    "INT32",
-                    "INT64",
-                    "FLOAT16",
-                    "BFLOAT16",
-                    "FLOAT32",
-                    "FLOAT64",
-                ]
-            )
+        if self.chance(50):
+            output.dtype = self.any(NUMBERS)
 
     def _bits(self, name, names):
         feature = self.any(names)
@@ -442,9 +400,7 @@ class _Draw:
         u.shape.extend(shape)
         if width > 1:
             u.width = width
-        fields = 1
-        for n in shape:
-            fields *= n
+        fields = math.prod(shape)
         if self.chance(50):
             u.bit_offset = self.rng.randint(0, max(0, bits - fields * width))
         u.sign_extend = width > 1 and self.chance(40)
@@ -538,7 +494,7 @@ class _Draw:
         alike = [o for o in self.p.output if o is not output and o.feature == output.feature and o.crop.mode]
         if alike and self.chance(70):  # a pair of pictures, whose windows lie at one place
             pair = self.any(alike)
-            pair.crop.group = output.crop.group = pair.crop.group or "pair"
+            pair.crop.group = pair.crop.group or "pair"
             output.crop.CopyFrom(pair.crop)
             if pair.HasField("resize"):
                 output.resize.CopyFrom(pair.resize)
@@ -666,7 +622,6 @@ class _Draw:
             p.seed = self.rng.getrandbits(63)
         if self.chance(30):
             cache = p.cache
-            cache.what = 0
             if self.kept is not None and self.chance(70):
                 cache.what = self.any(["DECODED", "RESIZED"])
             cache.where = self.any(["MEMORY", "DISK"])

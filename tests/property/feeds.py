@@ -1,6 +1,7 @@
 """Feeds a case in every way that must make no difference, and says what differs."""
 
 import contextlib
+import copy
 import dataclasses
 import os
 import shutil
@@ -8,11 +9,13 @@ import socket
 import threading
 
 import numpy as np
+from comparing import ragged_rows
 
 import feedline
 from feedline.numpy import Loader
 
 BLOCK, NONE, BUFFER, GLOBAL = range(4)  # Shuffle.Mode
+DROP, PARTIAL, PAD = range(3)  # Batch.LastBatchPolicy
 EPOCHS = 5
 
 BAD_ENDS = ("internal_error", "stalled", "device_error", "io_error")  # categories that no case may end with
@@ -25,11 +28,14 @@ class Differs(Exception):
     """What was delivered is not what it must be."""
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class Step:
     epoch: int
     step: int
     batches: list  # one for each replica, over all ranks
+
+    def __str__(self):
+        return f"step {self.step} of epoch {self.epoch}"
 
 
 @dataclasses.dataclass
@@ -49,8 +55,7 @@ def replicas_of(how):
 
 def message_for(case, how):
     """Returns the pipeline as it is fed in one way: the text, with what the way changes."""
-    p = type(case.pipeline)()
-    p.CopyFrom(case.pipeline)
+    p = copy.deepcopy(case.pipeline)
     if not how.get("cached"):
         p.ClearField("cache")
     elif p.cache.where:
@@ -83,16 +88,12 @@ def message_for(case, how):
 
 
 def loader(case, folder, how, **options):
-    p = message_for(case, how)
-    # Text would lose what protobuf's text format rounds: floats are written with all their digits.
-    text = str(p)
     return Loader(
-        feedline.Pipeline(text, folder=folder),
+        feedline.Pipeline(str(message_for(case, how)), folder=folder),
         devices=f"host:{how.get('replicas', 1)}",
         rank=how.get("rank", 0),
         world_size=how.get("world", 1),
         backend=how.get("backend", "auto"),
-        direct=how.get("direct"),
         progress=False,
         **options,
     )
@@ -101,10 +102,10 @@ def loader(case, folder, how, **options):
 def kept(batch):
     """Returns a copy of a batch, so that the feed writes the next ones into the same memory."""
 
-    def copy(part):
-        return type(part)(*map(copy, part)) if isinstance(part, tuple) else part.copy()
+    def copy_of(part):
+        return type(part)(*map(copy_of, part)) if isinstance(part, tuple) else part.copy()
 
-    copied = type(batch)((name, copy(part)) for name, part in batch.items())
+    copied = type(batch)((name, copy_of(part)) for name, part in batch.items())
     copied.epoch, copied.step, copied.valid_mask = batch.epoch, batch.step, batch.valid_mask.copy()
     return copied
 
@@ -173,9 +174,7 @@ def joined(parts):
             )
         for mine, other in zip(all_ranks.steps, part.steps, strict=True):
             if (mine.epoch, mine.step) != (other.epoch, other.step):
-                raise Differs(
-                    f"rank 0 is at step {mine.step} of epoch {mine.epoch}, rank {rank} at {other.step} of {other.epoch}"
-                )
+                raise Differs(f"rank 0 is at {mine}, rank {rank} at {other}")
             mine.batches += other.batches
     return all_ranks
 
@@ -242,9 +241,9 @@ def told(array):
 def compare(what, wanted, got, exactly=True, pads=None):
     """Raises Differs unless the two are the same: byte for byte with all filler, or else as rows of samples."""
     for mine, other in zip(wanted.steps, got.steps):
-        where = f"{what}: step {other.step} of epoch {other.epoch}"
+        where = f"{what}: {other}"
         if (mine.epoch, mine.step) != (other.epoch, other.step):
-            raise Differs(f"{where} in place of step {mine.step} of epoch {mine.epoch}")
+            raise Differs(f"{where} in place of {mine}")
         if exactly:
             same_batches(where, mine.batches, other.batches)
         else:
@@ -276,14 +275,6 @@ def rows_of(batches, name):
     if len({part.shape[mask.ndim :] for part, mask in zip(parts, masks)}) == 1:
         return np.concatenate([part[mask] for part, mask in zip(parts, masks)])
     return [row for part, mask in zip(parts, masks) for row in part[mask]]
-
-
-def ragged_rows(part):
-    """Returns the rows of a ragged or nested output."""
-    values, splits = part
-    if isinstance(values, tuple):
-        values = ragged_rows(values)
-    return [values[begin:end] for begin, end in zip(splits[:-1], splits[1:])]
 
 
 def same_rows(where, wanted, got, pads):
@@ -426,8 +417,7 @@ def try_caches(case, folder, plain, pads, rng, ranks):
 
 def another_default(case):
     """Returns the case with another default_value, or None if it has none."""
-    p = type(case.pipeline)()
-    p.CopyFrom(case.pipeline)
+    p = copy.deepcopy(case.pipeline)
     for of_source in [p, *p.source]:
         for feature in of_source.feature:
             for value in feature.default_value:

@@ -4,11 +4,12 @@ sample may move. It is computed from the records of each source alone.
 A sample is a tuple of frames, (source, record); without windows of one. A frame that a short window lacks is None."""
 
 import collections
+import functools
 import math
 
 import numpy as np
-from comparing import agrees
-from feeds import BUFFER, EPOCHS, NONE, Differs, mode_of, ragged_rows, rows_of
+from comparing import agrees, ragged_rows
+from feeds import BUFFER, DROP, EPOCHS, NONE, PAD, Differs, mode_of, rows_of
 from reference import Candidates, Failure
 
 
@@ -72,6 +73,9 @@ class Laws:
             return value if isinstance(value, bytes) else int(value)
 
         self.case, self.reference = case, reference
+        self.failure, self.given = functools.cache(reference.failure), functools.cache(self.samples_of)
+        self.known = {(f.source, f.record): f for frames in reference.sources for f in frames}
+        self.random = [output for output in p.output if output.crop.mode or output.HasField("flip")]
         per_source = [
             windows_of(frames, numbers, p, key_of)
             for frames, numbers in zip(reference.sources, reference.files, strict=True)
@@ -82,8 +86,7 @@ class Laws:
         if cycle > 1:
             per_source = [[interleaved([one for files in per_source for one in files], cycle, block)]]
         self.pass_order = [sample for files in per_source for of_file in files for sample in of_file]
-        size = p.batch.global_batch_size or p.batch.batch_size_per_replica
-        self.rows = size
+        self.rows = p.batch.global_batch_size or p.batch.batch_size_per_replica
         self.frames = p.window.size if p.HasField("window") else 1
         self.made = {output.name: output for output in reference.outputs}
         self.padded = {output.name for output in reference.outputs if output.kind == "padded"}
@@ -100,55 +103,40 @@ class Laws:
         samples = self.samples_of_epoch()
         if samples is None:
             return None
-        return samples // self.rows if self.p.batch.last_batch_policy == 0 else math.ceil(samples / self.rows)
+        return samples // self.rows if self.p.batch.last_batch_policy == DROP else math.ceil(samples / self.rows)
 
-    def given(self, step):
+    def samples_of(self, step):
         """Returns the samples of a step as they were delivered: tuples of frames; None where a row is filler."""
-        batches = step.batches
         frames = []
-        for batch in batches:
+        for batch in step.batches:
             source, record, mask = batch["@@source"], batch["@@record"], batch.valid_mask
             for s, r, v in zip(source.reshape(-1).tolist(), record.reshape(-1).tolist(), mask.reshape(-1).tolist()):
                 frames.append((s, r) if v else None)
         return [tuple(frames[at : at + self.frames]) for at in range(0, len(frames), self.frames)]
 
     def check(self, fed):
-        good = {}  # (source, record) -> whether a row of it can be delivered
-        known = {(f.source, f.record): f for frames in self.reference.sources for f in frames}
-
-        def is_good(frame):
-            key = (frame.source, frame.record)
-            if key not in good:
-                good[key] = self.reference.failure(frame) is None
-            return good[key]
-
         def wanted(sample):
-            return tuple((f.source, f.record) if f is not None and is_good(f) else None for f in sample)
+            return tuple((f.source, f.record) if f is not None and self.failure(f) is None else None for f in sample)
 
         epochs = collections.defaultdict(list)
         for step in fed.steps:
             epochs[step.epoch].append(step)
-        for step in fed.steps:
-            for row in self.given(step):
-                for frame in row:
-                    if frame is not None and frame not in known:
-                        raise Differs(
-                            f"step {step.step} of epoch {step.epoch}: record {frame[1]} of source "
-                            f"{frame[0]} is no sample"
-                        )
+            for frame in (frame for row in self.given(step) for frame in row):
+                if frame is not None and frame not in self.known:
+                    raise Differs(f"{step}: record {frame[1]} of source {frame[0]} is no sample")
         self.check_end(fed)
         self.check_steps(fed, epochs)
         if self.p.HasField("mixture"):
             self.check_shares(epochs)
-            self.check_sources(fed, epochs, wanted)
+            self.check_sources(epochs, wanted)
         elif self.mode == NONE:
             self.check_order(epochs, wanted)
         else:
             self.check_once(epochs, wanted)
             self.check_shuffling(epochs)
-        self.check_reported(fed, known)
+        self.check_reported(fed)
         self.check_filler(fed)
-        self.check_groups(fed, known)
+        self.check_groups(fed)
 
     def check_steps(self, fed, epochs):
         """Epochs have all of their steps, in order. The last one may go on after what was taken."""
@@ -179,7 +167,7 @@ class Laws:
         failures = {}
         for frames in self.reference.sources:
             for frame in frames:
-                failure = self.reference.failure(frame)
+                failure = self.failure(frame)
                 if failure is not None:
                     failures[frame.path, frame.offset] = failure.category
         if error is not None and failures.get((error.file, error.offset), error.category) != error.category:
@@ -205,16 +193,16 @@ class Laws:
                 f"{self.pass_order[first][0][:5]}, is the first bad one"
             )
 
-    def check_reported(self, fed, known):
+    def check_reported(self, fed):
         """What is reported of a record is how it fails; and each bad record that was passed over is reported."""
         if "errors" not in fed.report:
             return
-        frames = {(frame.path, frame.offset): frame for frame in known.values()}
+        frames = {(frame.path, frame.offset): frame for frame in self.known.values()}
         reported = set()
         for error in fed.report["errors"]:
             place = error["file"], error["offset"]
             reported.add(place)
-            failure = self.reference.failure(frames[place]) if place in frames else None
+            failure = self.failure(frames[place]) if place in frames else None
             if place in frames and (failure is None or failure.category != error["category"]):
                 raise Differs(f"it reports {error}; the record's failure is {failure!r}")
         if len(fed.report["errors"]) < fed.report["errors_total"] or self.mode != NONE or self.frames > 1:
@@ -224,7 +212,7 @@ class Laws:
         for step in fed.steps:
             for row, sample in zip(self.given(step), self.expected(step)):
                 if row == (None,) and sample and sample[0] and (sample[0].path, sample[0].offset) not in reported:
-                    raise Differs(f"step {step.step} of epoch {step.epoch}: {sample[0][:5]} is bad, but not reported")
+                    raise Differs(f"{step}: {sample[0][:5]} is bad, but not reported")
 
     def sample_at(self, epoch, number):
         """Returns a sample of the endless sequence of passes in file order."""
@@ -242,12 +230,12 @@ class Laws:
         for of_epoch in epochs.values():
             for step in of_epoch:
                 rows, given = [wanted(sample) for sample in self.expected(step)], self.given(step)
-                if self.p.batch.last_batch_policy == 2:
+                if self.p.batch.last_batch_policy == PAD:
                     rows += [(None,) * self.frames] * (self.rows - len(rows))
                 if given != rows:
                     at = next((i for i, (a, b) in enumerate(zip(given, rows)) if a != b), min(len(given), len(rows)))
                     raise Differs(
-                        f"step {step.step} of epoch {step.epoch}: row {at} is of {given[at : at + 4]}, not "
+                        f"{step}: row {at} is of {given[at : at + 4]}, not "
                         f"{rows[at : at + 4]} ({len(given)} rows, not {len(rows)})"
                     )
 
@@ -317,28 +305,17 @@ class Laws:
                 rows = self.given(step)
                 sources = [next((f[0] for f in row if f is not None), None) for row in rows]
                 of_step = collections.Counter(sources)
-                unknown = of_step.pop(None, 0)
-                if stop in (0, 3):
-                    for s, weight in enumerate(weights):
-                        share = weight / sum(weights) * len(rows)
-                        if (
-                            not share - 2 - unknown <= of_step[s] <= share + 2
-                            and len(rows) == self.rows
-                            and not unknown
-                        ):
-                            raise Differs(
-                                f"step {step.step} of epoch {epoch} has {of_step[s]} samples of source {s}, "
-                                f"whose share is {share:.1f}"
-                            )
+                whole = not of_step.pop(None, 0) and len(rows) == self.rows
+                for s, weight in enumerate(weights) if whole and stop in (0, 3) else ():
+                    share = weight / sum(weights) * len(rows)
+                    if not share - 2 <= of_step[s] <= share + 2:
+                        raise Differs(f"{step} has {of_step[s]} samples of source {s}, whose share is {share:.1f}")
                 taken.update(of_step)
-                if stop == 1 or stop == 0:
-                    for s in range(len(weights)):
-                        if taken[s] > passes * len(self.sources[s]):
-                            raise Differs(
-                                f"epoch {epoch}: {taken[s]} samples of source {s}, which has {len(self.sources[s])}"
-                            )
+                for s, samples in enumerate(self.sources) if stop in (0, 1) else ():
+                    if taken[s] > passes * len(samples):
+                        raise Differs(f"epoch {epoch}: {taken[s]} samples of source {s}, which has {len(samples)}")
 
-    def check_sources(self, fed, epochs, wanted):
+    def check_sources(self, epochs, wanted):
         """A mixture draws the samples of each source in its own order: none again before all others have come."""
         if self.frames > 1:
             return
@@ -366,23 +343,19 @@ class Laws:
     def check_filler(self, fed):
         """A row of filler is a copy of a good row of its batch: of the nearest one, and padding of the one before. Lists have
         no values there."""
-        chosen = {output.name for output in self.p.output if output.crop.mode or output.HasField("flip")}
+        others = {output.name for output in self.random} | self.padded | {self.p.batch.valid_mask}
         for step in fed.steps:
             for batch in step.batches:
                 mask = batch.valid_mask.reshape(-1)
                 good, filler = np.flatnonzero(mask), np.flatnonzero(~mask)
-                where = f"step {step.step} of epoch {step.epoch}"
+                where = f"{step}"
                 if not len(filler):
                     continue
                 for name, part in batch.items():
                     if isinstance(part, tuple):
                         if any(len(row) for row, valid in zip(ragged_rows(part), mask) if not valid):
                             raise Differs(f"{where}: filler has values in '{name}'")
-                    elif (
-                        len(good)
-                        and part.dtype != object
-                        and not {name} & (chosen | self.padded | {self.p.batch.valid_mask})
-                    ):
+                    elif len(good) and part.dtype != object and name not in others:
                         self.check_copies(f"{where}: '{name}'", part, mask, good, filler)
 
     def check_copies(self, where, part, mask, good, filler):
@@ -391,15 +364,15 @@ class Laws:
         nearest = np.where(abs(filler - before) <= abs(after - filler), before, after)
         rows = np.ascontiguousarray(part.reshape(len(mask), -1)).view(np.uint8).reshape(len(mask), -1)
         same = (rows[filler] == rows[nearest]).all(1)
-        if self.frames > 1 or self.p.batch.last_batch_policy == 2:  # padding
+        if self.frames > 1 or self.p.batch.last_batch_policy == PAD:  # padding
             same |= (rows[filler] == rows[before]).all(1)
         if not same.all():
             row = int(np.flatnonzero(~same)[0])
             raise Differs(f"{where}: row {filler[row]} is filler, but no copy of row {nearest[row]}")
 
-    def check_groups(self, fed, known):
+    def check_groups(self, fed):
         """Outputs of a group share each random choice, and so do the frames of a window."""
-        shared = [output for output in self.p.output if output.crop.mode or output.HasField("flip")]
+        shared = [output for output in self.random if output.name not in self.padded]
         if not any(output.crop.group or output.flip.group for output in shared) and self.frames == 1:
             return
         for step in fed.steps:
@@ -410,45 +383,35 @@ class Laws:
                     common = {}
                     for row in range(begin, begin + self.frames):
                         if mask[row]:
-                            self.note_choices(shared, batch, row, known[int(sources[row]), int(records[row])], common)
+                            self.note_choices(
+                                shared, batch, row, self.known[int(sources[row]), int(records[row])], common
+                            )
                     for what, choices in common.items():
                         if not choices:
-                            raise Differs(
-                                f"step {step.step} of epoch {step.epoch}: row {begin}: no random "
-                                f"choice explains all of {what}"
-                            )
+                            raise Differs(f"{step}: row {begin}: no random choice explains all of {what}")
 
     def note_choices(self, shared, batch, row, frame, common):
         """Leaves in `common` the choices that explain this row, too."""
         for output in shared:
-            if output.name in self.padded:
-                continue
             wanted = self.reference.value(frame, output.name)
-            if not isinstance(wanted, Candidates):
+            if not isinstance(wanted, Candidates) or isinstance(wanted.choices[0][0], tuple):
                 continue
             made = self.made[output.name]
-            given = batch[output.name].reshape(len(batch.valid_mask.reshape(-1)), *made.shape)[row]
+            given = batch[output.name].reshape(-1, *made.shape)[row]
             fits = [
                 choice
                 for choice, value in zip(wanted.choices, wanted.values)
                 if agrees(self.reference, made, given, value)
             ]
-            if isinstance(wanted.choices[0][0], tuple):
-                continue
-            size = self.reference.feature(frame, output.feature)[:60] if output.crop.mode else b""
-            kinds = {
-                ("mirrored", output.flip.group or output.name): {choice[4] for choice in fits}
-                if output.HasField("flip")
-                else None,
-                ("crops", output.crop.group or output.name, str(output.crop), str(output.resize), size): {
-                    choice[:4] for choice in fits
-                }
-                if output.crop.mode
-                else None,
-            }
-            for what, choices in kinds.items():
-                if choices is not None:
-                    common[what] = common[what] & choices if what in common else choices
+            kinds = []
+            if output.HasField("flip"):
+                kinds.append((("mirrored", output.flip.group or output.name), {choice[4] for choice in fits}))
+            if output.crop.mode:
+                picture = self.reference.feature(frame, output.feature)[:60]
+                alike = "crops", output.crop.group or output.name, str(output.crop), str(output.resize), picture
+                kinds.append((alike, {choice[:4] for choice in fits}))
+            for what, choices in kinds:
+                common[what] = common.get(what, choices) & choices
 
 
 def check_values(fed, reference):
@@ -459,7 +422,7 @@ def check_values(fed, reference):
         for output in reference.outputs:
             rows = rows_of(step.batches, output.name)
             for s, r, row in zip(sources.tolist(), records.tolist(), rows, strict=True):
-                where = f"step {step.step} of epoch {step.epoch}: '{output.name}' of record {r} of source {s}"
+                where = f"{step}: '{output.name}' of record {r} of source {s}"
                 try:
                     wanted = reference.value(frames[s, r], output.name)
                 except Failure as failure:

@@ -7,6 +7,7 @@ simplifies a failing pipeline as long as it still fails, prints it as text that 
 import argparse
 import collections
 import contextlib
+import copy
 import dataclasses
 import functools
 import itertools
@@ -20,7 +21,7 @@ import tempfile
 import time
 import traceback
 
-os.environ.update(OPENBLAS_NUM_THREADS="1", FEEDLINE_LOG="error")  # before numpy begins threads of its own
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before numpy begins threads of its own
 sys.path[:0] = [
     os.path.dirname(os.path.abspath(__file__)),
     os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "reference"),
@@ -134,30 +135,25 @@ def simpler(message):
         if field.name == "index":
             continue  # the indexes of files that were damaged later are from before
         if field.is_repeated if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED:
-            if not hasattr(value, "keys"):
-                for at in range(len(value)):
-                    less = type(message)()
-                    less.CopyFrom(message)
-                    del getattr(less, field.name)[at]
+            if hasattr(value, "keys"):
+                continue  # a map
+            for at in range(len(value)):
+                less = copy.deepcopy(message)
+                del getattr(less, field.name)[at]
+                yield less
+            for at, one in enumerate(value) if field.message_type else ():
+                for simple in simpler(one):
+                    less = copy.deepcopy(message)
+                    getattr(less, field.name)[at].CopyFrom(simple)
                     yield less
-                if field.message_type:
-                    for at, one in enumerate(value):
-                        for simple in simpler(one):
-                            less = type(message)()
-                            less.CopyFrom(message)
-                            getattr(less, field.name)[at].CopyFrom(simple)
-                            yield less
             continue
-        less = type(message)()
-        less.CopyFrom(message)
+        less = copy.deepcopy(message)
         less.ClearField(field.name)
         yield less
-        if field.message_type:
-            for simple in simpler(value):
-                less = type(message)()
-                less.CopyFrom(message)
-                getattr(less, field.name).CopyFrom(simple)
-                yield less
+        for simple in simpler(value) if field.message_type else ():
+            less = copy.deepcopy(message)
+            getattr(less, field.name).CopyFrom(simple)
+            yield less
 
 
 def simpler_cases(case):
@@ -269,8 +265,7 @@ def main():
                     f"{case.steps} steps, gone on with after {case.resume}; data: {folder}\n{case.pipeline}{told}\n",
                     flush=True,
                 )
-        took = time.monotonic() - start
-        done = sum(counts.values())
+        took, done = time.monotonic() - start, sum(counts.values())
         if arguments.refusals:
             for text, count in refusals.most_common():
                 print(f"{count:5} {text}")

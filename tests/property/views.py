@@ -7,7 +7,7 @@ import subprocess
 import urllib.request
 
 import numpy as np
-from feeds import BAD_ENDS, Differs, message_for, opened, take
+from feeds import BAD_ENDS, Differs, Fed, message_for, opened, take
 
 PAGES = ("", "report.json", "metrics", "history.json?from=0", "sample.json", "ranks.json", "system.json")
 TIMEOUT = 120  # seconds
@@ -48,18 +48,12 @@ def must_succeed(case, plain):
     return plain.error is None and plain.steps and case.family in ("plain", "rich", "sequence", "raw")
 
 
-def pipeline_of(case, folder, written):
-    """Writes the case's text, and returns its name. It lies in `folder`, which its paths are relative to."""
-    name = f"{written}.textproto"
-    with open(os.path.join(folder, written, name), "w") as file:
-        file.write(str(message_for(case, {"where": False})))
-    return shutil.move(os.path.join(folder, written, name), os.path.join(folder, name))
-
-
 def view(look):
     def looked(case, folder, written, plain):
-        pipeline = pipeline_of(case, folder, written)
+        pipeline = os.path.join(folder, f"{written}.textproto")  # where its paths are relative to
         try:
+            with open(pipeline, "w") as file:
+                file.write(str(message_for(case, {"where": False})))
             look(case, folder, os.path.join(folder, written), plain, pipeline)
         finally:
             os.remove(pipeline)
@@ -142,10 +136,10 @@ def run(case, folder, written, plain, pipeline):
 
 def monitored(case, folder, written, plain):
     with opened(case, folder, {"where": False}, monitor="127.0.0.1:0") as one:
-        if not hasattr(one, "monitor_address"):
+        if isinstance(one, Fed):
             return
         for steps in (1, 3):
-            take(one, steps, type(plain)())
+            take(one, steps, Fed())
             for page in PAGES:
                 with urllib.request.urlopen(one.monitor_address + page, timeout=TIMEOUT) as answer:
                     text = answer.read().decode()

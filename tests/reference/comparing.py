@@ -13,12 +13,15 @@ def _rows_of(value, kind: str, count: int) -> list:
         if isinstance(value, np.ndarray) and len(value) == count:
             return list(value)
         return np.split(value, count)
-    values, splits = value
-    if kind == "nested":
-        values, step_splits = values
-        steps = [values[a:b] for a, b in zip(step_splits, step_splits[1:])]
-        return [steps[a:b] for a, b in zip(splits, splits[1:])]
-    return [values[a:b] for a, b in zip(splits, splits[1:])]
+    return ragged_rows(value)
+
+
+def ragged_rows(part) -> list:
+    """Returns the rows of a ragged output, or of a nested one the steps of each row."""
+    values, splits = part
+    if isinstance(values, tuple):
+        values = ragged_rows(values)
+    return [values[begin:end] for begin, end in zip(splits, splits[1:])]
 
 
 def _same(given, wanted, absolute: float, relative: float) -> bool:

@@ -1,5 +1,6 @@
 """The records of TFRecord files: their places, their payloads, and what is damaged."""
 
+import itertools
 import struct
 import zlib
 from typing import NamedTuple
@@ -35,7 +36,7 @@ def write(path, payloads, compress=lambda data: data) -> list[int]:
     parts = [framed(payload) for payload in payloads]
     with open(path, "wb") as file:
         file.write(compress(b"".join(parts)))
-    return [sum(map(len, parts[:i])) for i in range(len(parts))]
+    return list(itertools.accumulate(map(len, parts[:-1]), initial=0))[: len(parts)]
 
 
 def _header_is_sound(header: bytes) -> bool:
