@@ -68,8 +68,13 @@ class Kit:
 
 
 def lives(pid: int) -> bool:
+    """Whether a process that was killed is still there, when the kernel has had time to end it."""
     with contextlib.suppress(OSError):
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        for _ in range(6000):
+            if pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return False
+            time.sleep(0.01)
+        return True
     return False
 
 
@@ -188,7 +193,8 @@ def test_gpus(kit: Kit) -> None:
     assert results["count"]["why"] == "0"
     (kit.folder / "libcuda.so.1").symlink_to(FAKE_DRIVER)
     kit.environment["LD_LIBRARY_PATH"] = str(kit.folder)
-    kit.steps(on_gpu={"shell": "true", "needs_gpu": True}, count={"command": "sh -c 'echo {gpus}; grep -l cuDevicePrimaryCtxRetain /proc/[0-9]*/cmdline'"})
+    holders = "for child in $(cat /proc/$PPID/task/$PPID/children); do grep -l cuDevicePrimaryCtxRetain /proc/$child/cmdline; done"
+    kit.steps(on_gpu={"shell": "true", "needs_gpu": True}, count={"command": f"sh -c 'echo {{gpus}}; {holders}'"})
     results = kit.run("with")
     assert results["on_gpu"]["verdict"] == "passed" and results["on_gpu"]["gpu"].startswith("Fake GPU 0")
     count, *holders = kit.log("with", "count.log").splitlines()
