@@ -270,6 +270,7 @@ std::vector<FailedRow> BatchWriter::write(const BatchRows& batch, BatchBuffer& b
     }
   });
   Failures::Found failed = failures.take();
+  add_padding_of(batch, failed.rows);
   std::sort(failed.rows.begin(), failed.rows.end());
   failed.rows.erase(std::unique(failed.rows.begin(), failed.rows.end()), failed.rows.end());
   fill_failed(failed.rows, batch.rows, buffer);
@@ -303,6 +304,26 @@ void BatchWriter::read_ahead(const Chunk& chunk) const noexcept {
         job.writer->read_ahead(std::span(values).first(count));
       }
     }
+}
+
+// Adds the rows of padding that refer to these rows of samples. They were not tried where they have no values, as in
+// lists, but what they have in dense tensors is as little a good row's.
+void BatchWriter::add_padding_of(const BatchRows& batch, std::vector<int64_t>& failed) {
+  const auto row_at = [&](int64_t number) {
+    BatchRow row;
+    rows_of_batch(batch, number, number + 1, &row);
+    return row;
+  };
+  for (size_t i = 0, count = failed.size(); i < count; i++) {
+    const BatchRow sample = row_at(failed[i]);
+    if (sample.filler) continue;
+    for (const int64_t side : {-1, 1})
+      for (int64_t number = failed[i] + side; number >= 0 && number < batch.rows; number += side) {
+        const BatchRow row = row_at(number);
+        if (!row.filler || row.chunk != sample.chunk || row.row != sample.row) break;
+        failed.push_back(number);
+      }
+  }
 }
 
 // Fills the dense tensors of rows that could not be written, or whose records are bad, from the nearest other row or, if

@@ -69,6 +69,7 @@ class BatchWriter {
   RowNumbers numbers_of(const RowBlock& block, const BatchRows& batch) const noexcept;
   bool has_made_steps(const BatchTensor& tensor) const noexcept;
   int64_t longest_row(const BatchTensor& tensor, const BatchRows& batch) const;
+  static void add_padding_of(const BatchRows& batch, std::vector<int64_t>& failed);
   void fill_failed(std::span<const int64_t> failed, int64_t rows, BatchBuffer& buffer) const;
   void write_job(const DenseJob& job, const RowBlock& block, const gpu::Unpacker& unpack, std::byte* out,
                  size_t row_bytes) const;

@@ -166,6 +166,16 @@ TEST_CASE("video: each frame is what it is alone, in every order, for any number
     }
 }
 
+TEST_CASE("video: padding after a clip that has a broken frame is a copy of a good one") {
+  const Clips data({.clip = clips - 1, .step = 1});
+  Feeder feeder(data.pipeline(shapes[0], "errors { on_error: SKIP_RECORD } " + batch_of(10, "PAD")));
+  for (int step = 0; step < 2; step++) CHECK(feeder.next());
+  const Batch batch = feeder.next();
+  CHECK(batch.valid_count() == 3);
+  const auto ids = batch.at("id").as<int64_t>();
+  CHECK(std::vector<int64_t>(ids.begin(), ids.end()) == std::vector<int64_t>{20, 21, 22, 22, 22, 22, 22, 22, 22, 22});
+}
+
 TEST_CASE("video: the elements, the plan, and a batch of clips without frames") {
   const Clips data;
   const std::string shape = "crop { size: [20, 24] } dtype: FLOAT32 layout: CHW";
