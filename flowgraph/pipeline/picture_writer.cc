@@ -112,6 +112,8 @@ uint64_t PictureWriter::kept_bytes(std::span<const std::byte> value) const try {
 
 std::shared_ptr<const RowWriter> PictureWriter::of_stored_numbers() const {
   if ((geometry_.resize || geometry_.shorter) && finish_.filter != pictures::Filter::nearest) return nullptr;
+  // Here integers are rounded to the nearest, and a cast of what has been normalised would round towards zero.
+  if (finish_.is_integer() && finish_.normalizes()) return nullptr;
   pictures::Finish finish{.filter = finish_.filter, .channels = finish_.channels, .fill = finish_.fill};
   const auto* decode = std::get_if<pictures::DecodeOptions>(&origin_);
   if (decode && decode->bits == 16) finish.dtype = DType::uint16;

@@ -89,8 +89,6 @@ class PaddedRows {
   int64_t rows_before_ = 0, read_ = 0;
 };
 
-bool is_integer(DType dtype) { return dtype >= DType::uint8 && dtype <= DType::int64; }
-
 // Writes rows of the tensor: normalises, casts and lays out.
 class RowFinisher {
  public:
@@ -112,11 +110,11 @@ class RowFinisher {
     const bool shifts = !finish_.mean.empty();
     for (size_t c = 0; c < channels_; c++) {
       float* const row = planes + c * plane;
-      if (finish_.scale || shifts)
+      if (finish_.normalizes())
         kernels_.normalize(row, width_,
                            {finish_.scale ? &*finish_.scale : &one, shifts ? &finish_.mean[c] : &zero,
                             shifts ? &finish_.std[c] : &one, true});
-      if (is_integer(finish_.dtype)) row_kernels_.round(row, width_);
+      if (finish_.is_integer()) row_kernels_.round(row, width_);
       from_float(reinterpret_cast<const std::byte*>(row),
                  finish_.channels_first ? out_ + (c * height_ + y) * width_ * size_ : planes_ + c * width_ * size_,
                  width_);

@@ -34,6 +34,9 @@ struct Finish {
   bool channels_first = false;  // the tensor is [channels, height, width], else [height, width, channels]
   std::optional<float> scale = {};
   std::vector<float> mean = {}, std = {};  // none, or one for each channel
+
+  bool normalizes() const noexcept { return scale || !mean.empty(); }
+  bool is_integer() const noexcept { return dtype >= DType::uint8 && dtype <= DType::int64; }
 };
 
 /// Returns how many bytes of scratch memory render() needs, besides decoder_memory(), if Geometry::height is at least
