@@ -318,6 +318,7 @@ void Upload::fill(Replica& replica, std::span<const Batch> packed, BatchBuffer& 
   content.rows = own.rows();
   content.valid_count = own.valid_count();
   content.audit = own.audit();
+  content.bad_audit = own.bad_audit();
   std::vector<Shape> shapes;
   for (const NamedTensor& tensor : own.tensors()) shapes.push_back(tensor.tensor.shape);
   batches_.set_shapes(shapes, content);

@@ -24,7 +24,7 @@ using namespace feedline::test;
 
 namespace {
 
-/// Returns the batches and ends of two epochs, for each replica.
+/// Returns the batches and ends of two epochs, for each replica. Checks that each epoch adds up.
 Texts two_epochs(Feeder& feeder, const std::function<std::string(Batch&)>& text) {
   Texts texts(static_cast<size_t>(feeder.replicas()));
   for (int epoch = 0; epoch < 2; epoch++)
@@ -34,6 +34,9 @@ Texts two_epochs(Feeder& feeder, const std::function<std::string(Batch&)>& text)
         ended = !batch;
         texts[static_cast<size_t>(replica)].push_back(batch ? text(batch) : "end");
       }
+  const Report report = feeder.report();
+  CHECK(report.differing_epochs == 0);
+  CHECK(report.last_epoch.has_value());
   return texts;
 }
 
@@ -172,6 +175,8 @@ TEST_CASE("pixels that are not resized travel as bytes, and are normalised on th
       "output { name: 'area' resize { size: [3, 3] filter: AREA } " +
       picture +
       "} "
+      "output { name: 'rounded' dtype: UINT8 normalize { scale: 0.3 } feature: 'b' decode_raw { shape: [5, 1, 1] "
+      "layout: HWC } crop { size: [4, 1] } } "
       "output { name: 'class' feature: 'id' one_hot { classes: 40 } dtype: FLOAT16 normalize { scale: 0.9 mean: "
       "-0.0025 } } " +
       batch_text(8, "PAD"));
@@ -183,6 +188,7 @@ TEST_CASE("pixels that are not resized travel as bytes, and are normalised on th
   CHECK(made.at("plain") == "unpacked on GPUs from 'packed plain'");
   CHECK(made.at("nearest") == "unpacked on GPUs from 'packed nearest'");
   CHECK(made.at("area") == "copied to GPUs as it is");
+  CHECK(made.at("rounded") == "copied to GPUs as it is");
   CHECK(made.at("class") == "copied to GPUs as it is");
 }
 

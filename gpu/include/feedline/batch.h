@@ -81,6 +81,7 @@ class FEEDLINE_PUBLIC Batch {
   int64_t rows() const noexcept { return content_->rows; }
   int64_t valid_count() const noexcept { return content_->valid_count; }
   uint64_t audit() const noexcept { return content_->audit; }
+  uint64_t bad_audit() const noexcept { return content_->bad_audit; }
   const std::vector<NamedTensor>& tensors() const noexcept { return content_->tensors; }
 
   /// Returns the tensor of this name. If there is none, throws Error bad_pipeline, which lists the names of all
