@@ -38,7 +38,8 @@ gpu::UnpackSpec merged(std::span<const DenseJob> jobs) {
   return unpack;
 }
 
-// Makes the columns of outputs. Each feature is a column once, even if several outputs are made from it.
+// Makes the columns of outputs. Each feature is a column once, even if several outputs are made from it. So the columns
+// of columns are these again, as a Transfer before an Upload needs it.
 class Packer {
  public:
   explicit Packer(const PipelineSpec& feed) : feed_(feed), packing_{feed, {}} { packing_.spec.outputs.clear(); }
@@ -54,7 +55,7 @@ class Packer {
       else if (output.jobs.size() > 1)
         packed.jobs = of_stack(output);
       else
-        packed.jobs = {{of_column(output), output.jobs[0].unpack, output.jobs[0].values, output.jobs[0].offset}};
+        packed.jobs = {of_column("packed " + output.name, output.jobs[0])};
     }
     return std::move(packing_);
   }
@@ -94,14 +95,16 @@ class Packer {
     return {.column = add(std::move(output)), .unpack = std::move(copy)};
   }
 
-  int of_column(const OutputSpec& output) {
-    const ColumnRef& column = output.jobs[0].column;
-    if (column.kind != ColumnRef::Kind::feature)
-      return add_stored("packed " + output.name,
-                        {.column = column, .unpack = stored_elements(output.jobs[0].unpack.stored, {})});
-    const auto [known, is_new] = features_.try_emplace(column.number);
-    if (is_new) known->second = of_feature(column);
-    return known->second;
+  /// `name` is the column's, unless it is a feature's.
+  Packing::Job of_column(std::string name, const DenseJob& job) {
+    const auto number = [&] {
+      if (job.column.kind != ColumnRef::Kind::feature)
+        return add_stored(std::move(name), {.column = job.column, .unpack = stored_elements(job.unpack.stored, {})});
+      const auto [known, is_new] = features_.try_emplace(job.column.number);
+      if (is_new) known->second = of_feature(job.column);
+      return known->second;
+    };
+    return {number(), job.unpack, job.values, job.offset};
   }
 
   int of_feature(const ColumnRef& column) {
@@ -121,8 +124,13 @@ class Packer {
     for (size_t first = 0, last = 1; first < stack.jobs.size(); first = last++) {
       while (last < stack.jobs.size() && can_merge(stack.jobs[first], stack.jobs[last])) last++;
       const std::span run = std::span(stack.jobs).subspan(first, last - first);
+      const std::string name = fmt::format("packed {}{}", stack.name, first == 0 ? "" : fmt::format("[{}:]", first));
+      if (run.size() == 1) {
+        jobs.push_back(of_column(name, run[0]));
+        continue;
+      }
       OutputSpec column;
-      column.name = fmt::format("packed {}{}", stack.name, first == 0 ? "" : fmt::format("[{}:]", first));
+      column.name = name;
       column.dtype = run[0].unpack.stored;
       column.shape = Shape({static_cast<int64_t>(run.size())});
       for (const DenseJob& job : run) {

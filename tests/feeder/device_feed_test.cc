@@ -298,6 +298,33 @@ TEST_CASE("rows that travel between replicas and ranks are uploaded where they a
     }
 }
 
+TEST_CASE("a stack of numbers of two types, beside one of them alone, is the same however its rows travel") {
+  if (no_gpus()) return;
+  const TempDir dir;
+  std::vector<std::string> records;
+  for (int64_t i = 0; i < 40; i++)
+    records.push_back(wire::example(wire::entry("id", wire::int64_feature({i})) +
+                                    wire::entry("x", wire::float_feature({static_cast<float>(i) + 0.5f}))));
+  write_records(dir.file("records"), records);
+  const std::string alone = "output { name: 'alone' feature: 'x' } ",
+                    stack = "output { name: 'stack' dtype: FLOAT32 stack { features: ['x', 'id'] } } ";
+  for (const std::string& outputs_of_both : {alone + stack, stack + alone, stack})
+    for (const std::string& mode : {std::string("SPLIT"), std::string("REPLICATE"), std::string("SCATTER")})
+      for (const int replicas : {1, 2}) {
+        INFO(outputs_of_both << mode << " " << replicas);
+        const Pipeline pipeline =
+            parse_pipeline(
+                "source { files: 'records' } feature { name: 'id' dtype: INT64 } feature { name: 'x' dtype: "
+                "FLOAT32 } " +
+                    outputs_of_both + batch_text(8, "PAD"),
+                dir.path())
+                .with("distribute.mode", mode);
+        Feeder feeder(pipeline, of_devices(gpus(replicas)));
+        Consumers consumers(gpus(replicas));
+        CHECK(two_epochs(feeder, [&](Batch& batch) { return consumers.text(batch); }) == on_host(pipeline, replicas));
+      }
+}
+
 TEST_CASE("rows that one GPU has from another stay there until they are copied", "[holds]") {
   if (no_gpus()) return;
   const Data data({400});
