@@ -193,7 +193,7 @@ class Call:
         self.run_on["gpu"] = str(self.gpus)
         add_tools_to_path()
         self.libraries = library_path()
-        for wheel in KIT.glob("feedline-*.whl"):
+        for wheel in KIT.glob("*.whl"):
             zipfile.ZipFile(wheel).extractall(self.work / "site")
         sys.path.append(str(self.work / "site"))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a step that hangs is aborted

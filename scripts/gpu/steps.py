@@ -65,6 +65,14 @@ STEPS = [
         needs_gpu=True,
         has_parts=True,
     ),
+    Step(
+        "random-pipelines",
+        90,
+        "{python} tests/property/property_test.py --gpus real --seconds 45",
+        ("numpy", "feedline"),
+        needs_gpu=True,
+        pattern=r"^(\d+ pipelines of seed \d+): (.+)$",
+    ),
     # Training and NCCL, as far as one GPU goes.
     Step("data-parallel", 60, "./data_parallel_gpu_test -d yes"),
     Step("nccl", 40, "./nccl_communicator_test -d yes"),

@@ -3,11 +3,13 @@
 import contextlib
 import copy
 import dataclasses
+import functools
 import os
 import shutil
 import socket
 import threading
 
+import gpus
 import numpy as np
 from comparing import ragged_rows
 
@@ -66,6 +68,8 @@ def message_for(case, how):
         p.distribute.mode = how["distribute"]
     if "limit" in how:
         p.memory.limit = how["limit"]
+    if "device_limit" in how:
+        p.memory.device_limit = how["device_limit"]
     if p.batch.batch_size_per_replica and how.get("distribute") != "REPLICATE":
         p.batch.batch_size_per_replica //= replicas_of(how)
     for source in p.source:
@@ -88,9 +92,12 @@ def message_for(case, how):
 
 
 def loader(case, folder, how, **options):
-    return Loader(
+    made, count = Loader, how.get("replicas", 1)
+    if "gpus" in how:
+        made = functools.partial(gpus.Loader, how["gpus"])
+    return made(
         feedline.Pipeline(str(message_for(case, how)), folder=folder),
-        devices=f"host:{how.get('replicas', 1)}",
+        devices="cuda:" + ",".join(map(str, range(count))) if "gpus" in how else f"host:{count}",
         rank=how.get("rank", 0),
         world_size=how.get("world", 1),
         backend=how.get("backend", "auto"),
@@ -131,7 +138,7 @@ def take(feed, steps, fed):
 
 def feed(case, folder, how):
     with opened(case, folder, how) as one:
-        return take(one, case.steps, Fed()) if isinstance(one, Loader) else one
+        return one if isinstance(one, Fed) else take(one, case.steps, Fed())
 
 
 @contextlib.contextmanager
@@ -195,7 +202,7 @@ def feed_joined_ranks(case, folder, how):
         mine = {**how, "world": case.world, "rank": rank}
         try:
             with opened(case, folder, mine, communicator=feedline.Tcp("127.0.0.1", port, timeout=60)) as one:
-                parts[rank] = take(one, case.steps, Fed()) if isinstance(one, Loader) else one
+                parts[rank] = one if isinstance(one, Fed) else take(one, case.steps, Fed())
         except (Differs, feedline.Error) as failure:
             failures.append(failure)
 
@@ -262,7 +269,19 @@ def same_batches(where, wanted, got):
             raise Differs(f"{where}: there are {sorted(b)}, not {sorted(a)}")
         for name in b:
             if not equal(a[name], b[name]):
-                raise Differs(f"{where}: '{name}' is {told(b[name])}, not {told(a[name])}")
+                raise Differs(
+                    f"{where}: '{name}' is {told(b[name])}, not {told(a[name])}{first_difference(a[name], b[name])}"
+                )
+
+
+def first_difference(a, b):
+    """Says where two arrays of one shape differ first."""
+    if isinstance(a, tuple) or a.dtype != b.dtype or a.shape != b.shape or a.dtype == object:
+        return ""
+    x, y = (np.ascontiguousarray(array).reshape(-1).view(np.uint8).reshape(a.size, -1) for array in (a, b))
+    differ = np.flatnonzero((x != y).any(1))
+    at = np.unravel_index(differ[0], a.shape)
+    return f"; {len(differ)} of {a.size} differ, the first at {tuple(map(int, at))}: {b[at]!r}, not {a[at]!r}"
 
 
 def rows_of(batches, name):
@@ -356,6 +375,56 @@ def ways(case, folder, plain, pads, rng):
             yield way("compressed, gone on with", lambda: feed_in_two(case, folder, squeezed, squeezed))
 
 
+def gpu_ways(case, folder, plain, pads, kind):
+    """Yields (name, function) for each way to feed the case to GPUs, as ways() does for the host."""
+    some = gpus.Real() if kind == "real" else gpus.Fake(case.replicas)
+    one = {"gpus": some, "threads": case.threads}
+    more = {**one, "replicas": case.replicas}
+
+    def way(name, fed, how, exactly=True):
+        return name, lambda: compare(name, plain, as_advised(fed, how, "device_limit"), exactly, pads)
+
+    yield way("a GPU", lambda how: feed(case, folder, how), one)
+    yield way("a GPU, as it is written", lambda how: feed(case, folder, {**how, "where": False}), one)
+    if 1 < case.replicas <= some.count:
+        yield way("GPUs", lambda how: feed(case, folder, how), more, False)
+    if case.replicas <= some.count:
+        for mode in ("REPLICATE", "SCATTER"):
+            alone = mode == "REPLICATE" or case.replicas == 1
+            fed = feed_same_rows if mode == "REPLICATE" else feed
+            yield way(f"GPUs, {mode}", functools.partial(fed, case, folder), {**more, "distribute": mode}, alone)
+    if case.resume and case.pipeline.errors.absent_feature != 1:
+        yield way("a GPU, gone on with", lambda how: feed_in_two(case, folder, {}, how), one)
+        yield way("gone on with after a GPU", lambda how: feed_in_two(case, folder, how, {}), one)
+    if case.pipeline.HasField("cache"):
+        yield (
+            "a GPU, a cache",
+            lambda: as_advised(functools.partial(try_cache, case, folder, plain), one, "device_limit"),
+        )
+
+
+def feed_same_rows(case, folder, how):
+    """Feeds GPUs that are all given the same rows. Returns those of one."""
+    fed = feed(case, folder, how)
+    for step in fed.steps:
+        for other in step.batches[1:]:
+            same_batches(f"{step}: a GPU of those with the same rows", step.batches[:1], [other])
+        del step.batches[1:]
+    return fed
+
+
+def try_cache(case, folder, plain, how):
+    """Feeds with a cold cache and a warm one."""
+    with a_folder(folder, "kept") as name:
+        for state in ("cold", "warm"):
+            try:
+                compare(f"a cache, {state}", plain, feed(case, folder, {**how, "cached": name}))
+            except feedline.Error as error:
+                if error.message.startswith("cache: "):  # it has nothing to keep, or no room
+                    return
+                raise
+
+
 def feed_without_indexes(case, folder, how):
     with a_folder(folder, "index") as name:
         return feed(case, folder, {**how, "index_dir": name})
@@ -443,12 +512,17 @@ def spoil(folder, rng):
 
 def feed_in_little(case, folder):
     """Feeds with the smallest memory.limit that the plan advises."""
-    how, refusals = {"limit": "1MiB"}, 0
+    return as_advised(lambda how: feed(case, folder, how), {"limit": "1MiB"}, "limit")
+
+
+def as_advised(fed, how, limit):
+    """Feeds with the limit that the plan advises, if the one that there is is too small."""
+    how, refusals = dict(how), 0
     while True:
         try:
-            return feed(case, folder, how)
+            return fed(how)
         except feedline.Error as error:  # a filter and a window's key are evaluated by feeds of their own
             before, refusals = 'at least "', refusals + 1
-            if before not in str(error) or refusals > 4:
+            if f"memory.{limit}: " not in str(error) or before not in str(error) or refusals > 4:
                 raise
-            how["limit"] = str(error).split(before)[1].split('"')[0]
+            how[limit] = str(error).split(before)[1].split('"')[0]

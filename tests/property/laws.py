@@ -8,7 +8,7 @@ import functools
 import math
 
 import numpy as np
-from comparing import agrees, ragged_rows
+from comparing import agrees, fits, ragged_rows
 from feeds import BUFFER, DROP, EPOCHS, NONE, PAD, Differs, mode_of, rows_of
 from reference import Candidates, Failure
 
@@ -174,8 +174,8 @@ class Laws:
             raise Differs(f"it ends with {error}, but that record fails with {failures[error.file, error.offset]}")
         if error is not None and error.category not in failures.values():
             raise Differs(f"it ends with {error}, but no record fails so: {failures}")
-        if self.mode != NONE or p.HasField("mixture") or p.filter or p.window.key or self.frames > 1:
-            return  # a filter and a window's key end the feed before its first step
+        if self.mode != NONE or p.HasField("mixture") or p.filter or p.HasField("window"):
+            return  # a filter and a window's key end the feed before its first step, and a record between windows may
         first = next((n for n, (f,) in enumerate(self.pass_order) if (f.path, f.offset) in failures), None)
         steps = self.steps_of_epoch()
         if first is None or steps is not None and not p.epoch.steps and first // self.rows >= steps:
@@ -398,18 +398,14 @@ class Laws:
                 continue
             made = self.made[output.name]
             given = batch[output.name].reshape(-1, *made.shape)[row]
-            fits = [
-                choice
-                for choice, value in zip(wanted.choices, wanted.values)
-                if agrees(self.reference, made, given, value)
-            ]
+            explain = [wanted.choices[number] for number in fits(self.reference, made, given, wanted)]
             kinds = []
             if output.HasField("flip"):
-                kinds.append((("mirrored", output.flip.group or output.name), {choice[4] for choice in fits}))
+                kinds.append((("mirrored", output.flip.group or output.name), {choice[4] for choice in explain}))
             if output.crop.mode:
                 picture = self.reference.feature(frame, output.feature)[:60]
                 alike = "crops", output.crop.group or output.name, str(output.crop), str(output.resize), picture
-                kinds.append((alike, {choice[:4] for choice in fits}))
+                kinds.append((alike, {choice[:4] for choice in explain}))
             for what, choices in kinds:
                 common[what] = common.get(what, choices) & choices
 

@@ -9,6 +9,7 @@ import collections
 import contextlib
 import copy
 import dataclasses
+import faulthandler
 import functools
 import itertools
 import os
@@ -35,9 +36,9 @@ HANG = 180  # seconds: far more than any case takes, even under sanitizers on a 
 SAME, DIFFERS, REFUSED = 0, 1, 3
 
 
-def try_case(case, folder, hidden, seed, only):
-    """Feeds a case in some ways, or in the one that is called `only`. Returns (SAME, DIFFERS or REFUSED, the way and what
-    differs)."""
+def try_case(case, folder, hidden, seed, gpus, only):
+    """Feeds a case in some ways (those to GPUs, if it is said which), or in the one that is called `only`. Returns (SAME,
+    DIFFERS or REFUSED, the way and what differs)."""
     # Imported here, because a process that has imported feedline has threads, and must not fork.
     import feeds
     import laws
@@ -58,8 +59,11 @@ def try_case(case, folder, hidden, seed, only):
         }
         laws.Laws(case, reference).check(plain)
         laws.check_values(plain, reference)
-        ways = dict(feeds.ways(case, folder, plain, pads, rng))
-        ways.update({name: functools.partial(views.show, name, case, folder, plain) for name in views.VIEWS})
+        if gpus:
+            ways = dict(feeds.gpu_ways(case, folder, plain, pads, gpus))
+        else:
+            ways = dict(feeds.ways(case, folder, plain, pads, rng))
+            ways.update({name: functools.partial(views.show, name, case, folder, plain) for name in views.VIEWS})
         for way in rng.sample(sorted(ways), min(6, len(ways))) if only is None else [only]:
             if way in ways:
                 ways[way]()
@@ -73,7 +77,7 @@ def try_case(case, folder, hidden, seed, only):
 class Trial:
     """A case in a process of its own."""
 
-    def __init__(self, case, folder, hidden, seed, only=None):
+    def __init__(self, case, folder, hidden, seed, gpus, only=None):
         self.case, self.seed, self.told = case, seed, b""
         self.log = tempfile.TemporaryFile()
         self.end, inner = os.pipe()
@@ -86,7 +90,8 @@ class Trial:
                 os.close(self.end)
                 os.setsid()
                 os.dup2(self.log.fileno(), 2)
-                code, told = try_case(case, folder, hidden, seed, only)
+                faulthandler.enable()
+                code, told = try_case(case, folder, hidden, seed, gpus, only)
                 os.write(inner, told.encode(errors="replace")[:60000])
             finally:
                 os._exit(code)
@@ -102,16 +107,16 @@ class Trial:
         """Returns (SAME, DIFFERS or REFUSED, what the process has told) of a process that has ended or hangs."""
         os.close(self.end)
         if hangs:
-            os.kill(self.pid, signal.SIGKILL)
+            os.kill(self.pid, signal.SIGABRT)  # tells where it is
         _, status = os.waitpid(self.pid, 0)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)  # what it has started
         told = self.told.decode(errors="replace")
+        self.log.seek(0)
+        log = self.log.read()[-3000:].decode(errors="replace")
         if hangs:
-            return DIFFERS, f"{told}hangs: no end after {HANG} s"
+            return DIFFERS, f"{told}hangs: no end after {HANG} s\n{log}"
         if os.WIFSIGNALED(status):
-            self.log.seek(0)
-            log = self.log.read()[-3000:].decode(errors="replace")
             return DIFFERS, f"{told}crashes: {signal.strsignal(os.WTERMSIG(status))}\n{log}"
         return os.WEXITSTATUS(status), told
 
@@ -227,6 +232,7 @@ def main():
     parser.add_argument("--first", type=int, default=0, help="the number of the first pipeline")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--keep", help="a folder for the data that is kept")
+    parser.add_argument("--gpus", choices=["real", "fake"], help="feed to GPUs instead of in the other ways")
     parser.add_argument("--refusals", action="store_true", help="print why pipelines were refused")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="feedline-property-") as temporary:
@@ -246,7 +252,7 @@ def main():
         while trials or goes_on():
             while len(trials) < arguments.jobs and goes_on():
                 seed = arguments.seed * 1_000_003 + number
-                trials.append(Trial(draw.draw(seed), folder, hidden, seed))
+                trials.append(Trial(draw.draw(seed), folder, hidden, seed, arguments.gpus))
                 number += 1
             trial, (outcome, told) = wait_for_any(trials)
             trials.remove(trial)
@@ -256,8 +262,13 @@ def main():
             elif outcome != SAME:
 
                 def run(case, way, seed=trial.seed):
-                    return wait_for_any([Trial(case, folder, hidden, seed, way)])[1]
+                    return wait_for_any([Trial(case, folder, hidden, seed, arguments.gpus, way)])[1]
 
+                print(
+                    f"pipeline {trial.seed % 1_000_003} fails, and is simplified: {told[:3000]}",
+                    file=sys.stderr,
+                    flush=True,
+                )
                 case, told = simplest(trial.case, told, run)
                 print(
                     f"--- pipeline {trial.seed % 1_000_003} of seed {arguments.seed} fails; {case.world} ranks of "
