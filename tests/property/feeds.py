@@ -5,6 +5,7 @@ import copy
 import dataclasses
 import functools
 import os
+import re
 import shutil
 import socket
 import threading
@@ -382,7 +383,7 @@ def gpu_ways(case, folder, plain, pads, kind):
     more = {**one, "replicas": case.replicas}
 
     def way(name, fed, how, exactly=True):
-        return name, lambda: compare(name, plain, as_advised(fed, how, "device_limit"), exactly, pads)
+        return name, lambda: compare(name, plain, as_advised(fed, how), exactly, pads)
 
     yield way("a GPU", lambda how: feed(case, folder, how), one)
     yield way("a GPU, as it is written", lambda how: feed(case, folder, {**how, "where": False}), one)
@@ -399,7 +400,7 @@ def gpu_ways(case, folder, plain, pads, kind):
     if case.pipeline.HasField("cache"):
         yield (
             "a GPU, a cache",
-            lambda: as_advised(functools.partial(try_cache, case, folder, plain), one, "device_limit"),
+            lambda: as_advised(functools.partial(try_cache, case, folder, plain), one),
         )
 
 
@@ -512,17 +513,18 @@ def spoil(folder, rng):
 
 def feed_in_little(case, folder):
     """Feeds with the smallest memory.limit that the plan advises."""
-    return as_advised(lambda how: feed(case, folder, how), {"limit": "1MiB"}, "limit")
+    return as_advised(lambda how: feed(case, folder, how), {"limit": "1MiB"})
 
 
-def as_advised(fed, how, limit):
-    """Feeds with the limit that the plan advises, if the one that there is is too small."""
-    how, refusals = dict(how), 0
-    while True:
+def as_advised(fed, how):
+    """Feeds with the limits that the plan advises, where those that there are are too small."""
+    how = dict(how)
+    for _ in range(8):  # a filter and a window's key are evaluated by feeds of their own
         try:
             return fed(how)
-        except feedline.Error as error:  # a filter and a window's key are evaluated by feeds of their own
-            before, refusals = 'at least "', refusals + 1
-            if f"memory.{limit}: " not in str(error) or before not in str(error) or refusals > 4:
+        except feedline.Error as error:
+            advice = re.search(r'memory\.(limit|device_limit): .* at least "([^"]+)"', str(error), re.DOTALL)
+            if not advice:
                 raise
-            how[limit] = str(error).split(before)[1].split('"')[0]
+            how[advice[1]] = advice[2]
+    raise Differs(f"the limits that are advised are refused: {how}")

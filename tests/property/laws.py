@@ -404,7 +404,8 @@ class Laws:
                 kinds.append((("mirrored", output.flip.group or output.name), {choice[4] for choice in explain}))
             if output.crop.mode:
                 picture = self.reference.feature(frame, output.feature)[:60]
-                alike = "crops", output.crop.group or output.name, str(output.crop), str(output.resize), picture
+                turned = output.decode_image.apply_exif  # then its size may be another
+                alike = "crops", output.crop.group or output.name, str(output.crop), str(output.resize), turned, picture
                 kinds.append((alike, {choice[:4] for choice in explain}))
             for what, choices in kinds:
                 common[what] = common.get(what, choices) & choices

@@ -209,7 +209,7 @@ class Output:
         values = np.asarray(values)
         if self.message.HasField("normalize"):
             values = self._normalized(values)
-        if self._rounds and values.dtype.kind == "f" and not is_float(self.type):
+        if self._rounds and values.dtype.kind == "f" and self.type != "BOOL" and not is_float(self.type):
             values = np.rint(values)
         values = cast(values, self.type)
         if self._transposed:
