@@ -18,9 +18,10 @@ CXX=clang++ configure build-fuzz -Dpython=disabled -Dcuda=disabled -Dbench=false
 compile build-fuzz fuzz
 failed=0
 tested_build -Dbench=false
-compile build feedline python/feedline/_feedline.pyi
+compile build feedline python/feedline/_feedline.pyi tests/property/c_feed
 echo "random pipelines for $seconds s"
-FEEDLINE_TOOL=$PWD/build/feedline PYTHONPATH=$PWD/build/python in_memory build/python-env/bin/python \
+FEEDLINE_TOOL=$PWD/build/feedline FEEDLINE_C_FEED=$PWD/build/tests/property/c_feed PYTHONPATH=$PWD/build/python \
+  in_memory build/python-env/bin/python \
   tests/property/property_test.py --seconds "$seconds" --seed "$(date +%s)" || failed=1
 echo "each target for $seconds s, $(nproc) at a time; logs: build-fuzz/NAME.log"
 for source in tests/fuzz/*_fuzz.cc; do

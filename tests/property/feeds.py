@@ -4,6 +4,7 @@ import contextlib
 import copy
 import dataclasses
 import functools
+import glob
 import os
 import re
 import shutil
@@ -12,6 +13,7 @@ import threading
 
 import gpus
 import numpy as np
+import records
 from comparing import ragged_rows
 
 import feedline
@@ -360,6 +362,8 @@ def ways(case, folder, plain, pads, rng):
         yield way("gone on with by more replicas", lambda: feed_in_two(case, folder, {}, more), False)
     if p.HasField("cache"):
         yield "a cache", lambda: try_caches(case, folder, plain, pads, rng, ranks)
+        if p.cache.where and all(source.files[0].endswith(".tfrecord") for source in p.source):
+            yield "a cache, replaced data", lambda: try_replaced(case, folder)
     yield way("pread", lambda: feed(case, folder, {"backend": "pread", **threads}))
     yield way("the smallest memory.limit", lambda: feed_in_little(case, folder))
     yield way("index.mode REQUIRE", lambda: feed(case, folder, {"index": "REQUIRE"}))
@@ -483,6 +487,30 @@ def try_caches(case, folder, plain, pads, rng, ranks):
         if case:
             changed = feed(case, folder, {"threads": case.threads})
             compare("a cache, another default_value", changed, feed(case, folder, how))
+
+
+def try_replaced(case, folder):
+    """Feeds with a cache, turns round the records of a file, and feeds with the same cache again."""
+    with a_folder(folder, "moved") as name:
+        moved = os.path.join(folder, name)
+        os.mkdir(moved)
+        for entry in os.scandir(folder):
+            if not entry.name.startswith(("index-", "kept-", "moved-", "view-")):
+                os.symlink(entry.path, os.path.join(moved, entry.name))
+        file = sorted(glob.glob(os.path.join(moved, case.pipeline.source[0].files[0])))[0]
+        payloads = [
+            record.payload for record in records.read(os.path.join(folder, os.path.basename(file)), "AUTO", 256 << 20)
+        ]
+        how = {"threads": case.threads, "index": "BUILD", "index_dir": "index"}
+        try:
+            feed(case, moved, {**how, "cached": "kept"})
+            os.remove(file)
+            records.write(file, [payload for payload in reversed(payloads) if payload is not None])
+            fresh = feed(case, moved, how)
+            compare("a cache, replaced data", fresh, feed(case, moved, {**how, "cached": "kept"}))
+        except feedline.Error as error:
+            if not error.message.startswith("cache: "):  # it has nothing to keep, or no room
+                raise
 
 
 def another_default(case):

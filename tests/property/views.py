@@ -1,6 +1,9 @@
 """Shows a case to everything that a user may look at it with: the tool's commands, and the monitor of a feed."""
 
+import io
+import itertools
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -8,6 +11,8 @@ import urllib.request
 
 import numpy as np
 from feeds import BAD_ENDS, Differs, Fed, message_for, opened, take
+
+import feedline
 
 PAGES = ("", "report.json", "metrics", "history.json?from=0", "sample.json", "ranks.json", "system.json")
 TIMEOUT = 120  # seconds
@@ -134,6 +139,54 @@ def run(case, folder, written, plain, pipeline):
             json.load(file)
 
 
+def tensors_of(value):
+    """Yields the tensors of an output of feedline.Loader, in the order of Element.tensors."""
+    if isinstance(value, tuple):
+        for part in value:
+            yield from tensors_of(part)
+    else:
+        yield value
+
+
+@view
+def fed_in_c(case, folder, written, plain, pipeline):
+    """What the C interface gives of the first steps is what the Python package gives, and it ends as that does."""
+    steps = 3
+    done = subprocess.run(
+        [os.environ["FEEDLINE_C_FEED"], pipeline, str(steps)], cwd=folder, capture_output=True, timeout=TIMEOUT
+    )
+    if done.returncode:
+        raise Differs(f"c_feed: exit code {done.returncode}: {done.stderr!r}")
+    wanted, error = [], None
+    try:
+        text = feedline.Pipeline(str(message_for(case, {"where": False})), folder=folder)
+        with feedline.Loader(text, progress=False) as one:
+            elements = one.elements()
+            for batch in itertools.islice(one, steps):
+                named = [("@valid", batch.valid_mask)]
+                for element in elements:
+                    named += zip(element.tensors, tensors_of(batch[element.name]), strict=True)
+                wanted.append({name: (tensor.shape, bytes(tensor)) for name, tensor in named})
+    except feedline.Error as failure:
+        error = failure
+    given = io.BytesIO(done.stdout)
+    for step, tensors in enumerate(wanted):
+        for _ in tensors:
+            line = given.readline().decode().rstrip("\n")
+            code, bits, *rest = line.split(" ")
+            name = next((name for name in tensors if line.endswith(f" {name}")), None)
+            shape = tuple(map(int, rest[: len(tensors[name][0])])) if name else None
+            data = given.read(int(bits) // 8 * math.prod(shape)) if name else b""
+            if name is None or (shape, data) != tensors[name]:
+                raise Differs(f"c_feed: tensor {line!r} of step {step} is not that of Python")
+    last = given.readline().decode().split()
+    good = last[:1] == ["end"] and last[1] == ("1" if len(wanted) < steps else "0")
+    if error is not None:
+        good = last[:1] == ["end"] and last[1] not in "01" and error.message in done.stderr.decode(errors="replace")
+    if not good or given.read():
+        raise Differs(f"c_feed: {last} after {len(wanted)} steps: {done.stderr!r}; in Python: {error}")
+
+
 def monitored(case, folder, written, plain):
     with opened(case, folder, {"where": False}, monitor="127.0.0.1:0") as one:
         if isinstance(one, Fed):
@@ -154,5 +207,6 @@ VIEWS = {
     "stats of a sample": sampled,
     "show": drawn,
     "run": run,
+    "the C interface": fed_in_c,
     "the monitor": monitored,
 }
