@@ -31,7 +31,7 @@ struct RunArgs {
   IoOptions io;
   std::string trace;  // a file; empty: no trace is recorded
   std::string monitor;
-  bool json = false;
+  bool verify_rows = false, json = false;
 };
 
 /// Returns the number, or null if there is none.
@@ -42,7 +42,7 @@ double cpu_ns_per_record(const FeedResult& result) { return result.cpu_s * 1e9 /
 
 /// Returns the feeder's report as JSON, with what only the tool knows: rates, the process's CPU time and memory, and
 /// the error or signal that ended the run.
-Json to_json(const RunArgs& args, const FeedResult& result) {
+Json to_json(const RunArgs& args, const FeedResult& result, const RowCheck* rows) {
   const Report& report = result.report;
   Json json = report_json(report);
   json["records"] = result.records;
@@ -58,6 +58,8 @@ Json to_json(const RunArgs& args, const FeedResult& result) {
   json["error"] = result.error ? error_json(*result.error) : Json();
   json["resumed"] = result.resumed.empty() ? Json() : Json::parse(result.resumed);
   json["interrupted"] = result.interrupted;
+  if (rows)
+    json["verified_rows"] = {{"output", rows->output()}, {"rows", rows->rows()}, {"differing", rows->differing()}};
   return json;
 }
 
@@ -103,7 +105,7 @@ void print_stages(const Report& report) {
       "later stages or the trainer had not yet used its results. messages: the pieces of work that it was given.\n");
 }
 
-void print_for_people(const RunArgs& args, const FeedResult& result) {
+void print_for_people(const RunArgs& args, const FeedResult& result, const RowCheck* rows) {
   const Report& report = result.report;
   const auto records_per_s = result.per_second(result.records), bytes_per_s = result.per_second(report.bytes_read);
   fmt::print("{} in {}, {}{}: {}\n", format_count(result.records, "record"), format_count(result.steps, "step"),
@@ -121,6 +123,9 @@ void print_for_people(const RunArgs& args, const FeedResult& result) {
              format_count(report.filler, "filler row"), format_count(report.errors_total, "bad record"),
              audit_text(report));
   print_errors(report);
+  if (rows)
+    print_line("rows     {} of output '{}' compared with what their records give alone, {} differ",
+               format_count(rows->rows(), "row"), rows->output(), format_count(rows->differing(), "row"));
   if (report.bytes_copied > 0) {
     double copying_s = 0;
     for (const StageReport& stage : report.stages)
@@ -153,6 +158,13 @@ int run_pipeline(const RunArgs& args) {
   const Pipeline pipeline = load(args.pipeline);
   Options options = feeder_options(args.pipeline);
   options.io = args.io;
+  std::optional<RowCheck> rows;
+  FeedOptions how = args.how;
+  if (args.verify_rows) {
+    if (options.devices.front().kind == DeviceId::Kind::cuda)
+      throw UsageError("--verify-rows compares rows on the host; leave --devices out");
+    how.rows = &rows.emplace(pipeline);
+  }
   std::optional<TraceFile> trace;
   if (!args.trace.empty()) trace.emplace(args.trace, args.pipeline.rank);
   const std::shared_ptr<Communicator> ranks = options.communicator;
@@ -162,7 +174,7 @@ int run_pipeline(const RunArgs& args) {
   FeedResult result;
   try {
     const Interrupt interrupt;
-    result = feed(pipeline, std::move(options), args.how, "");
+    result = feed(rows ? rows->pipeline() : pipeline, std::move(options), how, "");
     if (!result.resumed.empty())
       print_error("the run continued at {}, as {} says", state_in_words(result.resumed), args.how.state);
   } catch (const Error& error) {
@@ -171,14 +183,15 @@ int run_pipeline(const RunArgs& args) {
   }
   if (trace) trace->write(ranks);
   if (args.json) {
-    print_document(to_json(args, result));
+    print_document(to_json(args, result, how.rows));
   } else if (result.steps > 0 || !result.error) {
-    print_for_people(args, result);
+    print_for_people(args, result, how.rows);
   }
   if (result.error) print_error("{}", result.error->what());
-  const auto differs = audit_failure(result.report);
+  const auto differs = audit_failure(result.report), wrong = rows ? rows->first() : std::nullopt;
   if (differs) print_error("{}", *differs);
-  return result.error || differs ? 1 : 0;
+  if (wrong) print_error("{}", *wrong);
+  return result.error || differs || wrong ? 1 : 0;
 }
 
 }  // namespace
@@ -247,6 +260,12 @@ void add_run(CLI::App& app, Run& run) {
                    "report as JSON, and metrics; the environment variable FEEDLINE_MONITOR_TOKEN is its password "
                    "(default: nowhere)")
       ->option_text("ADDRESS");
+  command
+      ->add_flag(
+          "--verify-rows", args->verify_rows,
+          "compare each row of the first dense output with what its record gives alone; all records are fed once "
+          "more before the run, one at a time")
+      ->excludes(replay);
   command->add_flag("--json", args->json, "print the report as JSON");
   command->callback([args, &run] { run = [args] { return run_pipeline(*args); }; });
 }

@@ -175,6 +175,7 @@ class Feed {
           break;
         }
         batch->ready_on(Stream::host);
+        if (how_.rows) how_.rows->check(batch);
         if (steps >= how_.warm_up_steps) start_clock();
         if (!train(batch->valid_count(), steps)) return;
         note_trained(replica, {epoch, static_cast<int64_t>(batch->step()) + 1});

@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "feedline/feeder.h"
+#include "tool/feeding/row_check.h"
 
 namespace feedline::cli {
 
@@ -22,6 +23,7 @@ struct FeedOptions {
   std::string state = {};
   double state_every_ms = 1000;
   bool accept_changes = false;  // see Feeder::set_state
+  RowCheck* rows = nullptr;     // is given each batch, which must lie on the host; null: nobody looks at the rows
   bool quiet = false;           // neither the pipeline's warnings nor how far the run is are shown
 };
 

@@ -1,0 +1,134 @@
+#include "tool/feeding/row_check.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <string_view>
+
+#include "base/audit.h"
+#include "feedline/error.h"
+#include "feedline_pipeline.pb.h"
+#include "tool/common/terminal.h"
+
+namespace feedline::cli {
+namespace {
+
+constexpr const char *source_output = "@verify.source", *record_output = "@verify.record";
+
+/// Returns the pipeline with outputs that say of which record a row is. If it has no outputs, its features are outputs.
+Pipeline with_places(const Pipeline& given) {
+  auto changed = std::make_shared<config::Pipeline>(given.message());
+  const auto add = [&](const std::string& name, const std::string& feature) {
+    config::Output& output = *changed->add_output();
+    output.set_name(name);
+    output.set_feature(feature);
+  };
+  if (changed->output().empty()) {
+    auto features = given.message().feature();
+    if (features.empty() && !changed->source().empty()) features = changed->source(0).feature();
+    for (const config::Feature& feature : features) add(feature.name(), feature.name());
+    if (features.empty()) add("record", "record");  // RAW
+  }
+  add(source_output, "@source");
+  add(record_output, "@record");
+  return Pipeline(std::move(changed), given.folder());
+}
+
+/// Returns the pipeline that feeds each record of each source once, alone.
+Pipeline one_by_one(const Pipeline& given) {
+  auto changed = std::make_shared<config::Pipeline>(given.message());
+  for (config::Source& source : *changed->mutable_source()) source.clear_weight();
+  changed->clear_mixture();
+  changed->clear_interleave();
+  changed->clear_shuffle();
+  changed->clear_window();
+  changed->clear_epoch();
+  changed->clear_cache();
+  changed->clear_distribute();
+  changed->clear_batch();
+  changed->mutable_batch()->set_global_batch_size(1);
+  return Pipeline(std::move(changed), given.folder());
+}
+
+bool makes_random_choices(const Pipeline& pipeline, const std::string& name) {
+  for (const config::Output& output : pipeline.message().output())
+    if (output.name() == name) return output.has_flip() || output.crop().mode() == config::Crop::RANDOM;
+  return false;
+}
+
+/// Returns the output that can be compared.
+std::string comparable(const Pipeline& pipeline, const Feeder& feeder) {
+  for (const ElementSpec& element : feeder.elements())
+    if (element.kind == ElementSpec::Kind::dense && element.dtype != DType::bytes && !element.name.starts_with('@') &&
+        !makes_random_choices(pipeline, element.name))
+      return element.name;
+  throw Error(
+      Category::bad_pipeline,
+      "no output can be compared: one that is dense, not of strings, and has neither a random crop nor a flip is "
+      "needed; --set can add one, such as a feature as it is");
+}
+
+}  // namespace
+
+RowCheck::RowCheck(const Pipeline& given) : pipeline_(with_places(given)) {
+  Options options;
+  options.threads = 1;
+  Feeder feeder(one_by_one(pipeline_), options);
+  output_ = comparable(pipeline_, feeder);
+  LiveLine line;
+  while (const Batch batch = feeder.next()) {
+    for_each_row(batch, [&](int64_t source, int64_t record, uint64_t hash) { hashes_[{source, record}] = hash; });
+    if (!line.due()) continue;
+    const int64_t all = feeder.steps_per_epoch();  // negative: it is not known
+    line.show(fmt::format("alone: {}{}", format_count(batch.step() + 1, "record"),
+                          all < 0 ? "" : fmt::format(" of {}", format_count(static_cast<uint64_t>(all)))));
+  }
+}
+
+void RowCheck::check(const Batch& batch) {
+  uint64_t rows = 0, differing = 0;
+  std::optional<std::string> first;
+  for_each_row(batch, [&](int64_t source, int64_t record, uint64_t hash) {
+    rows++;
+    const auto known = hashes_.find({source, record});
+    if (known != hashes_.end() && known->second == hash) return;
+    if (differing++ == 0)
+      first =
+          fmt::format("epoch {}, step {}: the row of record {} of source {} {}", batch.epoch(), batch.step(), record,
+                      source, known == hashes_.end() ? "was not there alone" : "is not what that record gives alone");
+  });
+  const Lock lock(mutex_);
+  rows_ += rows;
+  differing_ += differing;
+  if (!first_) first_ = std::move(first);
+}
+
+uint64_t RowCheck::rows() const {
+  const Lock lock(mutex_);
+  return rows_;
+}
+
+uint64_t RowCheck::differing() const {
+  const Lock lock(mutex_);
+  return differing_;
+}
+
+std::optional<std::string> RowCheck::first() const {
+  const Lock lock(mutex_);
+  return first_;
+}
+
+// Calls body(source, record, hash) for each row, or frame of a window, that is a sample.
+template <typename Body>
+void RowCheck::for_each_row(const Batch& batch, const Body& body) const {
+  const auto valid = batch.at("@valid").as<uint8_t>();
+  const auto sources = batch.at(source_output).as<int64_t>(), records = batch.at(record_output).as<int64_t>();
+  const TensorView tensor = batch.at(output_);
+  const size_t bytes = valid.empty() ? 0 : tensor.size_bytes() / valid.size();
+  for (size_t row = 0; row < valid.size(); row++)
+    if (valid[row])
+      body(sources[row], records[row],
+           hash64(std::string_view(static_cast<const char*>(tensor.data) + row * bytes, bytes)));
+}
+
+}  // namespace feedline::cli

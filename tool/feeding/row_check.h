@@ -1,0 +1,48 @@
+// Compares the rows that a feed delivers with what each record gives alone.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/mutex.h"
+#include "feedline/feeder.h"
+
+namespace feedline::cli {
+
+/// The audit shows which records were delivered. This shows that each row of one output is that of its record, and was
+/// not written over afterwards. It keeps a hash of each record's row. Thread-safe.
+class RowCheck {
+ public:
+  /// Feeds the records of all sources one after another, each in a batch of its own, without a cache and with one thread.
+  /// What is compared is the first output that is dense, not of strings, and free of random choices. Throws Error, also
+  /// if there is no such output.
+  explicit RowCheck(const Pipeline& given);
+
+  /// Returns the given pipeline with outputs that say of which record each row is.
+  const Pipeline& pipeline() const noexcept { return pipeline_; }
+  const std::string& output() const noexcept { return output_; }
+  /// Compares the rows of a batch of a feeder of pipeline(), which must lie on the host.
+  void check(const Batch& batch);
+
+  uint64_t rows() const;
+  uint64_t differing() const;
+  /// Says where the first row is that differs; nullopt if none does.
+  std::optional<std::string> first() const;
+
+ private:
+  template <typename Body>
+  void for_each_row(const Batch& batch, const Body& body) const;
+
+  const Pipeline pipeline_;
+  std::string output_;
+  std::map<std::pair<int64_t, int64_t>, uint64_t> hashes_;  // by number of the source and of its record
+  mutable Mutex mutex_;
+  uint64_t rows_ FEEDLINE_GUARDED_BY(mutex_) = 0;
+  uint64_t differing_ FEEDLINE_GUARDED_BY(mutex_) = 0;
+  std::optional<std::string> first_ FEEDLINE_GUARDED_BY(mutex_);
+};
+
+}  // namespace feedline::cli
