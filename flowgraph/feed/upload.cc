@@ -255,16 +255,18 @@ void Upload::upload(size_t first) {
         Replica& replica = replicas_[r];
         replica.filled = replica.buffer_wait.take(*replica.ring, *delivery_, static_cast<int>(r),
                                                   [this] { return stopping_.load(); });
-        if (!replica.filled) return;
-        ready[r - first].batch = replica.ring->share(replica.filled);
         try {
-          fill(replica, packed, *replica.filled, replica.device->reaches() ? &replicas_[r - 1] : nullptr);
+          if (replica.filled) {
+            ready[r - first].batch = replica.ring->share(replica.filled);
+            fill(replica, packed, *replica.filled, replica.device->reaches() ? &replicas_[r - 1] : nullptr);
+            continue;
+          }
         } catch (...) {
-          // The GPU may be reading these rows, so end() gives their memory back, after it has drained the stream.
-          const Lock lock(mutex_);
-          copying_[first].failed = std::move(packed);
+          keep_until_drained(first, std::move(packed));
           throw;
         }
+        keep_until_drained(first, std::move(packed));  // the feed stops
+        return;
       }
       {
         const Lock lock(mutex_);
@@ -279,6 +281,12 @@ void Upload::upload(size_t first) {
     }
     if (ended) return;
   }
+}
+
+// A GPU may be reading these rows, so end() gives their memory back, after it has drained the streams.
+void Upload::keep_until_drained(size_t first, Parts&& packed) {
+  const Lock lock(mutex_);
+  copying_[first].failed = std::move(packed);
 }
 
 // Waits until this source may hold another packed batch. Returns false if the feed stops. A source never holds all

@@ -140,6 +140,7 @@ class Upload {
   void run(size_t first, void (Upload::*body)(size_t)) noexcept;
   void upload(size_t first);
   void finish_copies(size_t first);
+  void keep_until_drained(size_t first, Parts&& packed);
   bool wait_for_room(size_t first);
   /// Takes the next batches of all parts. Returns false if the feed stops.
   bool take(size_t first, std::vector<Batch>& packed, EpochEnd& end);
