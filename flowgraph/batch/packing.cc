@@ -227,10 +227,15 @@ void PackedBatches::add(const OutputSpec& output, const Packing::Output& packed)
 
 BatchContent PackedBatches::content(std::byte* memory) const {
   BatchContent content;
-  for (const Tensor& tensor : tensors_)
+  for (const Tensor& tensor : tensors_) {
+    const bool shared = tensor.stored && std::ranges::count_if(tensors_, [&](const Tensor& other) {
+                                           return other.stored && other.column == tensor.column;
+                                         }) > 1;
     content.tensors.push_back({tensor.name,
                                {memory + (tensor.stored ? packed_[tensor.column].offset : tensor.offset), tensor.dtype,
-                                tensor.shape.with_rows(0)}});
+                                tensor.shape.with_rows(0)},
+                               shared});
+  }
   return content;
 }
 

@@ -151,7 +151,7 @@ Upload::Upload(const PipelineSpec& spec, Start start)
     replica.ring =
         std::make_shared<BatchRing>(replica.device, buffers, buffer_bytes, static_cast<int>(r), [&](std::byte* memory) {
           BatchContent content = batches_.content(memory);
-          for (NamedTensor& tensor : content.tensors) tensor.lent = alike_ > 1;
+          for (NamedTensor& tensor : content.tensors) tensor.lent = tensor.lent || alike_ > 1;
           return content;
         });
     replica.buffer_wait.watch(*replica.ring);

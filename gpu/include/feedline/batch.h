@@ -24,7 +24,8 @@ class StreamOrder;
 struct NamedTensor {
   std::string name;
   TensorView tensor;
-  /// Whether others read these bytes, too: they lie where they were read from the file, or another GPU copies them.
+  /// Whether others read these bytes, too: they lie where they were read from the file, another GPU copies them, or they
+  /// are those of another output, too.
   /// Writing them would change what others are given.
   bool lent = false;
 };
