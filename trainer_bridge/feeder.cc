@@ -283,7 +283,9 @@ struct Feeder::Impl {
     report.steps_per_epoch = facts.identity.steps_per_epoch;
     report.dropped = delivered.finished_epochs * static_cast<uint64_t>(std::max<int64_t>(0, facts.dropped_per_epoch));
     add_route(report, setup, facts);
-    add_missing(report, setup.spec.features, delivered);
+    // What a transfer delivers has been read by the graph before it.
+    const bool reads_for_others = feed && feed->transfer() && feed->graph();
+    add_missing(report, setup.spec.features, reads_for_others ? feed->graph()->delivery().report() : delivered);
     if (feed) add_feed(report, *feed);
     report.verdict = verdict_of(report, verdict_facts(setup.spec));
     return report;
@@ -529,11 +531,13 @@ TriedRecords Feeder::try_records(uint64_t of_each_file) const {
 std::optional<EpochAudit> Feeder::audit_ranks() {
   impl_->check_process();
   std::optional<flow::FinishedEpoch> mine;
+  bool together = false;
   {
     const Lock lock(impl_->mutex);
-    if (!impl_->setup.route.audits_together) return impl_->delivery().report().last_epoch;
+    together = impl_->setup.route.audits_together;
     mine = impl_->delivery().last_sums();
   }
+  if (!together) return impl_->report().last_epoch;
   // Without the lock, because this waits for other ranks.
   return flow::judge_together(exchange_over(impl_->setup.options.communicator),
                               impl_->setup.distribution.data_parallel_ranks, mine);

@@ -357,6 +357,27 @@ TEST_CASE("what arrives is in the memory plan, and the audit is of what was sent
   REQUIRE(report.last_epoch);
   CHECK(report.last_epoch->verdict == EpochAudit::Verdict::holds);
   CHECK(report.differing_epochs == 0);
+  const std::optional<EpochAudit> together = feeder.audit_ranks();
+  REQUIRE(together);
+  CHECK((together->verdict == report.last_epoch->verdict && together->expected == report.last_epoch->expected));
+  Feeder alone(pipeline.with("distribute.mode", "SPLIT"), of_rank({}, 2));
+  epoch_of(alone);
+  CHECK(report.missing_of == 207);
+  CHECK(report.missing == alone.report().missing);
+}
+
+TEST_CASE("outputs that are the same bytes are lent, so that no program writes one through the other") {
+  const Data data({90});
+  const Pipeline pipeline =
+      data.pipeline(
+              "feature { name: 'x' dtype: FLOAT32 shape: 3 } output { name: 'id' feature: 'id' } output { name: 'a' "
+              "feature: 'x' } output { name: 'b' feature: 'x' } " +
+              batch_text(24, "DROP"))
+          .with("distribute.mode", "REPLICATE");
+  Feeder feeder(pipeline, of_rank({}, 1));
+  const Batch batch = feeder.next();
+  CHECK(batch.at("a").data == batch.at("b").data);
+  for (const NamedTensor& tensor : batch.tensors()) CHECK(tensor.lent == (tensor.name == "a" || tensor.name == "b"));
 }
 
 TEST_CASE("set_epoch() that waits for other ranks is ended by stop()") {
