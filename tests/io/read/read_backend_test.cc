@@ -2,9 +2,9 @@
 #include "io/read/read_backend.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <linux/magic.h>
 #include <sys/uio.h>
 #include <sys/vfs.h>
 #include <unistd.h>
