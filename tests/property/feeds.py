@@ -395,17 +395,14 @@ def gpu_ways(case, folder, plain, pads, kind):
         yield way("GPUs", lambda how: feed(case, folder, how), more, False)
     if case.replicas <= some.count:
         for mode in ("REPLICATE", "SCATTER"):
-            alone = mode == "REPLICATE" or case.replicas == 1
             fed = feed_same_rows if mode == "REPLICATE" else feed
-            yield way(f"GPUs, {mode}", functools.partial(fed, case, folder), {**more, "distribute": mode}, alone)
+            exactly = mode == "REPLICATE" or case.replicas == 1
+            yield way(f"GPUs, {mode}", functools.partial(fed, case, folder), {**more, "distribute": mode}, exactly)
     if case.resume and case.pipeline.errors.absent_feature != 1:
         yield way("a GPU, gone on with", lambda how: feed_in_two(case, folder, {}, how), one)
         yield way("gone on with after a GPU", lambda how: feed_in_two(case, folder, how, {}), one)
     if case.pipeline.HasField("cache"):
-        yield (
-            "a GPU, a cache",
-            lambda: as_advised(functools.partial(try_cache, case, folder, plain), one),
-        )
+        yield "a GPU, a cache", lambda: as_advised(lambda how: try_gpu_cache(case, folder, plain, how), one)
 
 
 def feed_same_rows(case, folder, how):
@@ -418,16 +415,29 @@ def feed_same_rows(case, folder, how):
     return fed
 
 
+def feed_cached(case, folder, how):
+    """Returns None if the cache has nothing to keep, or no room."""
+    try:
+        return feed(case, folder, how)
+    except feedline.Error as error:
+        if error.message.startswith("cache: "):
+            return None
+        raise
+
+
 def try_cache(case, folder, plain, how):
-    """Feeds with a cold cache and a warm one."""
+    """Feeds with a cold cache and a warm one. Returns whether there can be one."""
+    for state in ("cold", "warm"):
+        fed = feed_cached(case, folder, how)
+        if fed is None:
+            return False
+        compare(f"a cache, {state}", plain, fed)
+    return True
+
+
+def try_gpu_cache(case, folder, plain, how):
     with a_folder(folder, "kept") as name:
-        for state in ("cold", "warm"):
-            try:
-                compare(f"a cache, {state}", plain, feed(case, folder, {**how, "cached": name}))
-            except feedline.Error as error:
-                if error.message.startswith("cache: "):  # it has nothing to keep, or no room
-                    return
-                raise
+        try_cache(case, folder, plain, {**how, "cached": name})
 
 
 def feed_without_indexes(case, folder, how):
@@ -469,15 +479,8 @@ def a_folder(folder, name):
 def try_caches(case, folder, plain, pads, rng, ranks):
     with a_folder(folder, "kept") as name:
         how = {"cached": name, "threads": case.threads}
-        try:
-            compare("a cache, cold", plain, feed(case, folder, how))
-        except feedline.Error as error:
-            if error.message.startswith("cache: "):  # it has nothing to keep, or no room
-                return
-            raise
-        if not case.pipeline.cache.where:
+        if not try_cache(case, folder, plain, how) or not case.pipeline.cache.where:
             return
-        compare("a cache, warm", plain, feed(case, folder, how))
         if os.path.exists(os.path.join(folder, name)):
             spoil(os.path.join(folder, name), rng)
         compare("a cache, damaged", plain, feed(case, folder, how))
@@ -502,12 +505,8 @@ def try_replaced(case, folder):
             record.payload for record in records.read(os.path.join(folder, os.path.basename(file)), "AUTO", 256 << 20)
         ]
         how = {"threads": case.threads, "index": "BUILD", "index_dir": "index"}
-        try:
-            feed(case, moved, {**how, "cached": "kept"})
-        except feedline.Error as error:
-            if error.message.startswith("cache: "):  # it has nothing to keep, or no room
-                return
-            raise
+        if feed_cached(case, moved, {**how, "cached": "kept"}) is None:
+            return
         os.remove(file)
         records.write(file, [payload for payload in reversed(payloads) if payload is not None])
         try:

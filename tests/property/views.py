@@ -1,4 +1,5 @@
-"""Shows a case to everything that a user may look at it with: the tool's commands, and the monitor of a feed."""
+"""Shows a case to everything that a user may look at it with: the tool's commands, the C interface, and the monitor
+of a feed."""
 
 import io
 import itertools
