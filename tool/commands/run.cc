@@ -58,8 +58,10 @@ Json to_json(const RunArgs& args, const FeedResult& result, const RowCheck* rows
   json["error"] = result.error ? error_json(*result.error) : Json();
   json["resumed"] = result.resumed.empty() ? Json() : Json::parse(result.resumed);
   json["interrupted"] = result.interrupted;
-  if (rows)
-    json["verified_rows"] = {{"output", rows->output()}, {"rows", rows->rows()}, {"differing", rows->differing()}};
+  if (rows) {
+    const RowCheck::Result checked = rows->result();
+    json["verified_rows"] = {{"output", rows->output()}, {"rows", checked.rows}, {"differing", checked.differing}};
+  }
   return json;
 }
 
@@ -123,9 +125,11 @@ void print_for_people(const RunArgs& args, const FeedResult& result, const RowCh
              format_count(report.filler, "filler row"), format_count(report.errors_total, "bad record"),
              audit_text(report));
   print_errors(report);
-  if (rows)
+  if (rows) {
+    const RowCheck::Result checked = rows->result();
     print_line("rows     {} of output '{}' compared with what their records give alone, {} differ",
-               format_count(rows->rows(), "row"), rows->output(), format_count(rows->differing(), "row"));
+               format_count(checked.rows, "row"), rows->output(), format_count(checked.differing, "row"));
+  }
   if (report.bytes_copied > 0) {
     double copying_s = 0;
     for (const StageReport& stage : report.stages)
@@ -188,7 +192,7 @@ int run_pipeline(const RunArgs& args) {
     print_for_people(args, result, how.rows);
   }
   if (result.error) print_error("{}", result.error->what());
-  const auto differs = audit_failure(result.report), wrong = rows ? rows->first() : std::nullopt;
+  const auto differs = audit_failure(result.report), wrong = rows ? rows->result().first : std::nullopt;
   if (differs) print_error("{}", *differs);
   if (wrong) print_error("{}", *wrong);
   return result.error || differs || wrong ? 1 : 0;

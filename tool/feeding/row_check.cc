@@ -86,36 +86,25 @@ RowCheck::RowCheck(const Pipeline& given) : pipeline_(with_places(given)) {
 }
 
 void RowCheck::check(const Batch& batch) {
-  uint64_t rows = 0, differing = 0;
-  std::optional<std::string> first;
+  Result of_batch;
   for_each_row(batch, [&](int64_t source, int64_t record, uint64_t hash) {
-    rows++;
+    of_batch.rows++;
     const auto known = hashes_.find({source, record});
     if (known != hashes_.end() && known->second == hash) return;
-    if (differing++ == 0)
-      first =
+    if (of_batch.differing++ == 0)
+      of_batch.first =
           fmt::format("epoch {}, step {}: the row of record {} of source {} {}", batch.epoch(), batch.step(), record,
                       source, known == hashes_.end() ? "was not there alone" : "is not what that record gives alone");
   });
   const Lock lock(mutex_);
-  rows_ += rows;
-  differing_ += differing;
-  if (!first_) first_ = std::move(first);
+  result_.rows += of_batch.rows;
+  result_.differing += of_batch.differing;
+  if (!result_.first) result_.first = std::move(of_batch.first);
 }
 
-uint64_t RowCheck::rows() const {
+RowCheck::Result RowCheck::result() const {
   const Lock lock(mutex_);
-  return rows_;
-}
-
-uint64_t RowCheck::differing() const {
-  const Lock lock(mutex_);
-  return differing_;
-}
-
-std::optional<std::string> RowCheck::first() const {
-  const Lock lock(mutex_);
-  return first_;
+  return result_;
 }
 
 // Calls body(source, record, hash) for each row, or frame of a window, that is a sample.

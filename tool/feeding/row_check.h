@@ -27,10 +27,11 @@ class RowCheck {
   /// Compares the rows of a batch of a feeder of pipeline(), which must lie on the host.
   void check(const Batch& batch);
 
-  uint64_t rows() const;
-  uint64_t differing() const;
-  /// Says where the first row is that differs; nullopt if none does.
-  std::optional<std::string> first() const;
+  struct Result {
+    uint64_t rows = 0, differing = 0;
+    std::optional<std::string> first = {};  // where the first row is that differs; nullopt if none does
+  };
+  Result result() const;
 
  private:
   template <typename Body>
@@ -40,9 +41,7 @@ class RowCheck {
   std::string output_;
   std::map<std::pair<int64_t, int64_t>, uint64_t> hashes_;  // by number of the source and of its record
   mutable Mutex mutex_;
-  uint64_t rows_ FEEDLINE_GUARDED_BY(mutex_) = 0;
-  uint64_t differing_ FEEDLINE_GUARDED_BY(mutex_) = 0;
-  std::optional<std::string> first_ FEEDLINE_GUARDED_BY(mutex_);
+  Result result_ FEEDLINE_GUARDED_BY(mutex_);
 };
 
 }  // namespace feedline::cli
