@@ -1,7 +1,6 @@
 #include "trainer_bridge/open_plan.h"
 
 #include <memory>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -19,9 +18,8 @@
 namespace feedline {
 namespace {
 
-void open_tables(const Setup& setup, std::span<const std::shared_ptr<flow::Table>> tables, RankGroup& ranks) {
-  for (const auto& table : tables) table->open(setup.spec.memory_limit, setup.options.io, setup.route.upload);
-  flow::compare_tables(ranks, tables);
+void open_table(const Setup& setup, flow::Table& table) {
+  table.open(setup.spec.memory_limit, setup.options.io, setup.route.upload);
 }
 
 void log_warnings(const flow::DataSet& data) {
@@ -43,16 +41,18 @@ std::unique_ptr<flow::Plan> make_plan(flow::PipelineSpec spec, std::shared_ptr<c
 }  // namespace
 
 void open_arriving_tables(const Setup& setup, RankGroup& ranks) {
-  std::vector<std::shared_ptr<flow::Table>> tables = setup.spec.tables;
-  std::erase_if(tables, [](const auto& table) { return !table->spec().on_device; });
-  if (setup.route.transfer) open_tables(setup, tables, ranks);
+  if (!setup.route.transfer) return;
+  for (const auto& table : setup.spec.tables)
+    if (table->spec().on_device) open_table(setup, *table);
+  flow::compare_tables(ranks, setup.spec);
 }
 
 std::unique_ptr<flow::Plan> open_plan(const Setup& setup, RankGroup& readers) {
   const Options& options = setup.options;
   const int threads = setup.threads();
   flow::PipelineSpec spec = setup.carried(setup.route.graph_packs());
-  open_tables(setup, spec.tables, readers);
+  for (const auto& table : spec.tables) open_table(setup, *table);
+  flow::compare_tables(readers, setup.spec);
   flow::DataSet data = flow::count_data(spec, threads, options.on_progress, readers);
   const uint64_t chosen = data.samples;
   flow::apply_filter(spec, data, {.threads = threads, .io = options.io, .on_progress = options.on_progress});

@@ -10,8 +10,9 @@
 
 namespace feedline {
 
-/// If rows travel, reads the tables that rows are gathered from where they arrive, and compares them, on all ranks.
-/// Throws Error if a table cannot be read or takes too much memory, or if the ranks' tables differ.
+/// If rows travel, reads the tables that rows are gathered from where they arrive, and compares these, and the headers
+/// of the others, on all ranks. Throws Error if a table cannot be read or takes too much memory, or if the ranks' tables
+/// differ.
 void open_arriving_tables(const Setup& setup, RankGroup& ranks);
 
 /// Counts the data, together with the other ranks that read, and makes the plan that this rank's graph executes.

@@ -19,6 +19,7 @@
 #include "feedline_pipeline.pb.h"
 #include "flowgraph/data/data_set.h"
 #include "flowgraph/pipeline/feed_state.h"
+#include "flowgraph/pipeline/spec.h"
 #include "flowgraph/table/table.h"
 #include "ranks/rank_group.h"
 
@@ -205,16 +206,28 @@ void compare_pipelines(RankGroup& ranks, const config::Pipeline& pipeline, int r
   refuse_differences(ranks, in_what);
 }
 
-void compare_tables(RankGroup& ranks, std::span<const std::shared_ptr<Table>> tables) {
-  for (const auto& table : tables) {
-    std::vector<std::string> all = ranks.all_gather(
-        fmt::format("table {} of {} {}, digest {:016x}", table->name(), name(table->dtype()),
-                    to_string(table->row_shape().with_rows(static_cast<int64_t>(table->rows()))), table->digest()));
-    for (std::string& text : std::span(all).subspan(1))
-      text = text == all[0] ? "" : fmt::format("{}, not {}", text, all[0]);
-    all[0].clear();
-    refuse_differences(ranks, all);
+void compare_tables(RankGroup& ranks, const PipelineSpec& spec) {
+  MessageWriter mine;
+  size_t lookups = 0;
+  for (const OutputSpec& output : spec.outputs) {
+    if (!output.table) continue;
+    const Table& table = *output.table;
+    mine.put_text(fmt::format("output '{}': table {} of {} {}{}", output.name, table.name(), name(table.dtype()),
+                              to_string(table.row_shape().with_rows(static_cast<int64_t>(table.rows()))),
+                              table.is_open() ? fmt::format(", digest {:016x}", table.digest()) : ""));
+    lookups++;
   }
+  if (lookups == 0) return;  // on any rank, because the pipelines are the same
+  const std::vector<std::string> all = ranks.all_gather(mine.take());
+  std::vector<std::string> in_what(all.size());
+  for (size_t rank = 1; rank < all.size(); rank++) {
+    MessageReader there(all[0]), here(all[rank]);
+    for (size_t i = 0; i < lookups && in_what[rank].empty(); i++) {
+      const std::string_view first = there.get_text(), other = here.get_text();
+      if (other != first) in_what[rank] = fmt::format("{}, not {}", other, first);
+    }
+  }
+  refuse_differences(ranks, in_what);
 }
 
 void compare_files(RankGroup& ranks, const DataSet& data) {

@@ -5,8 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <span>
 
 namespace feedline::config {
 class Pipeline;
@@ -18,8 +16,8 @@ class RankGroup;
 
 namespace feedline::flow {
 
-class Table;
 struct DataSet;
+struct PipelineSpec;
 struct Position;
 
 /// Compares the pipelines, the number of replicas, the number of parts of a global batch, and the epoch to begin with.
@@ -29,8 +27,9 @@ void compare_pipelines(RankGroup& ranks, const config::Pipeline& pipeline, int r
 /// Compares the positions (step and epoch) from which the ranks continue.
 void compare_positions(RankGroup& ranks, const Position& position);
 
-/// Compares the tables: their names without folders, types, shapes, and the names of their rows. They must be open.
-void compare_tables(RankGroup& ranks, std::span<const std::shared_ptr<Table>> tables);
+/// Compares the table of each output that looks rows up: its name without folders, its type and its shape, and if it is
+/// open, which it must be on all ranks or on none, the names of its rows.
+void compare_tables(RankGroup& ranks, const PipelineSpec& spec);
 
 /// Compares the names of the files, without folders, and their sizes.
 void compare_files(RankGroup& ranks, const DataSet& data);

@@ -507,6 +507,7 @@ class OutputResolver {
     const int channel_axis = turn(unpack, Layout::unknown);
     finish(unpack, channel_axis, table->dtype());
     output_.shape = unpack.shape;
+    output_.table = table;
     auto writer = std::make_shared<LookupWriter>(table, by_name, unpack);
     add_job({.number = number}, std::move(unpack));
     output_.jobs.back().writer = std::move(writer);

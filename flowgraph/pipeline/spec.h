@@ -147,6 +147,7 @@ struct OutputSpec {
   bool variable = false;
   bool padded = false;  // fixed_sequence: the tensor is [rows, longest of the batch, shape...]
   bool internal = false;
+  std::shared_ptr<const Table> table = nullptr;  // what it looks rows up in; null: nothing
 
   bool dense() const noexcept { return !jobs.empty(); }
   uint64_t row_bytes() const noexcept { return static_cast<uint64_t>(shape.elements()) * size_of(dtype); }

@@ -55,6 +55,7 @@ class Table {
   uint64_t rows() const noexcept { return header_.rows; }
   size_t row_bytes() const noexcept { return header_.row_bytes; }
 
+  bool is_open() const noexcept { return open_; }
   /// Returns the memory that it takes, in bytes. Precondition, as for all below: it is open.
   uint64_t memory_bytes() const noexcept { return memory_bytes_; }
   /// Returns the names of the rows. Precondition: the spec has a file of names.

@@ -352,7 +352,8 @@ TEST_CASE("ranks: the same rows where they travel, and tables that differ are re
   for (int64_t row = 2; row < table_rows; row++) names += name_of(row) + '\n';
   others.dir().write("names.txt", names);
   const Captions same(240);
-  const std::string differs = "rank 1 differs from rank 0: table floats.npy of FLOAT32 [50, 2, 3], digest ";
+  const std::string differs =
+      "rank 1 differs from rank 0: output 'feats': table floats.npy of FLOAT32 [50, 2, 3], digest ";
   const auto refused = on_ranks(2, [&](int rank, Exchange exchange) {
     Options options = replicas(1);
     options.exchange = std::move(exchange);
@@ -370,6 +371,42 @@ TEST_CASE("ranks: the same rows where they travel, and tables that differ are re
                         of_rank(std::move(ends[static_cast<size_t>(rank)]), 1));
   });
   for (const std::string& what : apart) CHECK_THAT(what, Catch::Contains(differs));
+}
+
+TEST_CASE("a rank that does not read has the tables of the rank that reads, or none is fed") {
+  const std::string where = GENERATE(as<std::string>(), "", "on_device: true");
+  const std::string mode = GENERATE(as<std::string>(), "REPLICATE", "SCATTER");
+  INFO(mode << " " << where);
+  const Captions captions(60);
+  // The outputs' lookups of one rank, and what both ranks say of the other's.
+  const auto refusals = [&](const Captions& other, const std::string& of_other) {
+    std::vector<std::unique_ptr<Communicator>> ends = communicators_between_threads(2);
+    return side_by_side(2, [&](int rank) {
+      const Pipeline mine = rank == 0 ? captions.pipeline(lookups(where) + batch_of(12, "DROP"))
+                                      : other.pipeline(of_other + batch_of(12, "DROP"));
+      const Feeder feeder(mine.with("distribute.mode", mode), of_rank(std::move(ends[static_cast<size_t>(rank)]), 1));
+    });
+  };
+  const Captions same(60);
+  CHECK(refusals(same, lookups(where)) == std::vector<std::string>(2));
+
+  const auto [type, shape, differs] = GENERATE(table<std::string, std::string, std::string>(
+      {{"|u1", "(50, 1, 2)", "UINT8 [50, 1, 2]"}, {"|i1", "(50, 2)", "INT8 [50, 2]"}}));
+  const Captions other(60);
+  other.dir().write("bytes.npy", npy(type, shape, std::string(100, '\0')));
+  for (const std::string& what : refusals(other, lookups(where)))
+    CHECK_THAT(what, Catch::Contains("output 'scaled': table bytes.npy of " + differs));
+
+  // Two outputs of one table on one rank, of two tables on the other.
+  std::string of_copy = lookups(where);
+  const std::string first = "table: 'floats.npy'";
+  of_copy.replace(of_copy.rfind(first), first.size(), "table: 'copies.npy'");
+  std::filesystem::copy(same.dir().file("floats.npy"), same.dir().file("copies.npy"));
+  for (const std::string& what : refusals(same, of_copy))
+    CHECK_THAT(what, Catch::Contains("rank 1 differs from rank 0: output 'same': table copies.npy"));
+
+  std::filesystem::remove(other.dir().file("bytes.npy"));
+  for (const std::string& what : refusals(other, lookups(where))) CHECK_THAT(what, Catch::Contains("bytes.npy"));
 }
 
 TEST_CASE("a table larger than the memory: rows come past the page cache, and memory stays small") {

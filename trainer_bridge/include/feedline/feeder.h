@@ -95,7 +95,7 @@ enum class Next : uint8_t { batch, end_of_epoch, not_ready };
 ///   SPLIT      Nothing travels; each rank reads its own part.
 ///   REPLICATE  All replicas of the ranks with the same data_parallel_rank are given the same rows; the first of these
 ///              ranks reads. Without a communicator, this is among the replicas of this process.
-///   SCATTER    Rank 0 reads for all ranks; the others need no files.
+///   SCATTER    Rank 0 reads for all ranks; the others need no files but the headers of tables.
 ///
 /// With a communicator, a rank whose feed ends with an Error also ends the feeds of the other ranks, within the
 /// communicator's timeout; so does a rank that is lost. If nothing travels, the other ranks learn of it at their next
