@@ -31,9 +31,20 @@ int64_t choose_global_batch(const PipelineSpec& spec, const Ranks& ranks) {
 }
 
 // Returns the number of passes in an epoch; -1 if it has no end. Throws Error bad_pipeline if the samples would be too
-// many to count, or if data without a good record is repeated without end.
+// many to count, or if data without a good record is repeated without end. Throws the Error that ends the data if
+// epochs go on from each other.
 int64_t checked_passes(const PipelineSpec& spec, const DataSet& data, int64_t global_batch) {
-  if (!data.raised.empty()) return 1;
+  if (!data.raised.empty()) {
+    const Error& bad = data.raised.front();
+    if (spec.epoch_steps > 0)
+      throw Error(bad.category(),
+                  fmt::format("{}; with epoch.steps the data is repeated without end, so a feed that is to end with this "
+                              "record cannot begin; leave bad records out (errors.on_error: SKIP_RECORD), or remove "
+                              "epoch.steps",
+                              bad.message()),
+                  bad.place());
+    return 1;
+  }
   if (spec.repeat < 0 && data.samples == 0)
     throw Error(Category::bad_pipeline,
                 "epoch.repeat: -1 repeats the samples without end, but the data has none; correct source.files, "
@@ -72,7 +83,7 @@ Schedule::Schedule(PipelineSpec pipeline, std::shared_ptr<const DataSet> counted
 Steps Schedule::plan_orders() {
   // If the data ends with an error, the epoch ends with it, after the last full step.
   const bool ends = !data.raised.empty();
-  const int64_t passes = checked_passes(spec, data, global_batch), epoch_steps = ends ? 0 : spec.epoch_steps;
+  const int64_t passes = checked_passes(spec, data, global_batch), epoch_steps = spec.epoch_steps;
   const LastBatchPolicy policy = ends ? LastBatchPolicy::drop : spec.last_batch_policy;
   const auto add_order = [&](FileRange files, const ShuffleSpec& shuffle, const Lanes& of_lanes) {
     orders.push_back(std::make_unique<Order>(data, files, shuffle, spec.interleave, spec.window, of_lanes));

@@ -47,6 +47,23 @@ TEST_CASE("a damaged record raises where the order reaches it") {
   }
 }
 
+TEST_CASE("data that is to end with an error cannot be repeated without end") {
+  const Data data({50, 50});
+  const uint64_t offset = offset_of(data.path(1), 7);
+  flip(data.path(1), offset + 12 + 9);
+  try {
+    const Feeder feeder(data.pipeline(ten + "epoch { steps: 3 } "));
+    FAIL("a feeder was made");
+  } catch (const Error& error) {
+    CHECK(error.category() == Category::bad_data_crc);
+    CHECK(error.place().file == data.path(1));
+    CHECK(error.place().offset == static_cast<int64_t>(offset));
+    CHECK_THAT(error.message(), Catch::Contains("epoch.steps"));
+  }
+  Feeder feeder(data.pipeline(ten + "epoch { steps: 3 } errors { on_error: SKIP_RECORD } "));
+  for (int64_t step = 0; step < 7; step++) CHECK(bool(feeder.next()) == (step % 4 != 3));
+}
+
 TEST_CASE("where it is asked for, the good rows before the error come first") {
   const Data data({50, 50});
   flip(data.path(1), offset_of(data.path(1), 7) + 12 + 9);
