@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <string_view>
 
@@ -77,7 +78,9 @@ RowCheck::RowCheck(const Pipeline& given) : pipeline_(with_places(given)) {
   output_ = comparable(pipeline_, feeder);
   LiveLine line;
   while (const Batch batch = feeder.next()) {
-    for_each_row(batch, [&](int64_t source, int64_t record, uint64_t hash) { hashes_[{source, record}] = hash; });
+    for_each_row(batch, [&](int64_t source, int64_t record, uint64_t hash) {
+      alone_[source].push_back({record, hash});
+    });
     if (!line.due()) continue;
     const int64_t all = feeder.steps_per_epoch();  // negative: it is not known
     line.show(fmt::format("alone: {}{}", format_count(batch.step() + 1, "record"),
@@ -89,12 +92,12 @@ void RowCheck::check(const Batch& batch) {
   Result of_batch;
   for_each_row(batch, [&](int64_t source, int64_t record, uint64_t hash) {
     of_batch.rows++;
-    const auto known = hashes_.find({source, record});
-    if (known != hashes_.end() && known->second == hash) return;
+    const std::optional<uint64_t> alone = hash_of(source, record);
+    if (alone == hash) return;
     if (of_batch.differing++ == 0)
       of_batch.first =
           fmt::format("epoch {}, step {}: the row of record {} of source {} {}", batch.epoch(), batch.step(), record,
-                      source, known == hashes_.end() ? "was not there alone" : "is not what that record gives alone");
+                      source, alone ? "is not what that record gives alone" : "was not there alone");
   });
   const Lock lock(mutex_);
   result_.rows += of_batch.rows;
@@ -105,6 +108,14 @@ void RowCheck::check(const Batch& batch) {
 RowCheck::Result RowCheck::result() const {
   const Lock lock(mutex_);
   return result_;
+}
+
+// Returns the hash of the row that a record gives alone; nullopt if the record was not there.
+std::optional<uint64_t> RowCheck::hash_of(int64_t source, int64_t record) const {
+  const auto of_source = alone_.find(source);
+  if (of_source == alone_.end()) return std::nullopt;
+  const auto row = std::ranges::lower_bound(of_source->second, record, {}, &Row::record);
+  return row != of_source->second.end() && row->record == record ? std::optional(row->hash) : std::nullopt;
 }
 
 // Calls body(source, record, hash) for each row, or frame of a window, that is a sample.
