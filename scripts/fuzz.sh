@@ -13,7 +13,8 @@ while [[ $# -gt 0 ]]; do
 done
 [[ $seconds =~ ^[1-9][0-9]*$ ]] || die "--seconds takes a number of seconds, not '$seconds'"
 need package tool mpi tests fuzz
-CXX=clang++ configure build-fuzz -Dpython=disabled -Dcuda=disabled -Dbench=false -Dfuzzing_engine=libfuzzer \
+# Coverage is that of clang's own counters: of lines, as llvm-cov counts them.
+CC=clang CXX=clang++ CXXFLAGS="-fprofile-instr-generate -fcoverage-mapping" LDFLAGS=-fprofile-instr-generate configure build-fuzz -Dpython=disabled -Dcuda=disabled -Dbench=false -Dfuzzing_engine=libfuzzer \
   -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
 compile build-fuzz fuzz
 failed=0
@@ -29,18 +30,28 @@ for source in tests/fuzz/*_fuzz.cc; do
   name=$(basename "$source" _fuzz.cc)
   mkdir -p "build-fuzz/found/$name"
   # New inputs go to the first folder; what breaks the target lies beside the log.
-  UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 "build-fuzz/tests/fuzz/${name}_fuzz" -max_total_time="$seconds" \
+  LLVM_PROFILE_FILE=build-fuzz/$name.profraw UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 "build-fuzz/tests/fuzz/${name}_fuzz" -max_total_time="$seconds" \
     -timeout=10 -print_final_stats=1 -artifact_prefix="build-fuzz/$name-" "build-fuzz/found/$name" \
     "tests/fuzz/corpus/$name" > "build-fuzz/$name.log" 2>&1 \
     && echo ok > "build-fuzz/$name.result" || echo failed > "build-fuzz/$name.result" &
 done
 wait
-printf '%-12s %12s %10s  %s\n' target executions coverage result
+# Prints how many of the lines that a target names ("// covers: FILE...") its run has reached.
+lines_covered() { # NAME
+  local files
+  files=$(sed -n 's,^// covers: ,,p' "tests/fuzz/$1_fuzz.cc")
+  [[ -n $files && -s build-fuzz/$1.profraw ]] || { echo - && return; }
+  llvm-profdata merge -sparse "build-fuzz/$1.profraw" -o "build-fuzz/$1.profdata"
+  # shellcheck disable=SC2086 # a list of files
+  llvm-cov export --summary-only -instr-profile "build-fuzz/$1.profdata" "build-fuzz/tests/fuzz/${1}_fuzz" $files \
+    | python3 -c 'import json, sys; print("%.1f %%" % json.load(sys.stdin)["data"][0]["totals"]["lines"]["percent"])'
+}
+printf '%-14s %12s %10s %10s  %s\n' target executions edges lines result
 for source in tests/fuzz/*_fuzz.cc; do
   name=$(basename "$source" _fuzz.cc)
-  printf '%-12s %12s %10s  %s\n' "$name" \
+  printf '%-14s %12s %10s %10s  %s\n' "$name" \
     "$(sed -n 's/^stat::number_of_executed_units: *//p' "build-fuzz/$name.log")" \
-    "$(grep -o ' cov: [0-9]*' "build-fuzz/$name.log" | tail -n 1 | cut -d ' ' -f 3)" \
+    "$(grep -o ' cov: [0-9]*' "build-fuzz/$name.log" | tail -n 1 | cut -d ' ' -f 3)" "$(lines_covered "$name")" \
     "$(cat "build-fuzz/$name.result")"
   [[ $(cat "build-fuzz/$name.result") == ok ]] || failed=1
 done
