@@ -9,7 +9,8 @@ import math
 
 import numpy as np
 from comparing import agrees, fits, ragged_rows
-from feeds import BUFFER, DROP, EPOCHS, NONE, PAD, Differs, mode_of, rows_of
+from differences import Differs, rows_of
+from feeds import BUFFER, DROP, EPOCHS, NONE, PAD, mode_of
 from reference import Candidates, Failure
 
 

@@ -43,6 +43,8 @@ def try_case(case, folder, hidden, seed, gpus, only):
     import feeds
     import laws
     import views
+    import ways
+    from differences import Differs
     from reference import Reference
 
     import feedline
@@ -60,14 +62,14 @@ def try_case(case, folder, hidden, seed, gpus, only):
         laws.Laws(case, reference).check(plain)
         laws.check_values(plain, reference)
         if gpus:
-            ways = dict(feeds.gpu_ways(case, folder, plain, pads, gpus))
+            chosen = dict(ways.gpu_ways(case, folder, plain, pads, gpus))
         else:
-            ways = dict(feeds.ways(case, folder, plain, pads, rng))
-            ways.update({name: functools.partial(views.show, name, case, folder, plain) for name in views.VIEWS})
-        for way in rng.sample(sorted(ways), min(6, len(ways))) if only is None else [only]:
-            if way in ways:
-                ways[way]()
-    except feeds.Differs as difference:
+            chosen = dict(ways.ways(case, folder, plain, pads, rng))
+            chosen.update({name: functools.partial(views.show, name, case, folder, plain) for name in views.VIEWS})
+        for way in rng.sample(sorted(chosen), min(6, len(chosen))) if only is None else [only]:
+            if way in chosen:
+                chosen[way]()
+    except Differs as difference:
         return DIFFERS, f"{way}: {difference}"
     except Exception:
         return DIFFERS, f"{way}: {traceback.format_exc()}"

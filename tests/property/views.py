@@ -11,7 +11,8 @@ import subprocess
 import urllib.request
 
 import numpy as np
-from feeds import BAD_ENDS, Differs, Fed, message_for, opened, take
+from differences import Differs
+from feeds import BAD_ENDS, Fed, message_for, opened, take
 
 import feedline
 

@@ -1,0 +1,257 @@
+"""The ways to feed a case that must make no difference."""
+
+import contextlib
+import copy
+import dataclasses
+import functools
+import glob
+import os
+import re
+import shutil
+
+import gpus
+import records
+from differences import Differs, compare, same_batches
+from feeds import (
+    NONE,
+    feed,
+    feed_in_two,
+    feed_joined_ranks,
+    feed_ranks,
+    mode_of,
+)
+
+import feedline
+
+# What ways() changes in a pipeline, beside what is drawn.
+CHANGED = {"Index.mode=LAZY": "feed_lazily()"}
+
+
+def ways(case, folder, plain, pads, rng):
+    """Yields (name, function) for each other way to feed the case. The function raises Differs if it gives other
+    batches than the plain one."""
+    p = case.pipeline
+    threads = {"threads": case.threads}
+    # Ranks that are not joined each end at the first bad record of their own, unless the counting has found it.
+    ranks = case.world > 1 and (plain.error is None or case.family == "damaged" and not plain.steps)
+
+    def way(name, fed, exactly=True):
+        return name, lambda: compare(name, plain, fed(), exactly, pads)
+
+    yield way("as it is written", lambda: feed(case, folder, {"where": False}))
+    yield way("more threads", lambda: feed(case, folder, threads))
+    if case.replicas > 1:
+        yield way("more replicas", lambda: feed(case, folder, {"replicas": case.replicas, **threads}), False)
+    if ranks:
+        yield way("ranks", lambda: feed_ranks(case, folder, threads), False)
+    if ranks and p.distribute.mode:
+        mode = {1: "REPLICATE", 2: "SCATTER"}[p.distribute.mode]
+        yield way(mode, lambda: feed_joined_ranks(case, folder, {"distribute": mode}), False)
+    # A feature that no record of the first epoch has is looked for only where that is fed from its beginning.
+    resumes = case.resume and p.errors.absent_feature != 1
+    if resumes:
+        yield way("gone on with", lambda: feed_in_two(case, folder, {}, threads))
+    if resumes and case.replicas > 1:
+        more = {"replicas": case.replicas}
+        yield way("gone on with by more replicas", lambda: feed_in_two(case, folder, {}, more), False)
+    if p.HasField("cache"):
+        yield "a cache", lambda: try_caches(case, folder, plain, pads, rng, ranks)
+        if p.cache.where and all(source.files[0].endswith(".tfrecord") for source in p.source):
+            yield "a cache, replaced data", lambda: try_replaced(case, folder)
+    yield way("pread", lambda: feed(case, folder, {"backend": "pread", **threads}))
+    yield way("the smallest memory.limit", lambda: feed_in_little(case, folder))
+    yield way("index.mode REQUIRE", lambda: feed(case, folder, {"index": "REQUIRE"}))
+    if "hidden-damage" not in str(p):  # there the index knows what was
+        yield way("counted anew", lambda: feed_without_indexes(case, folder, {"index": "BUILD", **threads}))
+        if mode_of(p) == NONE and not p.HasField("mixture"):
+            yield "index.mode LAZY", lambda: feed_lazily(case, folder, plain)
+    if can_be_compressed(p, folder):
+        squeezed = {"ending": rng.choice([".gz", ".zz"])}
+        yield way("compressed", lambda: feed(case, folder, {**squeezed, **threads}))
+        if ranks:
+            yield way("compressed, ranks", lambda: feed_ranks(case, folder, squeezed), False)
+        if resumes:
+            yield way("compressed, gone on with", lambda: feed_in_two(case, folder, squeezed, squeezed))
+
+
+def gpu_ways(case, folder, plain, pads, kind):
+    """Yields (name, function) for each way to feed the case to GPUs, as ways() does for the host."""
+    some = gpus.Real() if kind == "real" else gpus.Fake(case.replicas)
+    one = {"gpus": some, "threads": case.threads}
+    more = {**one, "replicas": case.replicas}
+
+    def way(name, fed, how, exactly=True):
+        return name, lambda: compare(name, plain, as_advised(fed, how), exactly, pads)
+
+    yield way("a GPU", lambda how: feed(case, folder, how), one)
+    yield way("a GPU, as it is written", lambda how: feed(case, folder, {**how, "where": False}), one)
+    if 1 < case.replicas <= some.count:
+        yield way("GPUs", lambda how: feed(case, folder, how), more, False)
+    if case.replicas <= some.count:
+        for mode in ("REPLICATE", "SCATTER"):
+            fed = feed_same_rows if mode == "REPLICATE" else feed
+            exactly = mode == "REPLICATE" or case.replicas == 1
+            yield way(f"GPUs, {mode}", functools.partial(fed, case, folder), {**more, "distribute": mode}, exactly)
+    if case.resume and case.pipeline.errors.absent_feature != 1:
+        yield way("a GPU, gone on with", lambda how: feed_in_two(case, folder, {}, how), one)
+        yield way("gone on with after a GPU", lambda how: feed_in_two(case, folder, how, {}), one)
+    if case.pipeline.HasField("cache"):
+        yield "a GPU, a cache", lambda: as_advised(lambda how: try_gpu_cache(case, folder, plain, how), one)
+
+
+def feed_same_rows(case, folder, how):
+    """Feeds GPUs that are all given the same rows. Returns those of one."""
+    fed = feed(case, folder, how)
+    for step in fed.steps:
+        for other in step.batches[1:]:
+            same_batches(f"{step}: a GPU of those with the same rows", step.batches[:1], [other])
+        del step.batches[1:]
+    return fed
+
+
+def feed_cached(case, folder, how):
+    """Returns None if the cache has nothing to keep, or no room."""
+    try:
+        return feed(case, folder, how)
+    except feedline.Error as error:
+        if error.message.startswith("cache: "):
+            return None
+        raise
+
+
+def try_cache(case, folder, plain, how):
+    """Feeds with a cold cache and a warm one. Returns whether there can be one."""
+    for state in ("cold", "warm"):
+        fed = feed_cached(case, folder, how)
+        if fed is None:
+            return False
+        compare(f"a cache, {state}", plain, fed)
+    return True
+
+
+def try_gpu_cache(case, folder, plain, how):
+    with a_folder(folder, "kept") as name:
+        try_cache(case, folder, plain, {**how, "cached": name})
+
+
+def feed_without_indexes(case, folder, how):
+    with a_folder(folder, "index") as name:
+        return feed(case, folder, {**how, "index_dir": name})
+
+
+def feed_lazily(case, folder, plain):
+    try:
+        lazily = feed_without_indexes(case, folder, {"index": "LAZY", "where": False, "threads": case.threads})
+    except feedline.Error as error:
+        if "LAZY" not in error.message:  # it has limits
+            raise
+    else:
+        compare("index.mode LAZY", plain, lazily)
+
+
+def can_be_compressed(p, folder):
+    return (
+        mode_of(p) == NONE
+        and not p.HasField("interleave")
+        and not any(source.exclude or source.compression for source in p.source)
+        and all(
+            os.path.exists(os.path.join(folder, source.files[0].replace("*", "0000") + ".zz")) for source in p.source
+        )
+    )
+
+
+@contextlib.contextmanager
+def a_folder(folder, name):
+    """The name of a folder that the feed may make, and that is removed afterwards."""
+    name = f"{name}-{os.getpid()}"
+    try:
+        yield name
+    finally:
+        shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
+
+
+def try_caches(case, folder, plain, pads, rng, ranks):
+    with a_folder(folder, "kept") as name:
+        how = {"cached": name, "threads": case.threads}
+        if not try_cache(case, folder, plain, how) or not case.pipeline.cache.where:
+            return
+        if os.path.exists(os.path.join(folder, name)):
+            spoil(os.path.join(folder, name), rng)
+        compare("a cache, damaged", plain, feed(case, folder, how))
+        if ranks:
+            compare("a cache, ranks", plain, feed_ranks(case, folder, how), False, pads)
+        case = another_default(case)
+        if case:
+            changed = feed(case, folder, {"threads": case.threads})
+            compare("a cache, another default_value", changed, feed(case, folder, how))
+
+
+def try_replaced(case, folder):
+    """Feeds with a cache, turns round the records of a file, and feeds with the same cache again."""
+    with a_folder(folder, "moved") as name:
+        moved = os.path.join(folder, name)
+        os.mkdir(moved)
+        for entry in os.scandir(folder):
+            if not entry.name.startswith(("index-", "kept-", "moved-", "view-")):
+                os.symlink(entry.path, os.path.join(moved, entry.name))
+        file = sorted(glob.glob(os.path.join(moved, case.pipeline.source[0].files[0])))[0]
+        payloads = [
+            record.payload for record in records.read(os.path.join(folder, os.path.basename(file)), "AUTO", 256 << 20)
+        ]
+        how = {"threads": case.threads, "index": "BUILD", "index_dir": "index"}
+        if feed_cached(case, moved, {**how, "cached": "kept"}) is None:
+            return
+        os.remove(file)
+        records.write(file, [payload for payload in reversed(payloads) if payload is not None])
+        try:
+            fresh = feed(case, moved, how)
+        except feedline.Error as error:
+            if error.category == "bad_pipeline":  # without the damaged records there are too few
+                return
+            raise
+        compare("a cache, replaced data", fresh, feed(case, moved, {**how, "cached": "kept"}))
+
+
+def another_default(case):
+    """Returns the case with another default_value, or None if it has none."""
+    p = copy.deepcopy(case.pipeline)
+    for of_source in [p, *p.source]:
+        for feature in of_source.feature:
+            for value in feature.default_value:
+                if value.bytes_value:
+                    value.bytes_value = b"!" * len(value.bytes_value)
+                else:
+                    setattr(value, value.WhichOneof("value"), 5)
+    return None if p == case.pipeline else dataclasses.replace(case, pipeline=p)
+
+
+def spoil(folder, rng):
+    """Flips some bits of each file."""
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        with open(path, "r+b") as file:
+            size = os.path.getsize(path)
+            for _ in range(20 if size else 0):
+                file.seek(rng.randrange(size))
+                byte = file.read(1)
+                file.seek(-1, os.SEEK_CUR)
+                file.write(bytes([byte[0] ^ 1 << rng.randrange(8)]))
+
+
+def feed_in_little(case, folder):
+    """Feeds with the smallest memory.limit that the plan advises."""
+    return as_advised(lambda how: feed(case, folder, how), {"limit": "1MiB"})
+
+
+def as_advised(fed, how):
+    """Feeds with the limits that the plan advises, where those that there are are too small."""
+    how = dict(how)
+    for _ in range(8):  # a filter and a window's key are evaluated by feeds of their own
+        try:
+            return fed(how)
+        except feedline.Error as error:
+            advice = re.search(r'memory\.(limit|device_limit): .* at least "([^"]+)"', str(error), re.DOTALL)
+            if not advice:
+                raise
+            how[advice[1]] = advice[2]
+    raise Differs(f"the limits that are advised are refused: {how}")
