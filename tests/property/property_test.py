@@ -12,11 +12,13 @@ import dataclasses
 import faulthandler
 import functools
 import itertools
+import json
 import os
 import random
 import re
 import select
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -36,9 +38,9 @@ HANG = 180  # seconds: far more than any case takes, even under sanitizers on a 
 SAME, DIFFERS, REFUSED = 0, 1, 3
 
 
-def try_case(case, folder, hidden, seed, gpus, only):
-    """Feeds a case in some ways (those to GPUs, if it is said which), or in the one that is called `only`. Returns (SAME,
-    DIFFERS or REFUSED, the way and what differs)."""
+def try_case(case, folder, hidden, seed, how, only):
+    """Feeds a case in some ways, or in the one that is called `only`. Returns (SAME, DIFFERS or REFUSED, the way and what
+    differs)."""
     # Imported here, because a process that has imported feedline has threads, and must not fork.
     import feeds
     import laws
@@ -61,12 +63,17 @@ def try_case(case, folder, hidden, seed, gpus, only):
         }
         laws.Laws(case, reference).check(plain)
         laws.check_values(plain, reference)
-        if gpus:
-            chosen = dict(ways.gpu_ways(case, folder, plain, pads, gpus))
+        most = 6
+        if how.gpus:
+            chosen = dict(ways.gpu_ways(case, folder, plain, pads, how.gpus))
+        elif how.launchers:
+            import launchers
+
+            chosen, most = dict(launchers.ways(case, folder, plain, pads, how.launchers)), 1
         else:
             chosen = dict(ways.ways(case, folder, plain, pads, rng))
             chosen.update({name: functools.partial(views.show, name, case, folder, plain) for name in views.VIEWS})
-        for way in rng.sample(sorted(chosen), min(6, len(chosen))) if only is None else [only]:
+        for way in rng.sample(sorted(chosen), min(most, len(chosen))) if only is None else [only]:
             if way in chosen:
                 chosen[way]()
     except Differs as difference:
@@ -79,7 +86,7 @@ def try_case(case, folder, hidden, seed, gpus, only):
 class Trial:
     """A case in a process of its own."""
 
-    def __init__(self, case, folder, hidden, seed, gpus, only=None):
+    def __init__(self, case, folder, hidden, seed, how, only=None):
         self.case, self.seed, self.told = case, seed, b""
         self.log = tempfile.TemporaryFile()
         self.end, inner = os.pipe()
@@ -93,7 +100,7 @@ class Trial:
                 os.setsid()
                 os.dup2(self.log.fileno(), 2)
                 faulthandler.enable()
-                code, told = try_case(case, folder, hidden, seed, gpus, only)
+                code, told = try_case(case, folder, hidden, seed, how, only)
                 os.write(inner, told.encode(errors="replace")[:60000])
             finally:
                 os._exit(code)
@@ -226,6 +233,17 @@ def prepare(folder):
     return hidden
 
 
+def launchers_here():
+    """Returns the launchers that can be tried here, and tells of the others. Asks a process of its own: this one must not
+    import feedline."""
+    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "launchers.py")
+    lacking = json.loads(subprocess.run([sys.executable, program], stdout=subprocess.PIPE, check=True).stdout)
+    for name, why in lacking.items():
+        if why:
+            print(f"{name} is not tried: {why}")
+    return [name for name, why in lacking.items() if not why]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pipelines", type=int, default=300)
@@ -235,8 +253,11 @@ def main():
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--keep", help="a folder for the data that is kept")
     parser.add_argument("--gpus", choices=["real", "fake"], help="feed to GPUs instead of in the other ways")
+    parser.add_argument("--launchers", action="store_true", help="feed as ranks that launchers start")
     parser.add_argument("--refusals", action="store_true", help="print why pipelines were refused")
     arguments = parser.parse_args()
+    if arguments.launchers:
+        arguments.launchers = launchers_here()
     with tempfile.TemporaryDirectory(prefix="feedline-property-") as temporary:
         folder = arguments.keep or temporary
         os.makedirs(folder, exist_ok=True)
@@ -254,7 +275,7 @@ def main():
         while trials or goes_on():
             while len(trials) < arguments.jobs and goes_on():
                 seed = arguments.seed * 1_000_003 + number
-                trials.append(Trial(draw.draw(seed), folder, hidden, seed, arguments.gpus))
+                trials.append(Trial(draw.draw(seed), folder, hidden, seed, arguments))
                 number += 1
             trial, (outcome, told) = wait_for_any(trials)
             trials.remove(trial)
@@ -264,7 +285,7 @@ def main():
             elif outcome != SAME:
 
                 def run(case, way, seed=trial.seed):
-                    return wait_for_any([Trial(case, folder, hidden, seed, arguments.gpus, way)])[1]
+                    return wait_for_any([Trial(case, folder, hidden, seed, arguments, way)])[1]
 
                 print(
                     f"pipeline {trial.seed % 1_000_003} fails, and is simplified: {told[:3000]}",
