@@ -66,6 +66,7 @@ def feed_spawned(rank, early):
 
     torch.distributed.init_process_group("gloo", f"tcp://{ADDRESS}", rank=rank, world_size=int(RANKS))
     feed(early)
+    torch.distributed.barrier()  # a rank that goes takes its connections from those that are slower to make them
     torch.distributed.destroy_process_group()
 
 
@@ -76,6 +77,7 @@ def main():
 
         torch.distributed.init_process_group("gloo")
         feed(early)
+        torch.distributed.barrier()
         torch.distributed.destroy_process_group()
     elif LAUNCHER == "mp.spawn":
         import torch.multiprocessing
@@ -89,13 +91,16 @@ def main():
             max_steps=1, accelerator="cpu", devices=int(RANKS), strategy=LAUNCHER.removeprefix("Lightning, "), **quiet
         ).fit(Module(early))
     elif LAUNCHER == "Fabric":
-        lightning.Fabric(accelerator="cpu", devices=int(RANKS), strategy="ddp").launch()
+        fabric = lightning.Fabric(accelerator="cpu", devices=int(RANKS), strategy="ddp")
+        fabric.launch()
         feed(early)
+        fabric.barrier()
     elif LAUNCHER == "Accelerate":
         import accelerate
 
-        accelerate.Accelerator(cpu=True)
+        accelerator = accelerate.Accelerator(cpu=True)
         feed(early)
+        accelerator.wait_for_everyone()
     elif LAUNCHER == "JAX":
         import jax
 

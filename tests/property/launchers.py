@@ -94,7 +94,7 @@ def feed(case, folder, launcher, when):
         told = [process.communicate()[1] for process in processes]
         for process, text in zip(processes, told, strict=True):
             if process.returncode:
-                raise Differs(f"{launcher} ends with {process.returncode}: {text[-3000:]}")
+                raise Differs(f"{launcher} ends with {process.returncode}: {text[-8000:]}")
         parts = []
         for name in os.listdir(own):
             if name.endswith(".pickle"):

@@ -253,10 +253,15 @@ def main():
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--keep", help="a folder for the data that is kept")
     parser.add_argument("--gpus", choices=["real", "fake"], help="feed to GPUs instead of in the other ways")
-    parser.add_argument("--launchers", action="store_true", help="feed as ranks that launchers start")
+    parser.add_argument(
+        "--launchers",
+        nargs="*",
+        metavar="NAME",
+        help="feed as ranks that these launchers start; without a NAME, all that are here",
+    )
     parser.add_argument("--refusals", action="store_true", help="print why pipelines were refused")
     arguments = parser.parse_args()
-    if arguments.launchers:
+    if arguments.launchers == []:
         arguments.launchers = launchers_here()
     with tempfile.TemporaryDirectory(prefix="feedline-property-") as temporary:
         folder = arguments.keep or temporary
@@ -288,7 +293,7 @@ def main():
                     return wait_for_any([Trial(case, folder, hidden, seed, arguments, way)])[1]
 
                 print(
-                    f"pipeline {trial.seed % 1_000_003} fails, and is simplified: {told[:3000]}",
+                    f"pipeline {trial.seed % 1_000_003} fails, and is simplified: {told[:9000]}",
                     file=sys.stderr,
                     flush=True,
                 )
