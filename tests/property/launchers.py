@@ -41,7 +41,7 @@ COMMANDS = {
     "mpirun": lambda ranks: ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", ranks, sys.executable],
     "torchrun": lambda ranks: [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", ranks],
     "Accelerate": lambda ranks: [
-        sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", ranks, "--num_machines", "1",
+        sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", ranks, "--num_machines", "1",
         "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", str(free_port())],
     "mp.spawn": lambda ranks: [sys.executable],
     "Lightning, ddp": lambda ranks: [sys.executable],
