@@ -83,7 +83,7 @@ void Chunk::parse(const Schedule& schedule) {
     expressions_.clear();
     return;
   }
-  Arena arena(scratch_);
+  Arena arena = gap_ > 0 ? Arena(scratch_, gap_) : Arena(scratch_);
   const std::span records(arena.take<io::RecordView>(ticket.rows), ticket.rows);
   records_ = records;
   audit_terms_ = std::span(arena.take<uint64_t>(ticket.rows), ticket.rows);

@@ -29,9 +29,9 @@ struct BadTerm {
 class Chunk : public std::enable_shared_from_this<Chunk> {
  public:
   /// Makes the chunk of slot number `slot`. `data` takes the bytes as they are read from the file, and `scratch` the
-  /// columns that are parsed from them. Both must outlive the chunk.
-  Chunk(uint32_t slot, std::span<std::byte> data, std::span<std::byte> scratch)
-      : slot_(slot), data_(data), scratch_(scratch) {}
+  /// columns that are parsed from them. Both must outlive the chunk. `gap` is that of Arena, for tests; 0: there is none.
+  Chunk(uint32_t slot, std::span<std::byte> data, std::span<std::byte> scratch, size_t gap = 0)
+      : slot_(slot), data_(data), scratch_(scratch), gap_(gap) {}
 
   uint32_t slot() const noexcept { return slot_; }
 
@@ -121,6 +121,7 @@ class Chunk : public std::enable_shared_from_this<Chunk> {
 
   const uint32_t slot_;
   const std::span<std::byte> data_, scratch_;
+  const size_t gap_;
   uint32_t rows_ = 0;
   std::span<io::RecordView> records_;
   std::span<uint64_t> audit_terms_;

@@ -10,6 +10,13 @@
 #include <span>
 #include <stdexcept>
 
+#if __has_include(<sanitizer/asan_interface.h>)
+#include <sanitizer/asan_interface.h>  // without AddressSanitizer its macros do nothing
+#else
+#define ASAN_POISON_MEMORY_REGION(begin, bytes)
+#define ASAN_UNPOISON_MEMORY_REGION(begin, bytes)
+#endif
+
 namespace feedline::flow {
 
 struct BytesRef {
@@ -55,24 +62,36 @@ class Arena {
  public:
   Arena() = default;
   explicit Arena(std::span<std::byte> memory) noexcept : next_(memory.data()), end_(memory.data() + memory.size()) {}
+  /// For tests: leaves at least `gap` bytes before each block that is taken, and lets AddressSanitizer report all use of
+  /// memory that is not taken. `gap` must be greater than 0.
+  Arena(std::span<std::byte> memory, size_t gap) noexcept : Arena(memory) {
+    gap_ = gap;
+    ASAN_POISON_MEMORY_REGION(memory.data(), memory.size());
+  }
 
   template <typename T>
   T* take(size_t count) {
+    next_ += gap_;
     next_ += -reinterpret_cast<uintptr_t>(next_) & (alignof(T) - 1);
     if (next_ > end_ || count > static_cast<size_t>(end_ - next_) / sizeof(T))
       throw std::length_error("the plan of a chunk's memory is too small");
     T* taken = reinterpret_cast<T*>(next_);
     next_ += count * sizeof(T);
+    if (gap_ != 0) ASAN_UNPOISON_MEMORY_REGION(taken, count * sizeof(T));
     return taken;
   }
   /// Returns how many bytes are left, of which the alignment of what is taken next may cost some.
   uint64_t left() const noexcept { return static_cast<uint64_t>(end_ - next_); }
   /// Gives back the memory from `end` on. `end` must lie within what was taken last, or at its end.
-  void trim(void* end) noexcept { next_ = static_cast<std::byte*>(end); }
+  void trim(void* end) noexcept {
+    if (gap_ != 0) ASAN_POISON_MEMORY_REGION(end, static_cast<size_t>(next_ - static_cast<std::byte*>(end)));
+    next_ = static_cast<std::byte*>(end);
+  }
 
  private:
   std::byte* next_ = nullptr;
   std::byte* end_ = nullptr;
+  size_t gap_ = 0;
 };
 
 }  // namespace feedline::flow
