@@ -204,13 +204,23 @@ bool Chunk::Scan::extent(size_t number) {
       scanner.seek(scanner.position() + io::frame_bytes + stated_length(bytes + scanner.position()));
       continue;
     }
-    while (row < end) {  // without the record's length it is unknown where the next record begins
+    // Without the record's length it is unknown where the next record begins, up to the next place that the index knows.
+    // So which rows are lost does not depend on where the extent begins.
+    const io::Table<io::IndexEntry>& entries = schedule.data.files[extent.file].index.entries;
+    const auto next = std::upper_bound(entries.begin(), entries.end(), offset,
+                                       [](uint64_t at, const io::IndexEntry& entry) { return at < entry.offset; });
+    const bool known = next != entries.end() && next->offset < extent.offset + extent.length;
+    while (row < end && (!known || extent.record_of(row) < next->record)) {
       lose(row++, bytes, category, offset,
            "this record cannot be found, because it comes after a record whose length is damaged; repair the file, or "
            "copy it anew",
            lost);
       if (raise()) return false;
     }
+    if (row == end) break;
+    skip = static_cast<uint32_t>(extent.first_record - std::min(extent.first_record, next->record));
+    record = std::max(extent.first_record, next->record);
+    scanner.seek(next->offset - extent.offset);
   }
   return true;
 }
