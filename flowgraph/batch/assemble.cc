@@ -119,10 +119,11 @@ void Assembler::emit(const ChunkRef& newest, Out& out) {
                    [&](const TicketRows& rows) { return rows.first + rows.count > chunk_of(rows)->rows(); });
   if (bad != step_.rows.end()) {
     const Chunk& chunk = *chunk_of(*bad);
+    const Error error = *chunk.first_error;  // the chunk may be gone with the rows that are emitted
     bad->count = chunk.rows() - std::min(chunk.rows(), bad->first);
     step_.rows.erase(bad + (bad->count > 0 ? 1 : 0), step_.rows.end());
     if (deliver_before_error_) emit_unfinished(out);
-    return fail(newest, *chunk.first_error, out);
+    return fail(newest, error, out);
   }
   if (step_.kind != Steps::Kind::dropped) {
     emit_batches(
