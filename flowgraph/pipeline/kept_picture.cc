@@ -167,6 +167,17 @@ bool KeptPicture::make(std::span<const std::byte> picture, std::span<std::byte> 
   return true;
 }
 
+bool KeptPicture::is_whole(std::span<const std::byte> entry) const noexcept {
+  if (step_.bytes > 0) return entry.size() == step_.bytes;
+  if (entry.size() <= sizeof(Head)) return false;
+  Head head;
+  std::memcpy(&head, entry.data(), sizeof head);
+  const uint64_t pixels = (entry.size() - sizeof head) / pixel_bytes_, bytes = pixels * pixel_bytes_;
+  if (uint64_t{head.height} * head.width != pixels || bytes != entry.size() - sizeof head) return false;
+  // The scratch memory is that of pictures that can be decoded.
+  return is_window_ || head.width <= pictures::longest_row;
+}
+
 void KeptPicture::finish(std::span<const std::byte> entry, pictures::Choices choices, std::byte* out,
                          std::span<std::byte> scratch) const {
   if (is_row_) {

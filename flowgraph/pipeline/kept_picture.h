@@ -46,7 +46,10 @@ class KeptPicture {
   /// Makes the entry of a picture. Returns false if it must not be kept: the decoder gave warnings, which are to be
   /// counted whenever the picture is used. Throws BadPicture.
   bool make(std::span<const std::byte> picture, std::span<std::byte> entry, std::span<std::byte> scratch) const;
-  /// Makes a row from an entry. Throws BadPicture if the picture is smaller than its crop.
+  /// Returns whether an entry is as long as its pixels, or the size at its beginning, say. One on a disk may be none of
+  /// make(), although its sums are right.
+  bool is_whole(std::span<const std::byte> entry) const noexcept;
+  /// Makes a row from an entry that is whole. Throws BadPicture if the picture is smaller than its crop.
   void finish(std::span<const std::byte> entry, pictures::Choices choices, std::byte* out,
               std::span<std::byte> scratch) const;
 

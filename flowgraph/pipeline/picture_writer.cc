@@ -68,12 +68,14 @@ void PictureWriter::write(std::span<const std::span<const std::byte>> values, co
     }
 }
 
-// Makes a row from its entry, or makes both. Returns false if the entry is neither there nor can be kept now.
+// Makes a row from its entry, or makes both. Returns false if the entry is neither there nor can be kept now, or if it is
+// none of this picture.
 bool PictureWriter::write_kept(std::span<const std::byte> value, const KeptRows& kept, uint64_t entry,
                                const pictures::Choices& choices, std::span<std::byte> out, std::span<std::byte> scratch,
                                RowOutcome& outcome) const {
   const std::span<std::byte> place = kept_->is_row() ? out : kept.scratch;
   std::span<const std::byte> bytes = kept.store.find(entry, place);
+  if (!bytes.empty() && !kept_->is_whole(bytes)) return false;
   if (!bytes.empty())
     outcome.found++;
   else

@@ -2,7 +2,6 @@
 #include "flowgraph/pipeline/picture_writer.h"
 
 #include <cstring>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "io/cache/memory_entries.h"
 #include "pictures/encode.h"
 #include "support/catch.h"
+#include "support/scratch_entries.h"
 
 using namespace feedline;
 using namespace feedline::flow;
@@ -33,30 +33,6 @@ std::vector<std::string> encoded_pictures() {
   pictures[8] = "no picture";
   return pictures;
 }
-
-/// Keeps entries like a disk does: find() and claim() use the scratch memory.
-class ScratchEntries final : public io::EntryStore {
- public:
-  uint64_t entries() const noexcept override { return pictures_count; }
-  bool has(uint64_t entry) const noexcept override { return kept_.contains(entry); }
-  std::span<const std::byte> find(uint64_t entry, std::span<std::byte> scratch) noexcept override {
-    const auto found = kept_.find(entry);
-    if (found == kept_.end() || found->second.size() > scratch.size()) return {};
-    std::memcpy(scratch.data(), found->second.data(), found->second.size());
-    return scratch.first(found->second.size());
-  }
-  std::span<std::byte> claim(uint64_t entry, uint64_t bytes, std::span<std::byte> scratch) noexcept override {
-    return kept_.contains(entry) || bytes > scratch.size() ? std::span<std::byte>() : scratch.first(bytes);
-  }
-  void keep(uint64_t entry, std::span<const std::byte> bytes) noexcept override {
-    kept_[entry].assign(bytes.begin(), bytes.end());
-    note_kept(bytes.size());
-  }
-  void give_up(uint64_t) noexcept override {}
-
- private:
-  std::map<uint64_t, std::vector<std::byte>> kept_;
-};
 
 struct Case {
   pictures::GeometrySpec geometry;
@@ -151,7 +127,7 @@ TEST_CASE("rows with a cache are those without one") {
         const std::unique_ptr<void, decltype(&std::free)> memory(std::aligned_alloc(64, memory_bytes), std::free);
         std::memset(memory.get(), 0, memory_bytes);
         io::MemoryEntries in_memory(pictures_count, {static_cast<std::byte*>(memory.get()), memory_bytes});
-        ScratchEntries like_a_disk;
+        ScratchEntries like_a_disk(pictures_count);
         io::EntryStore& store = where == CacheWhere::memory ? static_cast<io::EntryStore&>(in_memory) : like_a_disk;
         uint64_t found = 0;
         INFO("case " << kept_cases << ", " << writer.kept_step()->text);
@@ -164,6 +140,37 @@ TEST_CASE("rows with a cache are those without one") {
       }
     }
   CHECK(kept_cases >= 60);
+}
+
+TEST_CASE("an entry on a disk that is no whole one is not used") {
+  const std::vector<std::string> encoded = {to_png(picture_of(30, 41, 3, 1))};
+  const Case crop{{.crop = small, .crop_randomly = true}, {}};
+  const Case turned{{.crop = small}, {.dtype = DType::float32}};
+  const Case resize{{.resize = small}, {}}, flip{{.resize = small, .flip = 0.5}, {.dtype = DType::float32}};
+  const Case shorter{{.crop = small, .crop_randomly = true, .crop_after_resize = true, .shorter = 20}, {}};
+  const auto head = [](uint32_t height, uint32_t width) {
+    const uint32_t size[] = {height, width, 0, 0};
+    return std::string(reinterpret_cast<const char*>(size), sizeof size);
+  };
+  for (const auto& [of, what] : {std::pair(crop, CacheWhat::decoded), std::pair(turned, CacheWhat::decoded),
+                                 std::pair(resize, CacheWhat::resized), std::pair(flip, CacheWhat::resized),
+                                 std::pair(shorter, CacheWhat::resized)}) {
+    const CacheSpec cache{.where = CacheWhere::disk, .what = what, .dir = {}, .limit = 1};
+    const std::string plain = rows_of(of, encoded, std::nullopt, nullptr);
+    ScratchEntries store(1);
+    REQUIRE(rows_of(of, encoded, cache, &store) == plain);
+    const std::string whole = store.kept.at(0);
+    for (const std::string& entry : {whole.substr(0, 1), whole.substr(0, 16), whole.substr(0, whole.size() - 1),
+                                     whole + "x", head(41, 31) + whole.substr(16), head(0, 0) + whole.substr(16),
+                                     head(0xffffffff, 0xffffffff) + whole.substr(16)}) {
+      if (entry.size() == whole.size() &&
+          PictureWriter(of.decode, of.geometry, of.finish, {}, cache).kept_step()->bytes > 0)
+        continue;  // it has no head, so these are other pixels
+      INFO(entry.size() << " bytes in place of " << whole.size());
+      store.kept[0] = entry;
+      REQUIRE(rows_of(of, encoded, cache, &store) == plain);
+    }
+  }
 }
 
 TEST_CASE("steps have one text only if they make the same") {
