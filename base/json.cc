@@ -11,6 +11,14 @@ Json known(const std::string& text) { return text.empty() ? Json() : Json(text);
 
 }  // namespace
 
+Json parse_json(std::string_view text) {
+  constexpr int deepest = 16;
+  return Json::parse(text, [](int depth, Json::parse_event_t, const Json&) {
+    if (depth > deepest) throw Error(Category::io_error, "the JSON is nested too deep for a document of feedline");
+    return true;
+  });
+}
+
 Json error_json(const Error& error) {
   const Place& place = error.place();
   return {{"category", name(error.category())}, {"file", known(place.file)},       {"offset", known(place.offset)},

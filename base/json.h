@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "feedline/error.h"
@@ -13,6 +14,10 @@ using Json = nlohmann::ordered_json;  // keeps fields in the order in which they
 
 /// The version of the documents that feedline writes: it changes if a key is removed or changes its meaning.
 inline constexpr int document_version = 1;
+
+/// Returns the JSON value that another program has written. Throws Json::exception if the text is none, and Error
+/// io_error if it is nested deeper than the documents of feedline: deeper values could take the whole stack.
+Json parse_json(std::string_view text);
 
 /// Returns a JSON object with the keys category, file, offset, record, feature and message. The value of a key that
 /// does not apply is null.

@@ -39,20 +39,37 @@ class MessageWriter {
   std::string bytes_;
 };
 
-/// Reads a message from the front. Every get...() throws Error bad_pipeline if the message ends before the item does.
-/// `bytes` must outlive the reader.
+/// Reads a message from the front. Every get...() throws Error bad_pipeline if the message ends before the item does, or
+/// if the bytes are no value of the item's type. `bytes` must outlive the reader.
 class MessageReader {
  public:
-  explicit MessageReader(std::string_view bytes) : rest_(bytes) {}
+  /// `rank`: which rank has sent the message, for the errors; -1 if the caller does not know it.
+  explicit MessageReader(std::string_view bytes, int rank = -1) : rest_(bytes), rank_(rank) {}
 
   template <typename T>
   T get() {
+    static_assert(!std::is_same_v<T, bool> && !std::is_enum_v<T>, "not all bytes are one: see get_bool(), get_enum()");
     return load<T>(next(sizeof(T)).data());
+  }
+  bool get_bool() {
+    const auto byte = get<uint8_t>();
+    if (byte > 1) refuse("holds a truth value that is neither 0 nor 1");
+    return byte == 1;
+  }
+  /// Returns the next enumerator of E, which are numbered from 0 to `last`.
+  template <typename E>
+  E get_enum(E last) {
+    using Number = std::underlying_type_t<E>;
+    static_assert(std::is_unsigned_v<Number>);
+    const auto number = get<Number>();
+    if (number > static_cast<Number>(last)) refuse("holds a choice that there is not");
+    return static_cast<E>(number);
   }
   template <typename T>
   std::vector<T> get_rows() {
+    static_assert(!std::is_same_v<T, bool> && !std::is_enum_v<T>);
     const auto size = get<uint64_t>();
-    if (size > rest_.size() / sizeof(T)) fail();
+    if (size > rest_.size() / sizeof(T)) refuse(too_short);
     std::vector<T> rows(size);
     if (size > 0) std::memcpy(rows.data(), next(size * sizeof(T)).data(), size * sizeof(T));
     return rows;
@@ -60,21 +77,31 @@ class MessageReader {
   /// Returns the next text. The view points into the message.
   std::string_view get_text() { return next(get<uint64_t>()); }
   bool at_end() const noexcept { return rest_.empty(); }
+  /// Throws Error bad_pipeline unless all items have been read.
+  void end() const {
+    if (!at_end()) refuse("goes on after its last item");
+  }
+  /// Throws the Error bad_pipeline that says that the message `what`: "ends too early".
+  [[noreturn]] void refuse(std::string_view what) const {
+    const std::string whose = rank_ < 0 ? "a message of another rank" : "the message of rank " + std::to_string(rank_);
+    throw Error(
+        Category::bad_pipeline,
+        "exchange: " + whose + ' ' + std::string(what) +
+            "; an exchange must return every rank's string unchanged, and all ranks must run the same version of "
+            "feedline");
+  }
 
  private:
+  static constexpr const char* too_short = "ends too early";
+
   std::string_view next(uint64_t size) {
-    if (size > rest_.size()) fail();
+    if (size > rest_.size()) refuse(too_short);
     const std::string_view part = rest_.substr(0, size);
     rest_.remove_prefix(size);
     return part;
   }
-  [[noreturn]] static void fail() {
-    throw Error(Category::bad_pipeline,
-                "exchange: a message of another rank ends too early; an exchange must return every rank's string "
-                "unchanged, and all ranks must run the same version of feedline");
-  }
-
   std::string_view rest_;
+  int rank_;
 };
 
 }  // namespace feedline

@@ -94,10 +94,11 @@ void agree(Setup& setup, const Pipeline& pipeline, RankGroup& ranks, const std::
   const std::vector<std::string> all = ranks.all_gather(mine.take());
   std::vector<bool> has;
   for (size_t rank = 0; rank < all.size(); rank++) {
-    MessageReader theirs(all[rank]);
+    MessageReader theirs(all[rank], static_cast<int>(rank));
     distribution.data_parallel_ranks[rank] = theirs.get<int>();
-    has.push_back(theirs.get<bool>());
+    has.push_back(theirs.get_bool());
     setup.monitor_places.emplace_back(theirs.get_text());
+    theirs.end();
     if (has[rank] != has[0])
       throw Error(
           Category::bad_pipeline,

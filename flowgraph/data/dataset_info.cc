@@ -88,13 +88,15 @@ std::optional<std::vector<NamePart>> parts_of(std::string_view text, const std::
 std::optional<Splits> parse(const std::string& text) {
   const json info = json::parse(text, nullptr, false);
   if (!info.is_object()) return std::nullopt;
+  const json usual("{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}");
   Splits splits;
   const auto all = info.find("splits");
   if (all == info.end() || !all->is_array()) return splits;
   for (const json& split : *all) {
     if (!split.is_object() || !split.contains("name") || !split["name"].is_string()) return std::nullopt;
     if (!split.contains("shardLengths")) continue;
-    const json names = split.value("filepathTemplate", json("{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"));
+    const auto given = split.find("filepathTemplate");
+    const json& names = given == split.end() ? usual : *given;  // a copy of deep values could take the whole stack
     if (!names.is_string()) return std::nullopt;
     auto file = parts_of(names.get_ref<const std::string&>(), split["name"].get_ref<const std::string&>());
     if (!file || splits.size() == most_splits) return std::nullopt;

@@ -47,7 +47,7 @@ struct Watched {
 
   void ask(std::string_view token) {
     try {
-      Json report = Json::parse(http_get(address, "/report.json", token, Clock::now() + patience));
+      Json report = parse_json(http_get(address, "/report.json", token, Clock::now() + patience));
       feed_view(report, {}, report.at("wall_s").get<double>(), usual_width);  // throws if this is no report
       // A feed that was set to another place begins to count again.
       const bool goes_on = now.is_object() && report.at("records") >= now.at("records");

@@ -21,18 +21,6 @@ using Clock = std::chrono::steady_clock;
 constexpr auto patience = 500ms;  // for an answer
 constexpr auto interest = 5s;     // how long after json() the reports are still wanted
 
-/// Returns the addresses at which this rank can find a monitor; none if it is for its own machine alone.
-std::vector<HttpAddress> places_in(std::string_view message) {
-  MessageReader reader(message);
-  const bool same_machine = reader.get_text() == boot_id();
-  std::vector<HttpAddress> places;
-  for (const bool is_local : {true, false})
-    for (auto count = reader.get<uint64_t>(); count > 0; count--)
-      if (const std::string_view text = reader.get_text(); !is_local || same_machine)
-        places.push_back(parse_http_address("the monitor of another rank", text));
-  return places;
-}
-
 Json row_of(int rank, const HttpAddress* address, Json report, Json trouble) {
   return {{"rank", rank},
           {"address", address ? Json(address->text()) : Json()},
@@ -67,12 +55,34 @@ std::string monitor_places(const HttpAddress& address) {
   return message.take();
 }
 
+std::vector<HttpAddress> places_in(std::string_view message, int rank) {
+  MessageReader reader(message, rank);
+  const bool same_machine = reader.get_text() == boot_id();
+  std::vector<HttpAddress> places;
+  for (const bool is_local : {true, false})
+    for (auto count = reader.get<uint64_t>(); count > 0; count--)
+      if (const std::string_view text = reader.get_text(); !is_local || same_machine)
+        places.push_back(parse_http_address(fmt::format("the monitor of rank {}", rank), text));
+  reader.end();
+  return places;
+}
+
+Json shown_report(std::string_view document, int rank) {
+  const Json all = parse_json(document);
+  if (all.at("rank") != rank) throw Error(Category::io_error, "another rank's monitor answers there");
+  Json report;
+  for (const char* key : {"epoch", "step", "steps_per_epoch", "steps", "records", "wall_s", "next_wait_share",
+                          "errors_total", "differing_epochs", "verdict", "error"})
+    report[key] = all.at(key);
+  return report;
+}
+
 RankReports::RankReports(int rank, const std::vector<std::string>& places, std::string token)
     : token_(std::move(token)) {
   for (int other = 0; other < static_cast<int>(places.size()); other++) {
     if (other == rank) continue;
     const std::string& message = places[static_cast<size_t>(other)];
-    std::vector<HttpAddress> found = message.empty() ? std::vector<HttpAddress>() : places_in(message);
+    std::vector<HttpAddress> found = message.empty() ? std::vector<HttpAddress>() : places_in(message, other);
     const char* const trouble = message.empty() ? "it has no monitor; give options.monitor to every rank"
                                 : found.empty()
                                     ? "its monitor is for its own machine alone; give every rank an address that other "
@@ -122,12 +132,7 @@ Json RankReports::ask(Other& other) const {
   const HttpAddress place = other.places.front();
   std::string trouble;
   try {
-    const Json all = Json::parse(http_get(place, "/report.json", token_, Clock::now() + patience));
-    if (all.at("rank") != other.rank) throw Error(Category::io_error, "another rank's monitor answers there");
-    Json report;
-    for (const char* key : {"epoch", "step", "steps_per_epoch", "steps", "records", "wall_s", "next_wait_share",
-                            "errors_total", "differing_epochs", "verdict", "error"})
-      report[key] = all.at(key);
+    Json report = shown_report(http_get(place, "/report.json", token_, Clock::now() + patience), other.rank);
     return row_of(other.rank, &place, std::move(report), nullptr);
   } catch (const Error& error) {
     trouble = error.message();

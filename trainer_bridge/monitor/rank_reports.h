@@ -17,6 +17,14 @@ namespace feedline {
 /// for all network interfaces, at the addresses of this machine, as far as the system tells them.
 std::string monitor_places(const HttpAddress& address);
 
+/// Returns the addresses in such a message of `rank` at which this rank can find the monitor; none if it is for its own
+/// machine alone. Throws Error bad_pipeline if it is no such message.
+std::vector<HttpAddress> places_in(std::string_view message, int rank);
+
+/// Returns what the page shows of a monitor's report. Throws Json::exception if the document is no report, and Error
+/// io_error if it is nested too deep or another rank's.
+Json shown_report(std::string_view document, int rank);
+
 class RankReports {
  public:
   /// `places` has the monitor_places() of each rank; an empty text says that a rank has no monitor. `token` is the

@@ -304,6 +304,10 @@ TEST_CASE("dataset_info.json's shard lengths are compared") {
        R"({"splits": [{"name": "train", "filepathTemplate": "{DATASET}", "shardLengths": [1]}]})",
        R"({"splits": [{"name": "train", "filepathTemplate": 1, "shardLengths": [1]}]})"})
     CHECK(warnings(broken).size() == 1);
+  // A template so deep that a copy of it would take the whole stack.
+  CHECK(warnings(R"({"splits": [{"name": "train", "shardLengths": [1], "filepathTemplate": )" +
+                 std::string(500'000, '[') + std::string(500'000, ']') + "}]}")
+            .size() == 1);
 }
 
 TEST_CASE("a template of dataset_info.json that is long, or has many splits, costs no time") {

@@ -114,6 +114,28 @@ TEST_CASE("ranks without a report say why") {
   CHECK_THAT(trouble(7), Contains("Connection refused"));
 }
 
+TEST_CASE("a report that is nested deeply is refused, and takes no stack") {
+  const auto report = [](size_t levels) {
+    const std::string list = std::string(levels, '[') + std::string(levels, ']');
+    return R"({"rank":1,"epoch":0,"step":0,"steps_per_epoch":0,"steps":0,"records":0,"wall_s":0,"next_wait_share":0,)"
+           R"("errors_total":0,"differing_epochs":0,"verdict":)" +
+           list + R"(,"error":null})";
+  };
+  CHECK(shown_report(report(3), 1).at("verdict") == Json::parse("[[[]]]"));
+  CHECK_THROWS_WITH(shown_report(report(20), 1), Contains("nested too deep"));
+  CHECK_THROWS_WITH(shown_report(report(1'000'000), 1), Contains("nested too deep"));
+}
+
+TEST_CASE("places of another rank's monitor are addresses, and nothing else") {
+  CHECK(places_in(places("another machine", {}, {"10.0.0.1:90"}), 4).size() == 1);
+  CHECK_THROWS_WITH(places_in(places("another machine", {}, {"no address"}), 4), Contains("the monitor of rank 4"));
+  CHECK_THROWS_WITH(places_in(places("another machine", {}, {}) + "x", 4), Contains("rank 4 goes on"));
+  MessageWriter message;
+  message.put_text("another machine");
+  message.put<uint64_t>(UINT64_MAX);
+  CHECK_THROWS_WITH(places_in(message.take(), 4), Contains("rank 4 ends too early"));
+}
+
 TEST_CASE("monitors are asked only while somebody wants to know") {
   std::atomic<int> asked_for = 0;
   HttpServer server(parse_http_address("monitor", "127.0.0.1:0"), "");
