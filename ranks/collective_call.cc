@@ -38,6 +38,9 @@ const char* name(Reduction reduction) {
   return reduction == Reduction::sum ? "sum" : reduction == Reduction::min ? "min" : "max";
 }
 
+// Another rank has sent the dtype.
+std::string_view name_of(DType dtype) { return static_cast<int>(dtype) < dtype_count ? feedline::name(dtype) : "?"; }
+
 void check_rank(const char* call, int rank, int size) {
   if (rank < 0 || rank >= size)
     refuse("{}: there is no rank {}; the ranks are numbered from 0 to {}", call, rank, size - 1);
@@ -97,7 +100,7 @@ std::string to_string(const CollectiveCall& call) {
     case Kind::all_reduce:
     case Kind::reduce_scatter:
       return fmt::format("{}({}) of {} bytes of {}", name(call.kind), name(call.reduction), call.bytes,
-                         feedline::name(call.dtype));
+                         name_of(call.dtype));
     case Kind::broadcast:
       return fmt::format("broadcast of {} bytes from rank {}", call.bytes, call.root);
     case Kind::all_gather:

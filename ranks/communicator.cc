@@ -1,11 +1,16 @@
 #include "feedline/communicator.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/leak.h"
 
 namespace feedline {
 namespace {
+
+// The longest string of a rank that others make room for.
+constexpr uint64_t most_bytes = uint64_t{1} << 30;
 
 // The buffers of an exchange's calls. They are leaked if the communicator fails, because it may still use them then.
 struct Gathered {
@@ -21,8 +26,14 @@ void gather(Communicator& communicator, std::string_view mine, Gathered& to) {
   to.sizes.resize(ranks);
   communicator.all_gather(std::as_bytes(std::span(&to.size, 1)), std::as_writable_bytes(std::span(to.sizes)),
                           Stream::host);
+  const auto longest = std::max_element(to.sizes.begin(), to.sizes.end());
+  if (*longest > most_bytes)
+    throw Error(Category::bad_pipeline,
+                fmt::format("rank {} sends a message of {} bytes, and one has at most {}; all ranks must run the same "
+                            "version of feedline",
+                            longest - to.sizes.begin(), *longest, most_bytes));
   to.part = mine;
-  to.part.resize(*std::max_element(to.sizes.begin(), to.sizes.end()));
+  to.part.resize(*longest);
   to.all.resize(to.part.size() * ranks);
   communicator.all_gather(std::as_bytes(std::span(to.part)), std::as_writable_bytes(std::span(to.all)), Stream::host);
 }

@@ -11,12 +11,12 @@
 namespace feedline {
 namespace {
 
-constexpr uint64_t magic = 0x31306b6e61726c66;  // "flrank01"; 01 is the version of the format
+constexpr uint64_t magic = 0x32306b6e61726c66;  // "flrank02"; 02 is the version of the format
 constexpr size_t piece_bytes = 256 << 10;
 
 std::string pack(const Error& error) {
   MessageWriter out;
-  out.put(static_cast<uint64_t>(error.category()));
+  out.put(error.category());
   out.put(error.place().offset);
   out.put(error.place().record);
   for (const std::string* text : {&error.place().file, &error.place().feature, &error.message()})
@@ -36,14 +36,16 @@ std::string pack(const std::exception_ptr& failure) {
   }
 }
 
-Error unpack(size_t rank, MessageReader in) {
-  const auto category = static_cast<Category>(in.get<uint64_t>());
+Error unpack(int rank, MessageReader in) {
+  const auto category = in.get_enum(Category::internal_error);
   Place place;
   place.offset = in.get<int64_t>();
   place.record = in.get<int64_t>();
   place.file = in.get_text();
   place.feature = in.get_text();
-  return Error(category, fmt::format("rank {}: {}", rank, in.get_text()), place);
+  const std::string_view message = in.get_text();
+  in.end();
+  return Error(category, fmt::format("rank {}: {}", rank, message), place);
 }
 
 template <typename... Args>
@@ -65,8 +67,9 @@ struct RankGroup::Head {
 // The result of one call of the exchange.
 struct RankGroup::Pieces {
   std::vector<std::string> bytes;  // the piece of each rank
-  bool last = true;                // no rank has more pieces
-  bool all_done = true;            // all members have said `done`
+  std::vector<uint64_t> rest;      // how many bytes of the rank's message come after it
+  bool last = false;               // no rank has more pieces
+  bool all_done = false;           // all members have said `done`
 };
 
 RankGroup::RankGroup(Exchange exchange, int rank, int world_size) : exchange_(std::move(exchange)) {
@@ -75,8 +78,9 @@ RankGroup::RankGroup(Exchange exchange, int rank, int world_size) : exchange_(st
   size_ = world_size;
 }
 
-// Exchanges one piece of every rank's message. All ranks check the same strings, so all of them accept or refuse them.
-RankGroup::Pieces RankGroup::exchange_pieces(Head head, std::string_view bytes) {
+// Exchanges one piece of every rank's message. `before` are the pieces of these messages that came last, if any. All
+// ranks check the same strings, so all of them accept or refuse them.
+RankGroup::Pieces RankGroup::exchange_pieces(Head head, std::string_view bytes, const Pieces& before) {
   over_ = true;
   MessageWriter out;
   out.put(head);
@@ -95,6 +99,15 @@ RankGroup::Pieces RankGroup::exchange_pieces(Head head, std::string_view bytes) 
           "it returned {} strings, and the one for rank {} says that it is from rank {} of {}; give all ranks the same "
           "world size, and each rank its place among the strings as its number",
           all.size(), rank, heads[rank].rank, heads[rank].size);
+    // A message goes on until nothing is left of it, so each piece but the last is full.
+    const uint64_t says = heads[rank].says, rest = heads[rank].rest, piece = all[rank].size() - sizeof head;
+    const bool goes_on = says == Head::goes_on, begun = !before.rest.empty();
+    if (says > Head::done || piece > piece_bytes || (rest > 0 && (!goes_on || piece < piece_bytes)) ||
+        (says == Head::done && piece > 0) || (goes_on && begun && piece + rest != before.rest[rank]))
+      refuse(
+          "rank {} sent a piece of {} bytes that cannot be a part of its message; let the exchange return the ranks' "
+          "strings unchanged, and run the same version on all ranks",
+          rank, piece);
   }
   if (all.size() <= static_cast<size_t>(rank_) || all[static_cast<size_t>(rank_)] != mine)
     refuse(
@@ -103,10 +116,16 @@ RankGroup::Pieces RankGroup::exchange_pieces(Head head, std::string_view bytes) 
   Pieces pieces;
   for (size_t rank = 0; rank < all.size(); rank++) {
     pieces.bytes.push_back(all[rank].substr(sizeof head));
-    pieces.last = pieces.last && heads[rank].rest == 0;
-    pieces.all_done = pieces.all_done && (heads[rank].says == Head::done || !is_member(rank));
-    if (heads[rank].says == Head::failed) throw unpack(rank, MessageReader(pieces.bytes[rank]));
+    pieces.rest.push_back(heads[rank].rest);
+    if (heads[rank].says == Head::failed)
+      throw unpack(static_cast<int>(rank), MessageReader(pieces.bytes[rank], static_cast<int>(rank)));
   }
+  const size_t member = members_.empty() ? 0 : static_cast<size_t>(members_[0]);
+  for (size_t rank = 0; rank < all.size(); rank++)
+    if (heads[rank].says != (is_member(rank) ? heads[member].says : Head::done))
+      refuse("rank {} has made more or fewer exchanges than the others; run the same version on all ranks", rank);
+  pieces.last = std::ranges::all_of(pieces.rest, [](uint64_t rest) { return rest == 0; });
+  pieces.all_done = heads[member].says == Head::done;
   over_ = false;
   return pieces;
 }
@@ -114,14 +133,13 @@ RankGroup::Pieces RankGroup::exchange_pieces(Head head, std::string_view bytes) 
 std::vector<std::string> RankGroup::all_gather(std::string_view mine) {
   if (!exchange_) return {std::string(mine)};
   std::vector<std::string> all;
-  for (bool last = false; !last;) {
+  for (Pieces pieces; !pieces.last;) {
     const std::string_view piece = mine.substr(0, piece_bytes);
     mine.remove_prefix(piece.size());
-    const Pieces pieces = exchange_pieces({magic, Head::goes_on, rank_, size_, mine.size()}, piece);
+    pieces = exchange_pieces({magic, Head::goes_on, rank_, size_, mine.size()}, piece, pieces);
     all.resize(size());
     for (size_t rank = 0; rank < pieces.bytes.size(); rank++)
       if (is_member(rank)) all[number_of(static_cast<int>(rank))] += pieces.bytes[rank];
-    last = pieces.last;
   }
   return all;
 }
@@ -141,16 +159,16 @@ void RankGroup::among(const std::vector<int>& members, const std::function<void(
   if (is_member(static_cast<size_t>(rank_))) {
     body(*this);
     // All members make equally many calls, so they all say `done` in the same round.
-    exchange_pieces({magic, Head::done, rank_, size_, 0}, {});
+    exchange_pieces({magic, Head::done, rank_, size_, 0}, {}, {});
   } else {
-    while (!exchange_pieces({magic, Head::done, rank_, size_, 0}, {}).all_done) {
+    while (!exchange_pieces({magic, Head::done, rank_, size_, 0}, {}, {}).all_done) {
     }
   }
   members_.clear();
 }
 
 void RankGroup::tell(const std::exception_ptr& failure) noexcept try {
-  exchange_pieces({magic, Head::failed, rank_, size_, 0}, pack(failure));
+  exchange_pieces({magic, Head::failed, rank_, size_, 0}, pack(failure), {});
 } catch (...) {
   // This rank throws its own exception in any case, also if the others cannot be told.
 }

@@ -45,7 +45,7 @@ class RankGroup {
  private:
   struct Head;
   struct Pieces;
-  Pieces exchange_pieces(Head head, std::string_view bytes);
+  Pieces exchange_pieces(Head head, std::string_view bytes, const Pieces& before);
   void tell(const std::exception_ptr& failure) noexcept;
 
   size_t number_of(int rank) const noexcept;

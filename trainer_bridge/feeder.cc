@@ -80,7 +80,8 @@ struct Feeder::Impl {
     if (setup.route.transfer) {
       const std::vector<std::string> all = ranks.all_gather(plan ? to_message(facts) : std::string());
       const Lock lock(mutex);
-      facts = flow::facts_in(all[static_cast<size_t>(setup.distribution.reader_of(setup.distribution.rank))]);
+      const int reader = setup.distribution.reader_of(setup.distribution.rank);
+      facts = flow::facts_in(all[static_cast<size_t>(reader)], reader, setup.carried(setup.route.graph_packs()));
     }
     flow::check_position(facts.identity, position);
     if (setup.options.plan_only) return;

@@ -9,12 +9,20 @@
 #include <span>
 #include <utility>
 
+#include "base/load.h"
 #include "flowgraph/batch/batch_rows.h"
 #include "flowgraph/pipeline/resolve_outputs.h"
 #include "flowgraph/table/table.h"
 
 namespace feedline::flow {
 namespace {
+
+[[noreturn]] void refuse_arrived(int from, const std::string& what) {
+  throw Error(
+      Category::bad_pipeline,
+      fmt::format("the rows that rank {} sent cannot be used: {}; all ranks must run the same version of feedline",
+                  from, what));
+}
 
 /// Returns whether the numbers of these jobs, side by side, can be unpacked as one row, because they have one type.
 bool can_merge(const DenseJob& a, const DenseJob& b) { return a.unpack.stored == b.unpack.stored; }
@@ -220,7 +228,13 @@ void PackedBatches::add(const OutputSpec& output, const Packing::Output& packed)
   }
   if (jobs_.size() > first) {
     tensor.offset = buffer_bytes_;
-    buffer_bytes_ += round_up(static_cast<uint64_t>(rows_) * row, tensor_alignment);
+    uint64_t bytes = 0;
+    if (__builtin_mul_overflow(static_cast<uint64_t>(rows_), row, &bytes) ||
+        bytes > most_batch_bytes - std::min(buffer_bytes_, most_batch_bytes))
+      throw Error(Category::bad_pipeline,
+                  fmt::format("batch: {} rows of output '{}' take more memory than there is; make batches smaller",
+                              rows_, output.name));
+    buffer_bytes_ += round_up(bytes, tensor_alignment);
   }
   tensors_.push_back(std::move(tensor));
 }
@@ -237,6 +251,77 @@ BatchContent PackedBatches::content(std::byte* memory) const {
                                shared});
   }
   return content;
+}
+
+bool PackedBatches::can_have(const std::vector<Shape>& packed, int64_t rows) const noexcept {
+  using Part = BatchTensor::Part;
+  if (rows < 0 || rows > this->rows() || packed.size() != packed_.size()) return false;
+  const int64_t frames = rows * frames_;
+  for (size_t t = 0; t < packed.size(); t++) {
+    const BatchTensor& tensor = packed_[t];
+    const Shape& shape = packed[t];
+    const size_t free_axis = tensor.part == Part::padded ? 1 : 0;  // the one whose length differs from batch to batch
+    if (shape.rank() <= free_axis) return false;
+    const int64_t length = shape[free_axis];
+    Shape wanted{length};
+    uint64_t bytes = size_of(tensor.dtype);  // of an element of the free axis
+    switch (tensor.part) {
+      case Part::dense:
+      case Part::valid:
+        if (shape != (windows_ ? tensor.shape.with_rows(frames_) : tensor.shape).with_rows(rows)) return false;
+        continue;  // the plan has room for all rows, which may have no bytes
+      case Part::padded:
+        wanted = tensor.shape.with_rows(length).with_rows(frames);
+        bytes = static_cast<uint64_t>(frames) * tensor.row_bytes();
+        break;
+      case Part::row_splits:
+        wanted = {frames + 1};
+        break;
+      case Part::offsets:
+      case Part::step_splits:
+        if (length < 1) return false;
+        break;
+      case Part::values:
+      case Part::bytes:
+        break;
+    }
+    if (shape != wanted || length < 0 || static_cast<uint64_t>(length) > tensor.capacity / std::max<uint64_t>(1, bytes))
+      return false;
+  }
+  return true;
+}
+
+void PackedBatches::check_arrived(const std::byte* memory, const std::vector<Shape>& packed, int64_t rows,
+                                  int from) const {
+  using Part = BatchTensor::Part;
+  int64_t divided = 0;  // how many elements the next offsets or splits divide
+  for (size_t t = 0; t < packed_.size(); t++) {
+    const BatchTensor& tensor = packed_[t];
+    const std::byte* const data = memory + tensor.offset;
+    const int64_t elements = packed[t].elements();
+    const bool divides =
+        tensor.part == Part::offsets || tensor.part == Part::step_splits || tensor.part == Part::row_splits;
+    if (divides) {
+      const std::span splits(reinterpret_cast<const int64_t*>(data), static_cast<size_t>(elements));
+      if (splits.front() != 0 || splits.back() != divided || !std::ranges::is_sorted(splits))
+        refuse_arrived(from, fmt::format("'{}' does not divide {} elements", tensor.name, divided));
+    } else if (tensor.dtype == DType::boolean) {
+      uint8_t any = 0;
+      for (int64_t i = 0; i < elements; i++) any |= std::to_integer<uint8_t>(data[i]);
+      if (any > 1) refuse_arrived(from, fmt::format("'{}' has a BOOL that is neither 0 nor 1", tensor.name));
+    }
+    divided = divides ? elements - 1 : elements;
+  }
+  for (const Job& job : jobs_) check_table_rows(job, memory + packed_[job.column].offset, rows, from);
+}
+
+void PackedBatches::check_table_rows(const Job& job, const std::byte* column, int64_t rows, int from) {
+  if (!job.table) return;
+  for (int64_t i = 0; i < rows * job.rows; i++) {
+    const auto number = load<int64_t>(column + static_cast<size_t>(i) * job.column_stride);
+    if (number < 0 || static_cast<uint64_t>(number) > job.table->rows())  // see Table::arrival_number()
+      refuse_arrived(from, fmt::format("{} is the number of no row of {}", number, job.table->name()));
+  }
 }
 
 void PackedBatches::set_shapes(const std::vector<Shape>& packed, BatchContent& content) const {

@@ -57,12 +57,14 @@ class Differences : public pb::util::MessageDifferencer::Reporter {
   static std::string name(const Path& path) {
     std::string name;
     for (const auto& step : path) {
-      name += fmt::format("{}{}", name.empty() ? "" : ".", step.field->name());
+      const std::string field = step.field ? step.field->name() : fmt::format("field {}", step.unknown_field_number);
+      name += fmt::format("{}{}", name.empty() ? "" : ".", field);
       if (step.index >= 0 || step.new_index >= 0) name += fmt::format("[{}]", std::max(step.index, step.new_index));
     }
     return name;
   }
   static std::string value(const pb::Message& message, const Path& path, int index) {
+    if (!path.back().field) return "a value that this version of feedline does not know";  // of another version
     pb::TextFormat::Printer printer;
     printer.SetSingleLineMode(true);
     std::string text;
@@ -77,7 +79,8 @@ class Differences : public pb::util::MessageDifferencer::Reporter {
     found.push_back(fmt::format("{}: not set, but {} there", name(path), value(first, path, path.back().index)));
   }
   void ReportModified(const pb::Message& first, const pb::Message& theirs, const Path& path) override {
-    if (path.back().field->cpp_type() == pb::FieldDescriptor::CPPTYPE_MESSAGE) return;  // its fields are reported
+    const pb::FieldDescriptor* const field = path.back().field;
+    if (field && field->cpp_type() == pb::FieldDescriptor::CPPTYPE_MESSAGE) return;  // its fields are reported
     found.push_back(fmt::format("{}: {}, not {}", name(path), value(theirs, path, path.back().new_index),
                                 value(first, path, path.back().index)));
   }
@@ -129,8 +132,11 @@ void compare_texts(RankGroup& ranks, const DataSet& data, const std::function<st
 
   mine.put_rows(std::span<const uint64_t>(hashes));
   std::vector<std::vector<uint64_t>> lists;
-  for (const std::string& list : ranks.all_gather(mine.take()))
-    lists.push_back(MessageReader(list).get_rows<uint64_t>());
+  const auto read = [&](const std::vector<std::string>& all, size_t rank) {
+    return MessageReader(all[rank], static_cast<int>(ranks.number_in_all(rank)));
+  };
+  const std::vector<std::string> all = ranks.all_gather(mine.take());
+  for (size_t rank = 0; rank < all.size(); rank++) lists.push_back(read(all, rank).get_rows<uint64_t>());
   // Each rank sends the text of the first file in which it differs from rank 0. Rank 0 sends for each rank its own text
   // of that file.
   for (size_t rank = 0; rank < lists.size(); rank++) {
@@ -140,7 +146,7 @@ void compare_texts(RankGroup& ranks, const DataSet& data, const std::function<st
     mine.put_text(first < std::ssize(hashes) ? text(data.files[static_cast<size_t>(first)]) : "none");
   }
   const std::vector<std::string> texts = ranks.all_gather(mine.take());
-  MessageReader there(texts[0]);
+  MessageReader there = read(texts, 0);
   std::vector<std::string> in_what;
   for (size_t rank = 0; rank < lists.size(); rank++) {
     const std::string_view other = there.get_text();
@@ -148,7 +154,7 @@ void compare_texts(RankGroup& ranks, const DataSet& data, const std::function<st
     if (lists[rank] == lists[0]) continue;
     if (lists[rank].size() != lists[0].size())
       in_what[rank] = fmt::format("{}, not {}; ", format_count(lists[rank].size(), "file"), lists[0].size());
-    in_what[rank] += fmt::format("the first that differs: {}, not {}", MessageReader(texts[rank]).get_text(), other);
+    in_what[rank] += fmt::format("the first that differs: {}, not {}", read(texts, rank).get_text(), other);
   }
   refuse_differences(ranks, in_what);
 }
@@ -177,13 +183,12 @@ void compare_pipelines(RankGroup& ranks, const config::Pipeline& pipeline, int r
   };
   std::vector<Feed> feeds;
   for (const std::string& message : ranks.all_gather(mine.take())) {
-    MessageReader in(message);
+    const size_t rank = ranks.number_in_all(feeds.size());
+    MessageReader in(message, static_cast<int>(rank));
     Feed& feed = feeds.emplace_back(
         Feed{in.get<int64_t>(), in.get<int64_t>(), in.get<uint64_t>(), std::string(in.get_text()), {}});
-    if (!feed.pipeline.ParseFromString(feed.bytes))
-      throw Error(
-          Category::bad_pipeline,
-          "exchange: the pipeline of a rank changed on its way; an exchange must return every rank's string unchanged");
+    in.end();
+    if (!feed.pipeline.ParseFromString(feed.bytes)) in.refuse("holds no pipeline");
   }
   std::vector<std::string> in_what;
   for (const Feed& feed : feeds) {

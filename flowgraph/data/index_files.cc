@@ -45,6 +45,7 @@ void warn_of(const std::vector<std::string>& all, std::vector<std::string>& warn
               {file.id.uri, -1, -1, ""});
 }
 
+// `rank` is its number among all ranks.
 [[noreturn]] void refuse(size_t rank, const std::string& why) {
   throw Error(Category::bad_pipeline,
               fmt::format("rank {} sent an impossible description of its files: {}; all ranks must run the same "
@@ -147,6 +148,9 @@ void IndexFiles::find() {
     if (found_[f]) data_.files[f].index = std::move(*kept[f].index);
   }
   const std::vector<std::string> all = ranks_.all_gather(mine);
+  for (size_t rank = 0; rank < all.size(); rank++)
+    if (all[rank].size() != kept.size() || all[rank].find_first_not_of("01") != std::string::npos)
+      refuse(ranks_.number_in_all(rank), "it does not say of each file whether it has an index");
   std::vector<std::string> refused;
   for (size_t f = 0; f < kept.size(); f++) {
     const auto has = [&](const std::string& found) { return found[f] == '1'; };
@@ -247,7 +251,8 @@ void IndexFiles::share() {
   tell(mine);
   for (Chains& chains : chains_) chains.clear();
   const std::vector<std::string> all = ranks_.all_gather(mine.take());
-  for (size_t rank = 0; rank < all.size(); rank++) take(rank, MessageReader(all[rank]));
+  for (size_t rank = 0; rank < all.size(); rank++)
+    take(rank, MessageReader(all[rank], static_cast<int>(ranks_.number_in_all(rank))));
 }
 
 void IndexFiles::tell(MessageWriter& message) const {
@@ -282,16 +287,16 @@ void IndexFiles::take(size_t rank, MessageReader message) {
     for (auto chains = message.get<uint64_t>(); chains > 0; chains--) try {
         chains_[part.file].push_back(io::IndexBuilder::get_from(message, source_of(file).index.stride, file.id.size));
       } catch (const Error& error) {
-        refuse(rank, fmt::format("{}: {}", file.id.uri, error.message()));
+        refuse(ranks_.number_in_all(rank), fmt::format("{}: {}", file.id.uri, error.message()));
       }
   }
-  if (!message.at_end()) refuse(rank, "the message goes on after the last count");
+  if (!message.at_end()) refuse(ranks_.number_in_all(rank), "the message goes on after the last count");
 }
 
 io::FileIndex IndexFiles::received(size_t rank, const DataFile& file, std::string_view bytes) const {
   io::IndexFile got =
       io::parse_index(std::as_bytes(std::span(bytes)), {file.id.uri, file.id.size, 0}, options_of(file));
-  if (!got.index) refuse(rank, fmt::format("its index of {} {}", file.id.uri, got.refused));
+  if (!got.index) refuse(ranks_.number_in_all(rank), fmt::format("its index of {} {}", file.id.uri, got.refused));
   return std::move(*got.index);
 }
 

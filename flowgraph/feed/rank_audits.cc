@@ -39,6 +39,7 @@ EpochSums unpack(MessageReader in) {
   end.bad = in.get<uint64_t>();
   end.lost = in.get<uint64_t>();
   end.doubts = in.get_rows<uint64_t>();
+  in.end();
   return sums;
 }
 
@@ -57,9 +58,15 @@ std::string name_of(uint64_t epoch) { return epoch == no_epoch ? "none" : fmt::f
 
 std::optional<EpochAudit> judge_together(const Exchange& exchange, const std::vector<int>& parts,
                                          const std::optional<FinishedEpoch>& mine) {
+  const std::vector<std::string> messages = exchange(pack(mine ? mine->sums : EpochSums{.end = {.epoch = no_epoch}}));
+  if (messages.size() != parts.size())
+    throw Error(Category::bad_pipeline,
+                fmt::format("exchange: it returned {} strings for {} ranks; it must return one of "
+                            "each rank",
+                            messages.size(), parts.size()));
   std::vector<EpochSums> all;
-  for (const std::string& message : exchange(pack(mine ? mine->sums : EpochSums{.end = {.epoch = no_epoch}})))
-    all.push_back(unpack(MessageReader(message)));
+  for (const std::string& message : messages)
+    all.push_back(unpack(MessageReader(message, static_cast<int>(all.size()))));
   if (!mine) return std::nullopt;
   EpochSums sums{.end = {.epoch = mine->sums.end.epoch}};
   std::set<int> counted;

@@ -34,19 +34,14 @@ std::span<std::byte> bytes_of(std::vector<int64_t>& numbers) { return std::as_wr
 
 // Throws Error bad_pipeline if the numbers of a head are impossible.
 void Transfer::check_head(const Head& head) const {
-  const auto refuse = [] {
+  bool possible = head.numbers[1] >= 0 && head.numbers[1] <= head.rows();
+  for (auto at = head.numbers.begin() + head_numbers; at != head.numbers.end(); at += shape_numbers)
+    possible = possible && *at >= 0 && *at <= static_cast<int64_t>(Shape::max_rank + 2);
+  if (!possible || !batches_.can_have(head.shapes(), head.rows()))
     throw Error(Category::bad_pipeline,
-                "the rank that reads sent an impossible description of its rows; all ranks must run the same version "
-                "of feedline");
-  };
-  if (head.rows() < 0 || head.rows() > batches_.rows() || head.numbers[1] < 0 || head.numbers[1] > head.rows())
-    refuse();
-  for (auto at = head.numbers.begin() + head_numbers; at != head.numbers.end(); at += shape_numbers) {
-    if (*at < 0 || *at > static_cast<int64_t>(Shape::max_rank + 2)) refuse();
-    int64_t elements = 1;
-    for (auto axis = at + 1; axis != at + 1 + *at; ++axis)
-      if (*axis < 0 || __builtin_mul_overflow(elements, *axis, &elements) || elements > int64_t{1} << 48) refuse();
-  }
+                fmt::format("rank {} sent an impossible description of its rows; all ranks must "
+                            "run the same version of feedline",
+                            distribution_.reader_of(distribution_.rank)));
 }
 
 std::vector<Shape> Transfer::Head::shapes() const {
@@ -200,6 +195,13 @@ bool Transfer::step() {
   communicator_.all_gather(std::as_bytes(std::span(&exchanged_->vote, 1)),
                            std::as_writable_bytes(std::span(exchanged_->votes)), feedline::Stream::host);
   const std::vector<StepVote>& all = exchanged_->votes;
+  for (const StepVote& vote : all)
+    if (vote.intent > Intent::leave || vote.offer > Offer::end_of_epoch)
+      throw Error(
+          Category::bad_pipeline,
+          fmt::format("rank {} says in its vote what this version of feedline does not know; all ranks must run "
+                      "the same version",
+                      &vote - all.data()));
   const auto one_that = [&](Intent intent) {
     return std::find_if(all.begin(), all.end(), [&](const StepVote& vote) { return vote.intent == intent; });
   };
@@ -253,12 +255,14 @@ Transfer::StepVote Transfer::prepare() {
   return vote;
 }
 
-// Throws Error bad_pipeline unless all readers are at this rank's step and offer the same.
+// Throws Error bad_pipeline unless all readers are at this rank's step and offer the same. A reader that goes on offers
+// something.
 void Transfer::check_votes() const {
   const std::vector<StepVote>& all = exchanged_->votes;
   for (const int reader : readers_) {
     const StepVote &vote = all[static_cast<size_t>(reader)], &first = all[static_cast<size_t>(readers_[0])];
-    if (vote.offer != first.offer || vote.epoch != position_.epoch || vote.step != position_.step)
+    if (vote.offer == Offer::nothing || vote.offer != first.offer || vote.epoch != position_.epoch ||
+        vote.step != position_.step)
       throw Error(Category::bad_pipeline,
                   fmt::format("rank {} is at step {} of epoch {}, this rank at step {} of epoch {}: the files have "
                               "changed on one of them; restart all ranks",
@@ -417,7 +421,11 @@ void Transfer::deliver(size_t replica) {
   buffer.content.rows = head.rows();
   buffer.content.valid_count = head.numbers[1];
   buffer.content.audit = static_cast<uint64_t>(head.numbers[2]);
-  batches_.set_shapes(head.shapes(), buffer.content);
+  const std::vector<Shape> shapes = head.shapes();
+  if (const int reader = distribution_.reader_of(distribution_.rank);
+      reader != distribution_.rank && !start_.heads_only)
+    batches_.check_arrived(buffer.memory, shapes, head.rows(), reader);
+  batches_.set_shapes(shapes, buffer.content);
   arena_.execute([&] { batches_.unpack(buffer); });
   delivery_->put(static_cast<int>(replica), {.batch = rings_[replica]->share(&buffer)});
 }

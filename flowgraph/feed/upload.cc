@@ -337,6 +337,9 @@ void Upload::fill(Replica& replica, std::span<const Batch> packed, BatchBuffer& 
                                 previous ? previous->filled->memory : nullptr),
                       std::back_inserter(copies));
   for (const gpu::CopyToDevice& copy : copies) (previous ? between_gpus_ : uploaded_) += copy.from.size();
+  // On the way between GPUs nothing is checked.
+  const int reader = distribution_.reader_of(distribution_.rank);
+  const bool has_arrived = distribution_.transfers() && reader != distribution_.rank && !between_;
   std::vector<gpu::UnpackLaunch> launches;
   for (const size_t j : job_order_) {
     const PackedBatches::Job& job = batches_.jobs()[j];
@@ -346,6 +349,9 @@ void Upload::fill(Replica& replica, std::span<const Batch> packed, BatchBuffer& 
                          .out_stride = job.stride,
                          .count = static_cast<uint32_t>(content.rows * job.rows)};
     if (job.table) {
+      if (has_arrived)
+        PackedBatches::check_table_rows(job, static_cast<const std::byte*>(own.tensors()[job.column].tensor.data),
+                                        content.rows, reader);
       rows.numbers = reinterpret_cast<const int64_t*>(rows.in);
       rows.in = replica.tables[j].get();
       rows.in_stride = job.table->row_bytes();

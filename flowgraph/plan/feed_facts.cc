@@ -12,25 +12,48 @@
 namespace feedline::flow {
 namespace {
 
-Error makes_no_sense(const BatchTensor& tensor) {
-  return Error(
+[[noreturn]] void refuse(int rank, const std::string& what) {
+  throw Error(
       Category::bad_pipeline,
-      fmt::format(
-          "another rank sent an impossible description of tensor '{}'; all ranks must run the same version of feedline",
-          tensor.name));
+      fmt::format("rank {} sent an impossible description of {}; all ranks must run the same version of feedline", rank,
+                  what));
 }
 
-// Throws Error bad_pipeline if a tensor does not fit into the buffer. Another rank describes the layout of the buffer
-// into which rows are received, so a wrong description must not let them be written outside of the buffer.
-void check_tensor(const BatchTensor& tensor, const FeedFacts& facts) {
-  uint64_t row = size_of(tensor.dtype);
-  bool fits = tensor.offset <= facts.buffer_bytes && tensor.capacity <= facts.buffer_bytes - tensor.offset &&
-              tensor.offset % tensor_alignment == 0;
-  for (const int64_t axis : tensor.shape)
-    fits = fits && axis >= 0 && !__builtin_mul_overflow(row, static_cast<uint64_t>(axis), &row);
-  const bool dense = tensor.part == BatchTensor::Part::dense || tensor.part == BatchTensor::Part::valid;
-  fits = fits && (!dense || row == 0 || static_cast<uint64_t>(facts.rows) <= tensor.capacity / row);
-  if (!fits) throw makes_no_sense(tensor);
+// Throws Error bad_pipeline unless a state and a place of the feed can be computed from these numbers.
+void check_identity(int rank, const FeedFacts& facts, const PipelineSpec& spec) {
+  const FeedIdentity& identity = facts.identity;
+  const std::optional<Reweighted>& weights = identity.reweighted;
+  const uint64_t mixed = spec.mixture ? spec.sources.size() : 0;
+  if (identity.global_batch < 1 || identity.steps_per_epoch < (identity.epochs_go_on ? 1 : -1) ||
+      identity.mixed_sources != mixed ||
+      (weights && (weights->shares.size() != mixed || weights->taken.size() != mixed)))
+    refuse(rank, "its feed");
+}
+
+// Throws Error bad_pipeline unless these are the tensors of the pipeline's batches, lie one after another in the buffer,
+// and have room for the rows. Rows are received into the buffer, and unpacked from it, as this layout says.
+void check_layout(int rank, const FeedFacts& facts, const PipelineSpec& spec) {
+  const int64_t frames = spec.window ? spec.window->size : 1;
+  if (facts.frames != frames || facts.rows < frames || facts.rows % frames != 0 ||
+      facts.buffer_bytes > most_batch_bytes)
+    refuse(rank, "its batches");
+  const std::vector<BatchTensor> wanted = tensors_of(spec);
+  if (facts.tensors.size() != wanted.size()) refuse(rank, "the tensors of its batches");
+  uint64_t end = 0;  // of the tensor before
+  for (size_t t = 0; t < wanted.size(); t++) {
+    const BatchTensor &tensor = facts.tensors[t], &like = wanted[t];
+    const bool same = tensor.part == like.part && tensor.output == like.output && tensor.dtype == like.dtype &&
+                      tensor.shape == like.shape;
+    const bool fits = tensor.offset >= end && tensor.offset % tensor_alignment == 0 &&
+                      tensor.offset <= facts.buffer_bytes && tensor.capacity <= facts.buffer_bytes - tensor.offset;
+    uint64_t bytes = 0;
+    const bool dense = tensor.part == BatchTensor::Part::dense || tensor.part == BatchTensor::Part::valid;
+    if (!same || !fits ||
+        (dense && (__builtin_mul_overflow(static_cast<uint64_t>(facts.rows), like.row_bytes(), &bytes) ||
+                   bytes > tensor.capacity)))
+      refuse(rank, fmt::format("tensor '{}'", tensor.name));
+    end = tensor.offset + tensor.capacity;
+  }
 }
 
 // Returns the digests of all state_stages as text. PipelineSpec::written_stages has the digests of the stages as the
@@ -125,8 +148,8 @@ std::string to_message(const FeedFacts& facts) {
   return out.take();
 }
 
-FeedFacts facts_in(std::string_view message) {
-  MessageReader in(message);
+FeedFacts facts_in(std::string_view message, int rank, const PipelineSpec& spec) {
+  MessageReader in(message, rank);
   FeedFacts facts;
   FeedIdentity& identity = facts.identity;
   identity.data = in.get_text();
@@ -152,16 +175,18 @@ FeedFacts facts_in(std::string_view message) {
   for (auto tensors = in.get<uint64_t>(); tensors > 0; tensors--) {
     BatchTensor& tensor = facts.tensors.emplace_back();
     tensor.name = in.get_text();
-    tensor.part = in.get<BatchTensor::Part>();
+    tensor.part = in.get_enum(BatchTensor::Part::valid);
     tensor.output = in.get<int>();
-    tensor.dtype = in.get<DType>();
+    tensor.dtype = in.get_enum(DType::float64);
     const auto axes = in.get_rows<int64_t>();
-    if (axes.size() > Shape::max_rank) throw makes_no_sense(tensor);
+    if (axes.size() > Shape::max_rank) refuse(rank, fmt::format("tensor '{}'", tensor.name));
     tensor.shape = Shape(axes);
     tensor.offset = in.get<uint64_t>();
     tensor.capacity = in.get<uint64_t>();
-    check_tensor(tensor, facts);
   }
+  in.end();
+  check_identity(rank, facts, spec);
+  check_layout(rank, facts, spec);
   return facts;
 }
 

@@ -34,7 +34,8 @@ FeedIdentity identity_of(const Schedule& plan);
 /// Returns the facts as a message to other ranks, for feeds whose rows travel between ranks. `lazy` is left out,
 /// because such feeds are never lazy.
 std::string to_message(const FeedFacts& facts);
-/// Returns the facts that a message holds. Throws Error bad_pipeline if they make no sense.
-FeedFacts facts_in(std::string_view message);
+/// Returns the facts that the message of a rank holds. Throws Error bad_pipeline unless they can be those of a plan of
+/// `spec`.
+FeedFacts facts_in(std::string_view message, int rank, const PipelineSpec& spec);
 
 }  // namespace feedline::flow

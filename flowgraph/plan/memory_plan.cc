@@ -73,6 +73,37 @@ uint64_t most_batches_ahead(uint64_t batch_bytes) noexcept {
   return std::min(small_batches_bytes / batch_bytes, most_small_batches);
 }
 
+std::vector<BatchTensor> tensors_of(const PipelineSpec& spec) {
+  std::vector<BatchTensor> tensors;
+  const auto add = [&](std::string name, BatchTensor::Part part, int output, DType dtype, const Shape& shape) {
+    tensors.push_back({.name = std::move(name), .part = part, .output = output, .dtype = dtype, .shape = shape});
+  };
+  using Part = BatchTensor::Part;
+  add("@valid", Part::valid, -1, DType::boolean, {});
+  if (!spec.valid_mask.empty()) add(spec.valid_mask, Part::valid, -1, DType::boolean, {});
+  for (int o = 0; o < static_cast<int>(spec.outputs.size()); o++) {
+    const OutputSpec& output = spec.outputs[static_cast<size_t>(o)];
+    if (output.internal) continue;
+    if (output.dense()) {
+      add(output.name, Part::dense, o, output.dtype, output.shape);
+      continue;
+    }
+    const FeatureSpec& feature = spec.features[static_cast<size_t>(output.feature)];
+    if ((output.padded ? output.dtype : feature.dtype) == DType::bytes) {
+      add(output.name + ".bytes", Part::bytes, o, DType::uint8, {});
+      add(output.name + ".offsets", Part::offsets, o, DType::int64, {});
+    } else if (output.padded) {
+      add(output.name, Part::padded, o, output.dtype, output.shape);
+    } else {
+      add(output.name + ".values", Part::values, o, output.dtype, output.shape);
+    }
+    if (!output.variable) continue;
+    if (feature.nested()) add(output.name + ".step_splits", Part::step_splits, o, DType::int64, {});
+    add(output.name + ".row_splits", Part::row_splits, o, DType::int64, {});
+  }
+  return tensors;
+}
+
 MemoryPlan::MemoryPlan(const Schedule& schedule) {
   plan_slots(schedule);
   plan_outputs(schedule);
@@ -122,53 +153,41 @@ void MemoryPlan::plan_outputs(const Schedule& schedule) {
                            : schedule.in_file_order() && !spec.window && !schedule.mixture && !data.lazy
                                ? schedule.orders[0]->largest_span(rows, spec.repeat == 1).bytes
                                : product(rows, data.largest_record());
-  const auto add = [&](std::string name, BatchTensor::Part part, int output, DType dtype, Shape shape,
-                       uint64_t elements) {
-    const uint64_t capacity = product(elements, static_cast<uint64_t>(shape.elements()) * size_of(dtype));
-    tensors.push_back({std::move(name), part, output, dtype, shape, buffer_bytes, capacity});
-    buffer_bytes += round_up(std::max<uint64_t>(capacity, 1), tensor_alignment);
-  };
   using Part = BatchTensor::Part;
-  add("@valid", Part::valid, -1, DType::boolean, {}, rows);
-  if (!spec.valid_mask.empty()) add(spec.valid_mask, Part::valid, -1, DType::boolean, {}, rows);
-  for (int o = 0; o < static_cast<int>(spec.outputs.size()); o++) {
-    const OutputSpec& output = spec.outputs[static_cast<size_t>(o)];
-    if (output.internal) continue;
-    const FeatureSpec* feature = output.dense() ? nullptr : &spec.features[static_cast<size_t>(output.feature)];
-    if (output.dense()) {
-      add(output.name, Part::dense, o, output.dtype, output.shape, rows);
-    } else if (output.padded) {
-      const auto step = static_cast<uint64_t>(std::max<int64_t>(1, feature->shape.elements()));
-      const uint64_t most = feature->max_values >= 0 ? static_cast<uint64_t>(feature->max_values)
-                                                     : most_sequence_values(*feature, data.largest_record());
+  const auto most_elements = [&](const BatchTensor& tensor) -> uint64_t {
+    if (tensor.part == Part::dense || tensor.part == Part::valid) return rows;
+    if (tensor.part == Part::row_splits) return rows + 1;
+    const OutputSpec& output = spec.outputs[static_cast<size_t>(tensor.output)];
+    const FeatureSpec& feature = spec.features[static_cast<size_t>(output.feature)];
+    if (output.padded) {
+      const auto step = static_cast<uint64_t>(std::max<int64_t>(1, feature.shape.elements()));
+      const uint64_t most = feature.max_values >= 0 ? static_cast<uint64_t>(feature.max_values)
+                                                    : most_sequence_values(feature, data.largest_record());
       const uint64_t most_steps = product(rows, std::max<uint64_t>(1, most / step));
-      if (output.dtype == DType::bytes) {
-        const uint64_t padding = feature->default_bytes.empty() ? 0 : feature->default_bytes.front().size();
-        add(output.name + ".bytes", Part::bytes, o, DType::uint8, {}, payload + product(most_steps, step * padding));
-        add(output.name + ".offsets", Part::offsets, o, DType::int64, {}, product(most_steps, step) + 1);
-      } else {
-        add(output.name, Part::padded, o, output.dtype, output.shape, most_steps);
-      }
-    } else if (output.variable) {
-      const uint64_t allowed =
-          feature->max_values >= 0 ? product(rows, static_cast<uint64_t>(feature->max_values)) : too_much;
-      const uint64_t values = std::min(allowed, most_values(feature->dtype, payload));
-      if (feature->dtype == DType::bytes) {
-        add(output.name + ".bytes", Part::bytes, o, DType::uint8, {}, payload);
-        add(output.name + ".offsets", Part::offsets, o, DType::int64, {}, values + 1);
-      } else {
-        add(output.name + ".values", Part::values, o, output.dtype, output.shape, values);
-      }
-      if (feature->nested())  // an empty step is a tag and a length
-        add(output.name + ".step_splits", Part::step_splits, o, DType::int64, {}, std::min(allowed, payload / 2) + 1);
-      add(output.name + ".row_splits", Part::row_splits, o, DType::int64, {}, rows + 1);
-    } else {
-      const auto each = static_cast<uint64_t>(output.shape.elements());
-      uint64_t defaults = 0;
-      for (const std::string& value : feature->default_bytes) defaults += value.size();
-      add(output.name + ".bytes", Part::bytes, o, DType::uint8, {}, payload + rows * defaults);
-      add(output.name + ".offsets", Part::offsets, o, DType::int64, {}, rows * each + 1);
+      const uint64_t padding = feature.default_bytes.empty() ? 0 : feature.default_bytes.front().size();
+      return tensor.part == Part::bytes     ? payload + product(most_steps, step * padding)
+             : tensor.part == Part::offsets ? product(most_steps, step) + 1
+                                            : most_steps;
     }
+    if (output.variable) {
+      const uint64_t allowed =
+          feature.max_values >= 0 ? product(rows, static_cast<uint64_t>(feature.max_values)) : too_much;
+      const uint64_t values = std::min(allowed, most_values(feature.dtype, payload));
+      return tensor.part == Part::bytes         ? payload
+             : tensor.part == Part::offsets     ? values + 1
+             : tensor.part == Part::step_splits ? std::min(allowed, payload / 2) + 1  // an empty one is tag and length
+                                                : values;
+    }
+    uint64_t defaults = 0;
+    for (const std::string& value : feature.default_bytes) defaults += value.size();
+    return tensor.part == Part::bytes ? payload + rows * defaults
+                                      : rows * static_cast<uint64_t>(output.shape.elements()) + 1;
+  };
+  tensors = tensors_of(spec);
+  for (BatchTensor& tensor : tensors) {
+    tensor.offset = buffer_bytes;
+    tensor.capacity = product(most_elements(tensor), tensor.row_bytes());
+    buffer_bytes += round_up(std::max<uint64_t>(tensor.capacity, 1), tensor_alignment);
   }
   lends = rows == 1 && std::any_of(spec.features.begin(), spec.features.end(),
                                    [](const FeatureSpec& feature) { return feature.dtype == DType::bytes; });

@@ -14,6 +14,9 @@ namespace feedline::flow {
 /// write neighbouring elements then write whole lines of memory.
 inline constexpr uint64_t tensor_alignment = 256;
 
+/// No batch has more bytes: far more than any memory, and so few that they can be counted for any number of batches.
+inline constexpr uint64_t most_batch_bytes = uint64_t{1} << 44;
+
 /// One tensor of a batch buffer.
 struct BatchTensor {
   /// Which part of its output the tensor holds. A dense output is one tensor, `dense`; a variable output is several.
@@ -29,6 +32,9 @@ struct BatchTensor {
   /// Returns the bytes of a row of a dense tensor.
   size_t row_bytes() const noexcept { return static_cast<size_t>(shape.elements()) * size_of(dtype); }
 };
+
+/// Returns the tensors of a pipeline's batches, in their order, without offsets and capacities.
+std::vector<BatchTensor> tensors_of(const PipelineSpec& spec);
 
 /// Returns how many batches of so many bytes a replica's ring has if the pipeline does not say how many to prefetch,
 /// and memory.limit allows as many: many small ones, so that the feed rarely wakes a thread while the trainer is slow.

@@ -26,6 +26,7 @@ struct Note {
   Note() = default;
   Note(Kind k, uint64_t finished) : kind(k), calls(finished) {}
   Note(Kind k, const Error& why, uint64_t finished);
+  /// Returns the Error in the note; it is bad_pipeline if the sender's category is none of this version.
   Error error() const;
 
   Kind kind = alive;

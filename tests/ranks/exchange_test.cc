@@ -1,10 +1,16 @@
 #include "feedline/exchange.h"
 
+#include <cstddef>
+#include <cstring>
+#include <memory>
 #include <random>
 #include <set>
 
 #include "base/rank_message.h"
+#include "feedline/communicator.h"
 #include "feedline/error.h"
+#include "ranks/collective_call.h"
+#include "ranks/process/process_links.h"
 #include "support/catch.h"
 #include "support/ranks.h"
 
@@ -70,4 +76,50 @@ TEST_CASE("messages between ranks hold what was put into them, and no more is ta
     };
     CHECK_THROWS_AS(read(), Error);
   }
+}
+
+TEST_CASE("a message has no truth value or choice that there is not, and names its rank") {
+  enum class Choice : uint8_t { first, second, third };
+  MessageWriter out;
+  for (const uint8_t byte : std::initializer_list<uint8_t>{1, 2, 3, 2}) out.put(byte);
+  const std::string message = out.take();
+  MessageReader in(message, 7);
+  CHECK(in.get_bool());
+  CHECK(in.get_enum(Choice::third) == Choice::third);
+  CHECK_THROWS_WITH(in.get_enum(Choice::third), Catch::StartsWith("exchange: the message of rank 7 holds a choice "));
+  CHECK_THROWS_WITH(in.get_bool(), Catch::StartsWith("exchange: the message of rank 7 holds a truth value "));
+  in.end();
+  MessageReader longer(message);
+  longer.get<uint16_t>();
+  CHECK_THROWS_WITH(longer.end(), Catch::StartsWith("exchange: a message of another rank goes on after its last item"));
+}
+
+TEST_CASE("an exchange over a communicator makes room for no string of more than 1 GiB") {
+  // Two communicators of threads, of which the second one says what it likes.
+  for (const uint64_t length : {(uint64_t{1} << 30) + 1, uint64_t{1} << 63, UINT64_MAX}) {
+    std::vector<std::unique_ptr<Communicator>> ends = communicators_between_threads(2);
+    const std::vector<std::string> thrown = side_by_side(2, [&](int rank) {
+      const auto mine = std::shared_ptr(std::move(ends[static_cast<size_t>(rank)]));
+      if (rank == 0) {
+        exchange_over(mine)("text");
+      } else {
+        std::vector<uint64_t> lengths(2);
+        mine->all_gather(std::as_bytes(std::span(&length, 1)), std::as_writable_bytes(std::span(lengths)),
+                         Stream::host);
+      }
+    });
+    CHECK(
+        thrown[0].starts_with("rank 1 sends a message of " + std::to_string(length) + " bytes, and one has at most "));
+  }
+}
+
+TEST_CASE("what another process says of a failure or a call has a name") {
+  gpu::Note note(gpu::Note::failed, Error(Category::stalled, "it is late"), 3);
+  CHECK(note.error().category() == Category::stalled);
+  const uint8_t category = 200, dtype = 255;
+  std::memcpy(reinterpret_cast<std::byte*>(&note) + offsetof(gpu::Note, category), &category, 1);
+  CHECK(note.error().what() == std::string("it is late [bad_pipeline]"));
+  gpu::CollectiveCall call{.kind = gpu::CollectiveCall::Kind::all_reduce, .bytes = 4};
+  std::memcpy(reinterpret_cast<std::byte*>(&call) + offsetof(gpu::CollectiveCall, dtype), &dtype, 1);
+  CHECK(to_string(call) == "all_reduce(sum) of 4 bytes of ?");
 }

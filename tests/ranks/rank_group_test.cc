@@ -1,6 +1,7 @@
 #include "ranks/rank_group.h"
 
 #include <algorithm>
+#include <cstring>
 #include <random>
 #include <stdexcept>
 
@@ -95,4 +96,61 @@ TEST_CASE("wherever a rank fails, all fail with its reason") {
       }
       if (kind != 3 || when == 2) CHECK(thrown[2] == said);
     }
+}
+
+TEST_CASE("pieces that are no part of a message are refused") {
+  struct Head {  // as in rank_group.cc
+    uint64_t magic, says;
+    int32_t rank, size;
+    uint64_t rest;
+  };
+  constexpr size_t piece = 256 << 10;
+  enum : uint64_t { goes_on, failed, done };
+  // Returns what rank 0 throws if rank 1 answers each of its strings with the next of these heads and bytes.
+  const auto said = [](const std::vector<std::pair<Head, std::string>>& answers, const std::vector<int>& members = {}) {
+    size_t at = 0;
+    const auto exchange = [&](std::string_view mine) {
+      Head head;
+      std::memcpy(&head, mine.data(), sizeof head);
+      auto [theirs, bytes] = answers.at(at++);  // throws if rank 0 goes on for too long
+      theirs.magic = head.magic;
+      theirs.rank = 1;
+      theirs.size = 2;
+      return std::vector<std::string>{std::string(mine),
+                                      std::string(reinterpret_cast<const char*>(&theirs), sizeof theirs) + bytes};
+    };
+    RankGroup group(exchange, 0, 2);
+    try {
+      members.empty() ? static_cast<void>(group.all_gather("mine"))
+                      : group.among(members, [](RankGroup& ranks) { ranks.all_gather("mine"); });
+    } catch (const std::exception& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const auto head = [](uint64_t says, uint64_t rest) {
+    Head of_piece;
+    of_piece.says = says;
+    of_piece.rest = rest;
+    return of_piece;
+  };
+  using Catch::Contains;
+  CHECK(said({{head(goes_on, 3), std::string(piece, 'x')}, {head(goes_on, 0), "xyz"}}).empty());
+  const auto refused = Contains("rank 1 sent a piece of");
+  CHECK_THAT(said({{head(goes_on, 3), ""}}), refused);  // would never end
+  CHECK_THAT(said({{head(goes_on, 3), std::string(piece - 1, 'x')}}), refused);
+  CHECK_THAT(said({{head(goes_on, 0), std::string(piece + 1, 'x')}}), refused);
+  CHECK_THAT(said({{head(goes_on, 3), std::string(piece, 'x')}, {head(goes_on, 0), "more"}}), refused);
+  CHECK_THAT(said({{head(done, 0), "x"}}), refused);
+  CHECK_THAT(said({{head(3, 0), ""}}), refused);
+  const auto elsewhere = Contains("rank 1 has made more or fewer exchanges than the others");
+  CHECK_THAT(said({{head(done, 0), ""}}), elsewhere);
+  CHECK_THAT(said({{head(goes_on, 0), ""}}, {0}), elsewhere);
+  CHECK(said({{head(done, 0), ""}, {head(done, 0), ""}}, {0}).empty());
+  // A failure of a category that there is not.
+  std::string failure(1 + 8 + 8 + 3 * 8, '\0');
+  CHECK(said({{head(failed, 0), failure}}) == "offset 0: record 0: rank 1:  [truncated_length]");
+  failure[0] = static_cast<char>(200);
+  CHECK_THAT(said({{head(failed, 0), failure}}), Contains("the message of rank 1 holds a choice that there is not"));
+  CHECK_THAT(said({{head(failed, 0), "\1"}}), Contains("the message of rank 1 ends too early"));
 }

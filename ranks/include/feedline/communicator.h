@@ -94,7 +94,7 @@ class FEEDLINE_PUBLIC Communicator {
 };
 
 /// Returns an exchange that makes two all_gather() calls of `communicator` each time it is called, and keeps the
-/// communicator alive.
+/// communicator alive. Throws Error bad_pipeline if a rank's string is longer than 1 GiB.
 FEEDLINE_PUBLIC Exchange exchange_over(std::shared_ptr<Communicator> communicator);
 
 /// Returns a communicator for each of `ranks` ranks that are threads of one process. Buffers lie in host memory and

@@ -355,3 +355,26 @@ TEST_CASE("an index that another rank made up is checked as one in a file") {
   CHECK_THAT(told(19 + 2 * 5, [](uint64_t offset) { return offset + 16384; }),
              Catch::Contains("contradicts itself or the file"));
 }
+
+TEST_CASE("a rank says of each file whether it has an index") {
+  const Folder folder;
+  std::mt19937 content(8);
+  for (const char* name : {"data-0", "data-1"}) folder.dir.write(name, records(content, 5000, 100));
+  const std::vector specs(2, folder.spec());
+  for (const std::string& wrong : {std::string("0"), std::string("000"), std::string("02"), std::string()}) {
+    const auto thrown = on_ranks(2, [&](int rank, Exchange exchange) {
+      constexpr size_t head = 32;
+      RankGroup group(
+          [&, exchange = std::move(exchange)](std::string_view mine) {
+            std::vector<std::string> all = exchange(mine);
+            if (rank == 0 && all[1].substr(head) == "00") all[1].replace(head, 2, wrong);
+            return all;
+          },
+          rank, 2);
+      group.run([&] { flow::count_data(specs[0], 1, {}, group); });
+    });
+    INFO(wrong);
+    CHECK_THAT(thrown[0],
+               Catch::Contains("rank 1 sent an impossible description of its files: it does not say of each"));
+  }
+}
