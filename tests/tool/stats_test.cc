@@ -229,7 +229,7 @@ TEMPLATE_TEST_CASE("cells of many values follow from the values, not from their 
       parts.back().put(message);
       const std::string bytes = message.take();
       MessageReader reader(bytes);
-      ValueCells merged = ValueCells::get(reader);
+      ValueCells merged = ValueCells::get(reader, std::is_same_v<TestType, int64_t>);
       CHECK(reader.at_end());
       for (size_t i = 0; i + 1 < parts.size(); i++) merged.merge(parts[i]);
       CHECK(same(merged.cells(), cells, &ValueCells::Cell::number));
@@ -455,6 +455,19 @@ TEST_CASE("statistics that lack a key, or have a value of another type, are refu
   CHECK_THAT(nested.err, Catch::Contains("holds something else"));
 }
 
+TEST_CASE("counts of labels that are no counts are refused") {
+  const auto statistics = [](const std::string& count) {
+    return Json::parse(R"({"samples": 2, "bad_records": 0, "outputs": [{"name": "a", "dtype": "INT64", "shape": [],
+      "ragged": false, "rows": 2, "missing": null, "labels": [[1, 2]], "numbers": {"count": 2, "nan": 0, "infinite": 0,
+      "min": 1, "max": 1, "percentiles": [1], "values": [[1, )" +
+                       count + "]]}}]}");
+  };
+  const Json now = statistics("2");
+  CHECK(find_drift(now, now, {}).empty());
+  for (const char* count : {"1e300", "1.5", "-1", "null"})
+    CHECK_THROWS_AS(find_drift(statistics(count), now, {}), Json::exception);
+}
+
 TEST_CASE("stats count clips as they are stored") {
   const TempDir dir;
   const std::string clips =
@@ -467,4 +480,73 @@ TEST_CASE("stats count clips as they are stored") {
     return;
   }
   FAIL("no such output");
+}
+
+TEST_CASE("statistics that another rank made up are refused") {
+  const auto told = [](const std::string& bytes) {
+    MessageReader in(bytes, 2);
+    ValueStats stats(DType::int64);
+    stats.get(in);
+    in.end();
+  };
+  ValueStats stats(DType::int64);
+  const std::vector<int64_t> numbers = {5, 7, 7};
+  stats.add(std::span(numbers));
+  MessageWriter out;
+  stats.put(out);
+  const std::string sound = out.take();
+  CHECK_NOTHROW(told(sound));
+  // Ten numbers, the least and the largest; whether these are integers; 4 bytes: bits; how many cells; each cell: its key,
+  // value, count, and whether it has several values.
+  enum : size_t {
+    count = 0,
+    zeros = 8,
+    least = 80,
+    most = 88,
+    integers = 96,
+    bits = 104,
+    cells = 108,
+    value = 124,
+    times = 132
+  };
+  const auto with = [&](size_t at, int64_t number, size_t bytes = 8) {
+    std::string other = sound;
+    std::memcpy(other.data() + at, &number, bytes);
+    return other;
+  };
+  for (const auto& [at, number] : std::vector<std::pair<size_t, int64_t>>{{count, 2},
+                                                                          {count, 4},
+                                                                          {zeros, 4},
+                                                                          {least, 6},
+                                                                          {most, 6},
+                                                                          {integers, 0},
+                                                                          {integers, 2},
+                                                                          {cells, 1},
+                                                                          {cells, 3},
+                                                                          {value, 8},
+                                                                          {value, 4},
+                                                                          {times, 0},
+                                                                          {times, 9},
+                                                                          {times + 8, 2}}) {
+    INFO(at << " " << number);
+    CHECK_THROWS_WITH(told(with(at, number)), Catch::Contains("the message of rank 2"));
+  }
+  for (const int64_t number : {-1, 63, 65, 1 << 30, -(1 << 30)}) {
+    INFO(number << " bits");
+    CHECK_THROWS_WITH(told(with(bits, number, 4)), Catch::Contains("bits"));
+  }
+  TextCounts texts;
+  MessageWriter many;
+  many.put<uint64_t>(0);
+  many.put<uint64_t>(TextCounts::most + 1);
+  std::string bytes = many.take();
+  MessageReader in(bytes);
+  CHECK_THROWS_WITH(texts.get(in), Catch::Contains("too many texts"));
+  many.put<uint64_t>(0);
+  many.put<uint64_t>(1);
+  many.put_text(std::string(TextCounts::longest + 1, 'x'));
+  many.put<uint64_t>(1);
+  bytes = many.take();
+  MessageReader long_text(bytes);
+  CHECK_THROWS_WITH(texts.get(long_text), Catch::Contains("too long"));
 }

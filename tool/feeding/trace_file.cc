@@ -28,8 +28,10 @@ int64_t origin_of(const Exchange& ranks, int rank) {
   mine.put_text(boot_id());
   const std::vector<std::string> all = ranks(mine.take());
   const auto read = [&](int of) {
-    MessageReader message(all[static_cast<size_t>(of)]);
+    MessageReader message(all[static_cast<size_t>(of)], of);
     const auto now = message.get<int64_t>();
+    constexpr int64_t most = int64_t{1} << 61;  // 73 years: so times of two ranks can be subtracted
+    if (now < 0 || now > most) message.refuse("has a time that no clock shows");
     return std::pair(now, message.get_text());
   };
   const auto [first, first_boot] = read(0);

@@ -247,8 +247,8 @@ void merge_ranks(const Exchange& ranks, const std::vector<OutputStats>& empty, C
   stats.outputs = empty;
   stats.samples = stats.bad_records = stats.missing_of = 0;
   for (auto& [feature, count] : stats.missing) count = 0;
-  for (const std::string& message : all) {
-    MessageReader theirs(message);
+  for (size_t rank = 0; rank < all.size(); rank++) {
+    MessageReader theirs(all[rank], static_cast<int>(rank));
     stats.samples += theirs.get<uint64_t>();
     stats.bad_records += theirs.get<uint64_t>();
     stats.missing_of += theirs.get<uint64_t>();
@@ -258,6 +258,7 @@ void merge_ranks(const Exchange& ranks, const std::vector<OutputStats>& empty, C
       of_rank.get(theirs);
       stats.outputs[i].merge(of_rank);
     }
+    theirs.end();
   }
 }
 

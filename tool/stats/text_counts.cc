@@ -35,8 +35,11 @@ void TextCounts::put(MessageWriter& message) const {
 
 void TextCounts::get(MessageReader& message) {
   too_many_ = message.get<uint64_t>() != 0;
-  for (auto left = message.get<uint64_t>(); left > 0; left--) {
+  const auto texts = message.get<uint64_t>();
+  if (texts > (too_many_ ? 0 : most)) message.refuse("counts too many texts");
+  for (uint64_t i = 0; i < texts; i++) {
     const std::string_view text = message.get_text();
+    if (text.size() > longest) message.refuse("counts a text that is too long");
     counts_.emplace(text, message.get<uint64_t>());
   }
 }

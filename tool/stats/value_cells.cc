@@ -1,5 +1,7 @@
 #include "tool/stats/value_cells.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -112,8 +114,8 @@ std::vector<ValueCells::Cell> ValueCells::cells() const {
     if (integers_) {
       cell.integer = static_cast<int64_t>(code);
       const int low = dropped(magnitude_of(cell.integer), bits_);
-      const int64_t half = low > 0 ? int64_t{1} << (low - 1) : 0;
-      if (!cell.one_value) cell.integer += cell.integer < 0 ? -half : half;
+      const uint64_t half = low > 0 ? uint64_t{1} << (low - 1) : 0;
+      if (!cell.one_value) cell.integer = static_cast<int64_t>(cell.integer < 0 ? code - half : code + half);
     } else {
       const uint64_t half = uint64_t{1} << std::max(0, stored_bits - bits_) >> 1;
       cell.number = std::bit_cast<double>(cell.one_value ? code : code + half);
@@ -130,6 +132,26 @@ bool ValueCells::exact() const noexcept {
 
 double ValueCells::relative_error() const noexcept { return exact() ? 0 : std::ldexp(1.0, -bits_ - 1); }
 
+uint64_t ValueCells::total() const noexcept {
+  uint64_t total = 0;
+  for (const Slot& slot : slots_) total += slot.count;
+  return total;
+}
+
+bool ValueCells::lie_in(int64_t from, int64_t to) const noexcept {
+  return std::ranges::all_of(slots_, [&](const Slot& slot) {
+    const auto value = static_cast<int64_t>(slot.value);
+    return slot.count == 0 || (value >= from && value <= to);
+  });
+}
+
+bool ValueCells::lie_in(double from, double to) const noexcept {
+  return std::ranges::all_of(slots_, [&](const Slot& slot) {
+    const auto value = std::bit_cast<double>(slot.value);
+    return slot.count == 0 || (value >= from && value <= to);
+  });
+}
+
 void ValueCells::put(MessageWriter& message) const {
   std::vector<Slot> used;
   std::ranges::copy_if(slots_, std::back_inserter(used), [](const Slot& slot) { return slot.count > 0; });
@@ -138,10 +160,21 @@ void ValueCells::put(MessageWriter& message) const {
   message.put_rows(std::span<const Slot>(used));
 }
 
-ValueCells ValueCells::get(MessageReader& message) {
-  ValueCells cells(message.get<uint64_t>() != 0);
+ValueCells ValueCells::get(MessageReader& message, bool integers) {
+  ValueCells cells(integers);
+  if (message.get<uint64_t>() != static_cast<uint64_t>(integers)) message.refuse("counts numbers of another type");
   cells.bits_ = message.get<int>();
-  for (const Slot& slot : message.get_rows<Slot>()) cells.count(slot);
+  const int most_bits = integers ? all_bits - 2 : stored_bits - 1;  // once cells have been made coarser
+  if (cells.bits_ != all_bits && (cells.bits_ < 0 || cells.bits_ > most_bits))
+    message.refuse(fmt::format("has cells of {} bits", cells.bits_));
+  const std::vector<Slot> slots = message.get_rows<Slot>();
+  if (slots.size() > most) message.refuse("has too many cells");
+  for (Slot slot : slots) {
+    if (slot.count == 0 || slot.mixed > 1 || (!integers && !std::isfinite(std::bit_cast<double>(slot.value))))
+      message.refuse("has a cell that cannot be");
+    slot.key = cells.key_of(slot.value);
+    cells.count(slot);
+  }
   return cells;
 }
 

@@ -48,8 +48,15 @@ class ValueCells {
   /// cell has one value.
   double relative_error() const noexcept;
 
+  /// Returns how many numbers have been counted.
+  uint64_t total() const noexcept;
+  /// Returns whether no number is known to lie outside of [from, to].
+  bool lie_in(int64_t from, int64_t to) const noexcept;
+  bool lie_in(double from, double to) const noexcept;
+
   void put(MessageWriter& message) const;
-  static ValueCells get(MessageReader& message);
+  /// `integers`: as for the constructor. Throws Error bad_pipeline if the message holds no such cells.
+  static ValueCells get(MessageReader& message, bool integers);
 
  private:
   struct Slot {

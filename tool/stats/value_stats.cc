@@ -159,7 +159,14 @@ void ValueStats::get(MessageReader& message) {
     *number = get_double(message);
   least_ = message.get<int64_t>();
   most_ = message.get<int64_t>();
-  cells_ = ValueCells::get(message);
+  cells_ = ValueCells::get(message, form_ != Form::floats);
+  // Who draws the numbers relies on this.
+  const bool known = form_ == Form::floats
+                         ? cells_.total() <= moments_.count && cells_.lie_in(moments_.least, moments_.most)
+                         : cells_.total() == moments_.count && cells_.lie_in(least_, most_);
+  const bool ordered = moments_.count == 0 || moments_.least <= moments_.most;  // not NaN
+  if (!known || !ordered || moments_.zeros > moments_.count)
+    message.refuse("has statistics that contradict themselves");
 }
 
 }  // namespace feedline::cli
