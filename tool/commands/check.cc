@@ -2,7 +2,6 @@
 // data has drifted from earlier statistics.
 #include <fmt/format.h>
 
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -44,29 +43,6 @@ bool try_records(const Feeder& feeder, uint64_t of_each_file) {
   const bool good = tried.errors.empty() || (!tried.raised && tried.failed < tried.records);
   for (const Error& error : tried.errors) print_error("{}{}", good ? "warning: " : "", error.what());
   return good;
-}
-
-/// Reads what `feedline stats --json` printed.
-Json read_statistics(const std::string& file) {
-  const auto refuse = [&](const std::string& why) {
-    throw Error(Category::bad_pipeline,
-                fmt::format("--against wants a file that feedline stats --json printed, and this one {}", why),
-                Place::of_file(file));
-  };
-  std::ifstream in(file, std::ios::binary);
-  if (!in) throw Error(Category::io_error, "the file cannot be opened", Place::of_file(file));
-  constexpr int deepest = 16;  // comparing and printing deeper values would take the whole stack
-  bool too_deep = false;
-  const auto look = [&](int depth, Json::parse_event_t, const Json&) {
-    return !(too_deep = too_deep || depth > deepest);
-  };
-  Json json = Json::parse(in, look, false);
-  if (too_deep) refuse("holds something else");
-  if (json.is_discarded()) refuse("is no JSON");
-  if (!json.is_object() || !json.contains("outputs") || !json.contains("feedline_json")) refuse("holds something else");
-  if (json["feedline_json"] != document_version)
-    refuse(fmt::format("has version {} of the documents; make it again", json["feedline_json"].dump()));
-  return json;
 }
 
 /// Computes the statistics of the data as it is now, of as large a sample as the earlier ones, and compares.

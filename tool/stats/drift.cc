@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <limits>
 #include <map>
 #include <optional>
 
+#include "feedline/error.h"
 #include "tool/common/json.h"
 #include "tool/stats/stats_table.h"
 
@@ -16,6 +18,9 @@ namespace {
 
 constexpr double beyond_all = std::numeric_limits<double>::infinity();
 constexpr size_t named_labels = 5;  // in a message
+
+/// Returns a count. Throws Json::exception if it is none, such as a number that no integer can hold.
+uint64_t count_of(const Json& json) { return json.get_ref<const uint64_t&>(); }
 
 double share(const Json& part, const Json& whole) {
   const auto all = whole.get<double>();
@@ -50,7 +55,7 @@ class OutputComparison {
         compare_missing(row.name, (*row.numbers).at("missing"), (*same->numbers).at("missing"));
       compare_not_finite(row.name, *row.numbers, *same->numbers);
       if ((*row.numbers).at("percentiles").is_null()) continue;
-      if ((*same->numbers).at("count").get<uint64_t>() == 0)
+      if (count_of((*same->numbers).at("count")) == 0)
         found_.push_back({row.name, "empty", "it has no values, and had some"});
       if ((*same->numbers).at("percentiles").is_null()) continue;
       compare_range(row.name, *row.numbers, *same->numbers);
@@ -87,7 +92,7 @@ class OutputComparison {
                                                     : output.at("numbers").at("values");
     if (list.is_null()) return std::nullopt;
     std::map<Json, uint64_t> labels;
-    for (const Json& label : list) labels[label.at(0)] = label.at(1).get<uint64_t>();
+    for (const Json& label : list) labels[label.at(0)] = count_of(label.at(1));
     return labels;
   }
 
@@ -163,6 +168,28 @@ const Json* output_named(const Json& statistics, const Json& name) {
 }
 
 }  // namespace
+
+Json read_statistics(const std::string& file) {
+  const auto refuse = [&](const std::string& why) {
+    throw Error(Category::bad_pipeline,
+                fmt::format("--against wants a file that feedline stats --json printed, and this one {}", why),
+                Place::of_file(file));
+  };
+  std::ifstream in(file, std::ios::binary);
+  if (!in) throw Error(Category::io_error, "the file cannot be opened", Place::of_file(file));
+  constexpr int deepest = 16;  // comparing and printing deeper values would take the whole stack
+  bool too_deep = false;
+  const auto look = [&](int depth, Json::parse_event_t, const Json&) {
+    return !(too_deep = too_deep || depth > deepest);
+  };
+  Json json = Json::parse(in, look, false);
+  if (too_deep) refuse("holds something else");
+  if (json.is_discarded()) refuse("is no JSON");
+  if (!json.is_object() || !json.contains("outputs") || !json.contains("feedline_json")) refuse("holds something else");
+  if (json["feedline_json"] != document_version)
+    refuse(fmt::format("has version {} of the documents; make it again", json["feedline_json"].dump()));
+  return json;
+}
 
 std::vector<Drift> find_drift(const Json& before, const Json& now, const DriftBounds& bounds) {
   std::vector<Drift> found;

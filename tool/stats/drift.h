@@ -29,6 +29,10 @@ struct Drift {
   double found = 0, bound = 0;  // 0 for kinds without a bound
 };
 
+/// Reads what `feedline stats --json` printed to a file. Throws Error io_error if it cannot be opened, and bad_pipeline if it
+/// holds something else.
+Json read_statistics(const std::string& file);
+
 /// Returns all that has drifted past its bound, in the order of the outputs. Both documents are those of stats_json().
 /// Throws Json::exception if they are not.
 std::vector<Drift> find_drift(const Json& before, const Json& now, const DriftBounds& bounds);
