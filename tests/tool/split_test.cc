@@ -318,6 +318,38 @@ TEST_CASE("another job's folder is refused with what differs") {
   CHECK(contains(again(shuffled(4, 7), {more}), "not the job file of a split, or is damaged"));
 }
 
+TEST_CASE("a job file whose numbers cannot be is refused") {
+  const TempDir dir;
+  const std::string in = write_records(dir.file("in"), {"a", "b", "c"}), out = dir.file("out");
+  cli::run_split(shuffled(2, 7), {in}, out, gib);
+  const std::string path = out + "/.out.split.json";
+  std::string text;
+  std::getline(std::ifstream(path), text);
+  const auto refusal = [&](const std::string& part, const std::string& other) {
+    const size_t at = text.find(part);
+    REQUIRE(at != std::string::npos);
+    std::ofstream(path) << std::string(text).replace(at, part.size(), other);
+    return error_of([&] { cli::run_split(shuffled(2, 7), {in}, out, gib); });
+  };
+  REQUIRE(refusal("", "").empty());
+  for (const auto& [part, other] :
+       {std::pair(R"("shards":2)", R"("shards":0)"), std::pair(R"("shards":2)", R"("shards":200000)"),
+        std::pair(R"("records":3)", R"("records":4)"), std::pair(R"("records":3)", R"("records":18446744073709551615)"),
+        std::pair(R"("marks":[[0,0]])", R"("marks":[])"), std::pair(R"("marks":[[0,0]])", R"("marks":[[0,3]])"),
+        std::pair(R"("marks":[[0,0]])", R"("marks":[[0,0],[16,0]])"),
+        std::pair(R"("compression":1)", R"("compression":0)"), std::pair(R"("compression":1)", R"("compression":257)"),
+        std::pair(R"("shards_per_unit":2)", R"("shards_per_unit":0)"),
+        std::pair(R"("buckets_per_unit":1)", R"("buckets_per_unit":9)"), std::pair(R"("bytes":[)", R"("bytes":[1,)")}) {
+    INFO(part << " becomes " << other);
+    CHECK(contains(refusal(part, other), "is a damaged job file of a split; check --out and --name"));
+  }
+  CHECK(contains(refusal(R"("records":3)", R"("records":-3)"), "not the job file of a split, or is damaged"));
+  CHECK(contains(refusal(R"("records":3)", R"("records":1e300)"), "not the job file of a split, or is damaged"));
+  // A value so deep that a copy of it would take the whole stack.
+  CHECK(contains(refusal(R"("bad":[)", R"("bad":[)" + std::string(500'000, '[') + std::string(500'000, ']')),
+                 "nested too deep"));
+}
+
 TEST_CASE("split leaves files of others alone") {
   const TempDir dir;
   const std::string in = write_records(dir.file("in-00000-of-00001.tfrecord"), {"a", "b"});

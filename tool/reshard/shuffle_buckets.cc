@@ -171,7 +171,7 @@ void BucketReader::read(const BucketFile& bucket, uint64_t memory,
   const auto damaged = [&] {
     fail(bucket.path, "is not as it was written", "split again with another --out or --name", Category::bad_data_crc);
   };
-  if (file.size() != bucket.bytes) damaged();
+  if (file.size() != bucket.bytes || bucket.records > bucket.bytes / sizeof(Header)) damaged();
   const bool whole = bucket_memory(bucket.bytes, bucket.records) <= memory;
   if (whole && capacity_ < bucket.bytes) {
     buffer_.reset();  // frees the old buffer before the new one is allocated

@@ -7,13 +7,14 @@
 #include <utility>
 
 #include "base/format_count.h"
+#include "base/mul_div.h"
 #include "io/file.h"
 #include "io/output_file.h"
 
 namespace feedline::cli {
 namespace {
 
-constexpr int format_version = 1;
+constexpr uint64_t format_version = 1;
 
 // Returns the options with the names of their flags, because error messages show these names if two jobs differ.
 Json options_json(const SplitOptions& options) {
@@ -52,18 +53,59 @@ Json map_json(const RecordMap& map) {
   return list;
 }
 
+/// Returns a number of the job's file. Throws Json::exception if it is no integer that save_job() writes.
+uint64_t number_from(const Json& json) { return json.get_ref<const uint64_t&>(); }
+
+std::vector<uint64_t> numbers_from(const Json& list) {
+  std::vector<uint64_t> numbers;
+  for (const Json& number : list) numbers.push_back(number_from(number));
+  return numbers;
+}
+
 RecordMap map_from(const Json& list, const std::vector<FileIdentity>& inputs, uint64_t record_limit) {
   std::vector<MappedFile> files;
   for (const Json& entry : list) {
     MappedFile& file = files.emplace_back();
     file.identity = inputs.at(files.size() - 1);
-    file.compression = static_cast<Compression>(entry.at("compression").get<int>());
-    file.records = entry.at("records");
-    file.payload_bytes = entry.at("payload_bytes");
-    for (const Json& mark : entry.at("marks")) file.marks.push_back({mark.at(0), mark.at(1)});
-    file.bad_offsets = entry.at("bad_offsets").get<std::vector<uint64_t>>();
+    const uint64_t compression = number_from(entry.at("compression"));
+    if (compression > static_cast<uint64_t>(Compression::zlib)) throw std::out_of_range("compression");
+    file.compression = static_cast<Compression>(compression);
+    file.records = number_from(entry.at("records"));
+    file.payload_bytes = number_from(entry.at("payload_bytes"));
+    for (const Json& mark : entry.at("marks")) file.marks.push_back({number_from(mark.at(0)), number_from(mark.at(1))});
+    file.bad_offsets = numbers_from(entry.at("bad_offsets"));
   }
   return RecordMap(std::move(files), record_limit);
+}
+
+/// Returns whether counting can have found this in a file. RecordCursor relies on it.
+bool can_be(const MappedFile& file) {
+  const bool is_plain = file.compression == Compression::none;
+  io::IndexEntry next;  // the first place that the next mark may have
+  for (const io::IndexEntry& mark : file.marks) {
+    if (mark.record < next.record || mark.offset < next.offset || mark.record >= file.records) return false;
+    if (is_plain && mark.offset >= file.identity.size) return false;
+    next = {mark.offset + 1, mark.record + 1};
+  }
+  const bool begins = file.records == 0 ? file.marks.empty() : !file.marks.empty() && file.marks[0].record == 0;
+  return begins && file.compression != Compression::automatic && std::ranges::is_sorted(file.bad_offsets) &&
+         (!is_plain || file.framed_bytes() <= file.identity.size);
+}
+
+/// Returns whether a split can have made this job, whose file has no checksum.
+bool can_be(const SplitJob& job) {
+  if (job.shards > most_shards || job.map.files().size() != job.inputs.size()) return false;
+  uint64_t left = uint64_t{1} << 62;  // bytes of records, so that no sum overflows
+  for (const MappedFile& file : job.map.files()) {
+    if (file.payload_bytes > left || file.records > (left - file.payload_bytes) / io::frame_bytes) return false;
+    if (!can_be(file)) return false;
+    left -= file.framed_bytes();
+  }
+  if (job.shards != shards_of(job.options, job.map.framed_bytes())) return false;
+  if (!job.buckets) return true;
+  const auto& [shards, buckets, bytes] = *job.buckets;
+  return shards >= 1 && buckets >= 1 && bytes.size() % buckets == 0 &&
+         bytes.size() / buckets == div_up(job.shards, shards);
 }
 
 /// Returns a value of the job's file as error messages show it.
@@ -97,6 +139,10 @@ std::string difference(const Json& there, const SplitJob& wanted) {
 
 }  // namespace
 
+uint64_t shards_of(const SplitOptions& options, uint64_t framed_bytes) noexcept {
+  return options.shards ? *options.shards : std::max<uint64_t>(div_up(framed_bytes, *options.shard_bytes), 1);
+}
+
 std::string job_path(const std::string& folder, const std::string& name) {
   return fmt::format("{}/.{}.split.json", folder, name);
 }
@@ -124,10 +170,17 @@ std::optional<SplitJob> load_job(const std::string& path, const SplitJob& wanted
   const io::InputFile file(path);
   std::string text(file.size(), '\0');
   file.read_at(0, std::as_writable_bytes(std::span(text)));
+  const auto refuse = [&](const char* what) {
+    throw Error(Category::io_error,
+                fmt::format("{}; check --out and --name; if they are right, choose another --name, or remove this file "
+                            "and the shards of this split",
+                            what),
+                Place::of_file(path));
+  };
   std::string why;
   try {
-    const Json json = Json::parse(text);
-    if (const int version = json.at("feedline split"); version != format_version)
+    const Json json = parse_json(text);
+    if (const uint64_t version = number_from(json.at("feedline split")); version != format_version)
       throw Error(
           Category::io_error,
           fmt::format("was written by another version of feedline: it has format {}, and this version reads {}; "
@@ -137,25 +190,21 @@ std::optional<SplitJob> load_job(const std::string& path, const SplitJob& wanted
     why = difference(json, wanted);
     if (why.empty()) {
       SplitJob job = wanted;
-      job.shards = json.at("shards");
+      job.shards = number_from(json.at("shards"));
       job.map = map_from(json.at("files"), job.inputs, wanted.options.record_limit);
       job.bad = json.at("bad").get<std::vector<Json>>();
       if (const Json& buckets = json.at("buckets"); !buckets.is_null())
-        job.buckets = Buckets{buckets.at("shards_per_unit"), buckets.at("buckets_per_unit"),
-                              buckets.at("bytes").get<std::vector<uint64_t>>()};
-      return job;
+        job.buckets = Buckets{number_from(buckets.at("shards_per_unit")), number_from(buckets.at("buckets_per_unit")),
+                              numbers_from(buckets.at("bytes"))};
+      if (can_be(job)) return job;
+      refuse("is a damaged job file of a split");
     }
   } catch (const Json::exception&) {
-    throw Error(Category::io_error,
-                "is not the job file of a split, or is damaged; check --out and --name; if they are right, choose "
-                "another --name, or remove this file and the shards of this split",
-                Place::of_file(path));
+    refuse("is not the job file of a split, or is damaged");
   } catch (const std::out_of_range&) {
-    throw Error(
-        Category::io_error,
-        "is a damaged job file of a split; check --out and --name; if they are right, choose another --name, or remove "
-        "this file and the shards of this split",
-        Place::of_file(path));
+    refuse("is a damaged job file of a split");
+  } catch (const Error& error) {
+    throw error.at(Place::of_file(path));
   }
   throw Error(Category::bad_pipeline,
               fmt::format("the folder holds shards of another split: {}; choose another --out or --name", why),

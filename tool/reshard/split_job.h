@@ -24,6 +24,9 @@ struct SplitOptions {
   uint64_t record_limit = io::default_record_limit;  // bytes of a payload; a longer record is bad
 };
 
+/// Returns how many shards records of so many bytes are written to.
+uint64_t shards_of(const SplitOptions& options, uint64_t framed_bytes) noexcept;
+
 /// The buckets of a shuffle. A unit of work is a group of shards and the buckets with the same records: either one
 /// bucket with one or more shards, or one shard with several buckets.
 struct Buckets {

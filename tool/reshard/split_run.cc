@@ -103,8 +103,7 @@ class Split {
     progress.done();
     note_damage(damage);
     const uint64_t framed = job_.map.framed_bytes();
-    job_.shards =
-        job_.options.shards ? *job_.options.shards : std::max<uint64_t>(div_up(framed, *job_.options.shard_bytes), 1);
+    job_.shards = shards_of(job_.options, framed);
     if (job_.shards > most_shards)
       throw Error(
           Category::bad_pipeline,
