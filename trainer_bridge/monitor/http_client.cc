@@ -8,11 +8,12 @@
 #include <span>
 
 #include "feedline/error.h"
+#include "trainer_bridge/monitor/http_message.h"
 
 namespace feedline {
 namespace {
 
-constexpr size_t most_bytes = 64 << 20;  // of an answer
+constexpr size_t most_bytes = 8 << 20;  // of an answer
 
 std::string receive_until_closed(const gpu::Socket& socket, gpu::Deadline until) {
   std::string text;
@@ -34,16 +35,7 @@ std::string http_get(const HttpAddress& address, std::string_view path, std::str
   const std::string request = fmt::format("GET {} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{}\r\n", path,
                                           token.empty() ? "" : "Authorization: " + http_credentials(token) + "\r\n");
   gpu::send_all(socket, std::as_bytes(std::span(request)), until);
-  const std::string answer = receive_until_closed(socket, until);
-  const size_t status = answer.find(' '), body = answer.find("\r\n\r\n");
-  if (!answer.starts_with("HTTP/1.") || status == std::string::npos || body == std::string::npos)
-    throw Error(Category::io_error, "what answers there is no monitor");
-  std::string text = answer.substr(body + 4);
-  if (answer.compare(status + 1, 3, "200") != 0) {
-    while (text.ends_with('\n')) text.pop_back();
-    throw Error(Category::io_error, fmt::format("{}: {}", answer.substr(status + 1, 3), text));
-  }
-  return text;
+  return body_of_answer(receive_until_closed(socket, until));
 }
 
 }  // namespace feedline

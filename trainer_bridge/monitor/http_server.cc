@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -32,7 +31,6 @@ namespace {
 using gpu::Socket;
 
 constexpr std::string_view unix_prefix = "unix:";
-constexpr std::string_view end_of_head = "\r\n\r\n";
 constexpr std::string_view still_working = "HTTP/1.1 102 Processing\r\n\r\n";
 
 struct ListenUnixOp {  // socket, bind and listen of a Unix domain socket
@@ -97,99 +95,6 @@ std::optional<std::pair<dev_t, ino_t>> file_at(const std::string& path) {
 Socket listen_at(const HttpAddress& address) {
   return address.path.empty() ? gpu::listen_at(address.ip) : listen_at_path(address.path);
 }
-
-/// Returns whether the texts are equal. Takes a time that depends on the length of `given` alone, so that it tells
-/// nothing of `secret`.
-bool equal_in_constant_time(std::string_view given, std::string_view secret) {
-  uint32_t differs = given.size() != secret.size();
-  for (size_t i = 0; i < given.size(); i++)
-    differs |= static_cast<uint8_t>(given[i]) ^ static_cast<uint8_t>(secret[i % secret.size()]);
-  return differs == 0;
-}
-
-/// Returns whether what has arrived can be no head of a request (RFC 9112, section 2.2): it has control characters, as
-/// binary data has, or ends of lines that are not CR LF.
-bool is_no_head(std::string_view text) {
-  for (size_t i = 0; i < text.size(); i++) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    if (byte == '\r' && (i + 1 == text.size() || text[i + 1] == '\n')) continue;
-    if (byte == '\n' && i > 0 && text[i - 1] == '\r') continue;
-    if ((byte < 0x20 && byte != '\t') || byte == 0x7f) return true;
-  }
-  return false;
-}
-
-/// Returns whether the text is a token of HTTP (RFC 9110, section 5.6.2), such as a method or the name of a header.
-bool is_token(std::string_view text) {
-  constexpr std::string_view others = "!#$%&'*+-.^_`|~";
-  return !text.empty() && std::ranges::all_of(text, [&](unsigned char c) {
-    return std::isalnum(c) || others.find(static_cast<char>(c)) != std::string_view::npos;
-  });
-}
-
-bool same_letters(std::string_view a, std::string_view b) {
-  return std::ranges::equal(
-      a, b, {}, [](unsigned char c) { return std::tolower(c); }, [](unsigned char c) { return std::tolower(c); });
-}
-
-/// Calls f(name, value) for each header field. Returns false if a line is none, such as one that goes on with a space.
-template <typename F>
-bool for_each_field(std::string_view head, F&& f) {
-  constexpr std::string_view spaces = " \t";
-  while (!head.empty()) {
-    const std::string_view line = head.substr(0, head.find("\r\n"));
-    head.remove_prefix(std::min(line.size() + 2, head.size()));
-    const size_t colon = line.find(':');
-    if (colon == std::string_view::npos || !is_token(line.substr(0, colon))) return false;
-    std::string_view value = line.substr(colon + 1);
-    value.remove_prefix(std::min(value.find_first_not_of(spaces), value.size()));
-    value.remove_suffix(value.size() - (value.find_last_not_of(spaces) + 1));
-    f(line.substr(0, colon), value);
-  }
-  return true;
-}
-
-/// The header fields that the server looks at.
-struct Fields {
-  std::optional<std::string_view> host;
-  std::string_view authorization, accept, site;
-  bool two_hosts = false;
-
-  /// Returns false if the head has a line that is no field.
-  bool read(std::string_view head) {
-    return for_each_field(head, [&](std::string_view name, std::string_view value) {
-      if (same_letters(name, "Host")) {
-        two_hosts = host.has_value();
-        host = value;
-      }
-      if (same_letters(name, "Authorization")) authorization = value;
-      if (same_letters(name, "Accept")) accept = value;
-      if (same_letters(name, "Sec-Fetch-Site")) site = value;
-    });
-  }
-};
-
-/// Returns what follows "Basic" in any case, and spaces; empty if the text is something else (RFC 7617).
-std::string_view basic_credentials(std::string_view authorization) {
-  const size_t end = std::min(authorization.find(' '), authorization.size());
-  if (!same_letters(authorization.substr(0, end), "Basic")) return {};
-  authorization.remove_prefix(std::min(authorization.find_first_not_of(' ', end), authorization.size()));
-  return authorization;
-}
-
-/// Returns whether the header Host names an IP address or localhost, at any port. A page of another site can make a
-/// browser connect here under that site's own name, whose address it has changed (DNS rebinding).
-bool is_local_name(std::string_view host) {
-  const size_t colon = host.rfind(':');
-  if (colon != std::string_view::npos && host.find(']', colon) == std::string_view::npos) host = host.substr(0, colon);
-  std::string name(host);
-  if (name.size() > 2 && name.front() == '[' && name.back() == ']') name = name.substr(1, name.size() - 2);
-  std::array<unsigned char, sizeof(in6_addr)> binary;
-  return same_letters(name, "localhost") || inet_pton(AF_INET, name.c_str(), binary.data()) == 1 ||
-         inet_pton(AF_INET6, name.c_str(), binary.data()) == 1;
-}
-
-HttpResponse refusal(int status, std::string_view why) { return {.status = status, .body = std::string(why) + "\n"}; }
 
 std::string_view reason(int status) {
   switch (status) {
@@ -363,7 +268,9 @@ void HttpServer::accept_some() {
     if (!accepted) return;
     // A client that behaves is served at once, so the oldest connection is one that does not.
     if (connections_.size() >= limits_.connections) connections_.pop_front();
-    connections_.push_back({std::move(accepted->first), Clock::now() + limits_.time});
+    connections_.push_back({.socket = std::move(accepted->first),
+                            .until = Clock::now() + limits_.time,
+                            .request = HttpRequestHead(limits_.request_bytes)});
   }
 }
 
@@ -374,27 +281,22 @@ bool HttpServer::go_on(Connection& connection) try {
     const auto received = gpu::receive_some(connection.socket, bytes);
     if (!received) return false;
     if (*received == 0) return true;
-    std::string& request = connection.request;
-    connection.received += *received;
-    request.append(reinterpret_cast<const char*>(bytes.data()), *received);
-    while (request.starts_with("\r\n")) request.erase(0, 2);  // some clients end what came before so
-    const size_t end = request.find(end_of_head);
-    const auto head = std::string_view(request).substr(0, end);
-    const bool too_long = head.size() > limits_.request_bytes ||
-                          (end == std::string::npos && connection.received > limits_.request_bytes);
-    if (end == std::string::npos && !too_long && !is_no_head(head)) continue;
+    using State = HttpRequestHead::State;
+    const State state = connection.request.add({reinterpret_cast<const char*>(bytes.data()), *received});
+    if (state == State::unfinished) continue;
     connection.answered = true;
-    respond(connection, is_no_head(head) ? refusal(400, "this is no request of HTTP/1.1")
-                        : too_long ? refusal(431, fmt::format("a request has at most {} bytes", limits_.request_bytes))
-                                   : answer(head));
+    respond(connection, state == State::no_request ? refusal(400, "this is no request of HTTP/1.1")
+                        : state == State::too_long
+                            ? refusal(431, fmt::format("a request has at most {} bytes", limits_.request_bytes))
+                            : answer(connection.request.text()));
     if (connection.later) return true;
   }
   if (connection.later) {
     if (Clock::now() < connection.due) {
       // The client sends nothing more. If it has gone its system answers this with a reset, which ends the connection;
       // otherwise it has closed its half alone, and waits. HTTP/1.0 has no such answer.
-      const auto line = std::string_view(connection.request).substr(0, connection.request.find("\r\n"));
-      if (std::exchange(connection.half_closed, true) || line.ends_with("HTTP/1.0")) return false;
+      if (std::exchange(connection.half_closed, true) || connection.request.first_line().ends_with("HTTP/1.0"))
+        return false;
       gpu::send_some(connection.socket, std::as_bytes(std::span(still_working)));
       return true;
     }
@@ -418,43 +320,15 @@ void HttpServer::respond(Connection& connection, HttpResponse response) const {
     connection.due = Clock::now() + response.wait;
     connection.until = connection.due + limits_.time;
   } else {
-    connection.response = bytes_of(response, !connection.request.starts_with("HEAD "));
+    connection.response = bytes_of(response, !connection.request.first_line().starts_with("HEAD "));
   }
 }
 
 HttpResponse HttpServer::answer(std::string_view head) const {
-  const HttpResponse no_request = refusal(400, "this is no request of HTTP/1.1");
-  const std::string_view line = head.substr(0, head.find("\r\n"));
-  const size_t first = line.find(' '), last = line.rfind(' ');
-  Fields fields;
-  if (first == std::string_view::npos || first == last ||
-      !fields.read(head.substr(std::min(line.size() + 2, head.size()))))
-    return no_request;
-  const std::string_view method = line.substr(0, first), version = line.substr(last + 1);
-  std::string_view target = line.substr(first + 1, last - first - 1);
-  if (!is_token(method) || target.find(' ') != std::string_view::npos ||
-      (version != "HTTP/1.1" && version != "HTTP/1.0"))
-    return no_request;
-  if (fields.two_hosts || (!fields.host && version == "HTTP/1.1"))
-    return refusal(400, "a request of HTTP/1.1 has the header Host once");
-  constexpr std::string_view scheme = "http://";
-  if (same_letters(target.substr(0, scheme.size()), scheme)) {  // as to a proxy; the host that it names counts
-    const size_t path = std::min(target.find_first_of("/?", scheme.size()), target.size());
-    fields.host = target.substr(scheme.size(), path - scheme.size());
-    target = path == target.size() ? "/" : target.substr(path);
-  }
-  if (!credentials_.empty() && !equal_in_constant_time(basic_credentials(fields.authorization), credentials_))
-    return refusal(401, "the monitor wants the user feedline with its token as the password");
-  if (credentials_.empty() && address_.path.empty() && !is_local_name(fields.host.value_or("localhost")))
-    return refusal(403, "without a token the monitor is found under an IP address or localhost alone");
-  if (method != "GET" && method != "HEAD") return refusal(405, "the monitor answers GET and HEAD");
-  if (!target.starts_with('/')) return refusal(400, "the target of a request begins with /");
-  const size_t query = target.find('?');
-  HttpRequest request{.path = std::string(target.substr(0, query)),
-                      .query = query == std::string_view::npos ? "" : std::string(target.substr(query + 1)),
-                      .accept = std::string(fields.accept),
-                      .other_site = fields.site == "cross-site"};
-  return called([&] { return handler_(request); });
+  const std::variant<HttpRequest, HttpResponse> read =
+      read_request(head, {.credentials = credentials_, .local_names = address_.path.empty()});
+  if (const auto* refused = std::get_if<HttpResponse>(&read)) return *refused;
+  return called([&] { return handler_(std::get<HttpRequest>(read)); });
 }
 
 }  // namespace feedline

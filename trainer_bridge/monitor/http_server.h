@@ -16,25 +16,9 @@
 #include <utility>
 
 #include "ranks/tcp/sockets.h"
+#include "trainer_bridge/monitor/http_request.h"
 
 namespace feedline {
-
-struct HttpRequest {
-  std::string path;    // "/metrics"
-  std::string query;   // what follows the path after "?"
-  std::string accept;  // the header Accept; empty if there is none
-  bool other_site;     // whether a browser says that a page of another site has asked (Sec-Fetch-Site)
-};
-
-struct HttpResponse {
-  int status = 200;
-  std::string type = "text/plain; charset=utf-8";
-  std::string body = {};
-  /// If it is set, it makes the answer once `wait` has gone by, and the rest is not used. It is destroyed without a
-  /// call if the client goes before. It sets no `later` itself.
-  std::function<HttpResponse()> later = {};
-  std::chrono::milliseconds wait{0};
-};
 
 struct HttpLimits {
   size_t connections = 32;               // at least 2; one more ends the oldest of them
@@ -85,8 +69,7 @@ class HttpServer {
   struct Connection {
     gpu::Socket socket;
     Clock::time_point until;
-    size_t received = 0;       // bytes of all that has arrived
-    std::string request = {};  // what has arrived of it
+    HttpRequestHead request;
     std::string response = {};
     size_t sent = 0;  // bytes of the response
     bool answered = false;

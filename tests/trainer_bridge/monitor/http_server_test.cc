@@ -19,6 +19,7 @@
 #include "support/http_client.h"
 #include "support/log_lines.h"
 #include "support/temp_dir.h"
+#include "trainer_bridge/monitor/http_message.h"
 
 using namespace feedline;
 using namespace feedline::test;
@@ -269,6 +270,45 @@ TEST_CASE("a request is short") {
         for (;;) send(endless, "Header: value\r\n");
       }(),
       Error);
+}
+
+TEST_CASE("what a request says does not depend on the pieces in which it arrives") {
+  using State = HttpRequestHead::State;
+  constexpr size_t most = 40;
+  const std::string line = "GET / HTTP/1.1\r\n", end = "\r\n\r\n";
+  const auto head_of = [&](size_t size) { return line + "a: " + std::string(size - line.size() - 3, 'x') + end; };
+  for (const auto& [bytes, wanted] :
+       std::vector<std::pair<std::string, State>>{{head_of(most), State::complete},
+                                                  {head_of(most + 1), State::too_long},
+                                                  {"\r\n" + head_of(most - 2), State::complete},
+                                                  {"\r\n" + head_of(most - 1), State::too_long},
+                                                  {std::string(head_of(most), 0, most + 3), State::unfinished},
+                                                  {line + "a: \1" + end, State::no_request},
+                                                  {line + "a: b\r" + end, State::no_request},  // a CR alone
+                                                  {head_of(most + 9) + "\1", State::too_long}}) {
+    for (size_t piece = 1; piece <= bytes.size(); piece++) {
+      HttpRequestHead head(most);
+      State state = State::unfinished;
+      for (size_t at = 0; at < bytes.size() && state == State::unfinished; at += piece)
+        state = head.add(std::string_view(bytes).substr(at, piece));
+      INFO(bytes << " in pieces of " << piece);
+      CHECK(state == wanted);
+    }
+  }
+}
+
+TEST_CASE("an answer that is cut short, or that of another program, is not taken for one") {
+  const std::string head = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n";
+  CHECK(body_of_answer(head + "text") == "text");
+  CHECK(body_of_answer("HTTP/1.0 200\r\n\r\ntext") == "text");
+  CHECK_THROWS_WITH(body_of_answer(head + "tex"), Contains("has 3 bytes, and says that it has 4"));
+  CHECK_THROWS_WITH(body_of_answer(head + "texts"), Contains("has 5 bytes, and says that it has 4"));
+  CHECK_THROWS_WITH(body_of_answer("HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\nnot\n"), StartsWith("404: not"));
+  for (const char* other :
+       {"", "HTTP/1.1 200 OK\r\n", "HTTP/2 200 OK\r\n\r\n", "HTTP/1.1 2000 OK\r\n\r\n", "HTTP/1.1 20\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\ntext\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", "HTTP/1.1 200 OK\r\nno field\r\n\r\n"})
+    CHECK_THROWS_WITH(body_of_answer(other), Contains("no monitor"));
 }
 
 TEST_CASE("a server ends at once, whatever its clients do") {

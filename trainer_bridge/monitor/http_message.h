@@ -1,0 +1,41 @@
+// Messages of HTTP/1.1. A head is a first line and fields, each of which ends with CR LF (RFC 9112).
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+namespace feedline {
+
+/// The end of the last field and an empty line.
+inline constexpr std::string_view end_of_head = "\r\n\r\n";
+
+/// Returns whether the text is a token of HTTP (RFC 9110, section 5.6.2), such as a method or the name of a field.
+bool is_http_token(std::string_view text) noexcept;
+
+/// Returns whether the texts are equal but for the case of letters of ASCII.
+bool same_letters(std::string_view a, std::string_view b) noexcept;
+
+/// Calls f(name, value) for each field of `fields`, the lines of a head after the first one. Returns false if a line is
+/// no field, such as one that goes on with a space.
+template <typename F>
+bool for_each_field(std::string_view fields, F&& f) {
+  constexpr std::string_view spaces = " \t";
+  while (!fields.empty()) {
+    const std::string_view line = fields.substr(0, fields.find("\r\n"));
+    fields.remove_prefix(std::min(line.size() + 2, fields.size()));
+    const size_t colon = line.find(':');
+    if (colon == std::string_view::npos || !is_http_token(line.substr(0, colon))) return false;
+    std::string_view value = line.substr(colon + 1);
+    value.remove_prefix(std::min(value.find_first_not_of(spaces), value.size()));
+    value.remove_suffix(value.size() - (value.find_last_not_of(spaces) + 1));
+    f(line.substr(0, colon), value);
+  }
+  return true;
+}
+
+/// Returns the body of an answer, which is all that a server has sent until it closed the connection. Throws Error
+/// io_error if it is no answer, or not all of one; and if the status is not 200, with the body as the message.
+std::string body_of_answer(std::string_view answer);
+
+}  // namespace feedline

@@ -1,0 +1,131 @@
+#include "trainer_bridge/monitor/http_request.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include "trainer_bridge/monitor/http_message.h"
+
+namespace feedline {
+namespace {
+
+/// Returns whether the texts are equal. Takes a time that depends on the length of `given` alone, so that it tells
+/// nothing of `secret`.
+bool equal_in_constant_time(std::string_view given, std::string_view secret) {
+  uint32_t differs = given.size() != secret.size();
+  for (size_t i = 0; i < given.size(); i++)
+    differs |= static_cast<uint8_t>(given[i]) ^ static_cast<uint8_t>(secret[i % secret.size()]);
+  return differs == 0;
+}
+
+/// Returns whether what has arrived can be no head of a request (RFC 9112, section 2.2): it has control characters, as
+/// binary data has, or ends of lines that are not CR LF.
+bool is_no_head(std::string_view text) {
+  for (size_t i = 0; i < text.size(); i++) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if (byte == '\r' && (i + 1 == text.size() || text[i + 1] == '\n')) continue;
+    if (byte == '\n' && i > 0 && text[i - 1] == '\r') continue;
+    if ((byte < 0x20 && byte != '\t') || byte == 0x7f) return true;
+  }
+  return false;
+}
+
+/// The header fields that the server looks at.
+struct Fields {
+  std::optional<std::string_view> host;
+  std::string_view authorization, accept, site;
+  bool two_hosts = false;
+
+  /// Returns false if the head has a line that is no field.
+  bool read(std::string_view head) {
+    return for_each_field(head, [&](std::string_view name, std::string_view value) {
+      if (same_letters(name, "Host")) {
+        two_hosts = host.has_value();
+        host = value;
+      }
+      if (same_letters(name, "Authorization")) authorization = value;
+      if (same_letters(name, "Accept")) accept = value;
+      if (same_letters(name, "Sec-Fetch-Site")) site = value;
+    });
+  }
+};
+
+/// Returns whether the header Host names an IP address or localhost, at any port. A page of another site can make a
+/// browser connect here under that site's own name, whose address it has changed (DNS rebinding).
+bool is_local_name(std::string_view host) {
+  const size_t colon = host.rfind(':');
+  if (colon != std::string_view::npos && host.find(']', colon) == std::string_view::npos) host = host.substr(0, colon);
+  std::string name(host);
+  if (name.size() > 2 && name.front() == '[' && name.back() == ']') name = name.substr(1, name.size() - 2);
+  std::array<unsigned char, sizeof(in6_addr)> binary;
+  return same_letters(name, "localhost") || inet_pton(AF_INET, name.c_str(), binary.data()) == 1 ||
+         inet_pton(AF_INET6, name.c_str(), binary.data()) == 1;
+}
+
+}  // namespace
+
+HttpRequestHead::State HttpRequestHead::add(std::string_view bytes) {
+  text_ += bytes;
+  size_t empty_lines = 0;
+  while (std::string_view(text_).substr(empty_lines).starts_with("\r\n")) empty_lines += 2;
+  text_.erase(0, empty_lines);
+  before_ += empty_lines;
+  if (before_ > most_bytes_) return State::too_long;
+  const size_t room = most_bytes_ - before_, end = text_.find(end_of_head);
+  const bool whole = end <= room;
+  // Of a head that is too long no more is looked at than tells that, so that the answer does not depend on the pieces.
+  const size_t looked_at = (whole ? end + 1 : room) + end_of_head.size() - 1;
+  if (is_no_head(std::string_view(text_).substr(0, looked_at))) return State::no_request;
+  if (whole) return State::complete;
+  return text_.size() > looked_at ? State::too_long : State::unfinished;
+}
+
+HttpResponse refusal(int status, std::string_view why) { return {.status = status, .body = std::string(why) + "\n"}; }
+
+std::string_view basic_credentials(std::string_view authorization) {
+  const size_t end = std::min(authorization.find(' '), authorization.size());
+  if (!same_letters(authorization.substr(0, end), "Basic")) return {};
+  authorization.remove_prefix(std::min(authorization.find_first_not_of(' ', end), authorization.size()));
+  return authorization;
+}
+
+std::variant<HttpRequest, HttpResponse> read_request(std::string_view head, const HttpAccess& access) {
+  const HttpResponse no_request = refusal(400, "this is no request of HTTP/1.1");
+  const std::string_view line = head.substr(0, head.find("\r\n"));
+  const size_t first = line.find(' '), last = line.rfind(' ');
+  Fields fields;
+  if (first == std::string_view::npos || first == last ||
+      !fields.read(head.substr(std::min(line.size() + 2, head.size()))))
+    return no_request;
+  const std::string_view method = line.substr(0, first), version = line.substr(last + 1);
+  std::string_view target = line.substr(first + 1, last - first - 1);
+  if (!is_http_token(method) || target.find(' ') != std::string_view::npos ||
+      (version != "HTTP/1.1" && version != "HTTP/1.0"))
+    return no_request;
+  if (fields.two_hosts || (!fields.host && version == "HTTP/1.1"))
+    return refusal(400, "a request of HTTP/1.1 has the header Host once");
+  constexpr std::string_view scheme = "http://";
+  if (same_letters(target.substr(0, scheme.size()), scheme)) {  // as to a proxy; the host that it names counts
+    const size_t path = std::min(target.find_first_of("/?", scheme.size()), target.size());
+    fields.host = target.substr(scheme.size(), path - scheme.size());
+    target = path == target.size() ? "/" : target.substr(path);
+  }
+  if (!access.credentials.empty() &&
+      !equal_in_constant_time(basic_credentials(fields.authorization), access.credentials))
+    return refusal(401, "the monitor wants the user feedline with its token as the password");
+  if (access.credentials.empty() && access.local_names && !is_local_name(fields.host.value_or("localhost")))
+    return refusal(403, "without a token the monitor is found under an IP address or localhost alone");
+  if (method != "GET" && method != "HEAD") return refusal(405, "the monitor answers GET and HEAD");
+  if (!target.starts_with('/')) return refusal(400, "the target of a request begins with /");
+  const size_t query = target.find('?');
+  return HttpRequest{.path = std::string(target.substr(0, query)),
+                     .query = query == std::string_view::npos ? "" : std::string(target.substr(query + 1)),
+                     .accept = std::string(fields.accept),
+                     .other_site = fields.site == "cross-site"};
+}
+
+}  // namespace feedline
