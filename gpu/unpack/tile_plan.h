@@ -39,7 +39,8 @@ class TilePlan {
   struct Arrays {
     aligned_vector<float> scale, bias_or_mean, std;
     StepArrays from(size_t first, bool uniform) const noexcept {
-      return {scale.data() + first, bias_or_mean.data() + first, std.data() + first, uniform};
+      const float* const of_std = std.empty() ? nullptr : std.data() + first;  // an affine step has none
+      return {scale.data() + first, bias_or_mean.data() + first, of_std, uniform};
     }
   };
 
