@@ -1,15 +1,12 @@
 // Data files that lie somewhere else than in the local file system: everything reaches them through io::Source.
 #include "io/read/source.h"
 
-#include <fnmatch.h>
-
 #include <cerrno>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <mutex>
 #include <thread>
 
@@ -19,6 +16,7 @@
 #include "flowgraph/plan/plan.h"
 #include "ranks/rank_group.h"
 #include "support/catch.h"
+#include "support/memory_source.h"
 #include "support/own_cache.h"
 
 using namespace feedline;
@@ -26,21 +24,7 @@ using namespace feedline::test;
 
 namespace {
 
-using Files = std::map<std::string, std::string>;
-
-class MemoryFile final : public io::SourceFile {
- public:
-  MemoryFile(std::string uri, const std::string& bytes) : uri_(std::move(uri)), bytes_(bytes) {}
-  const std::string& path() const noexcept override { return uri_; }
-  uint64_t size() const noexcept override { return bytes_.size(); }
-  void read_at(uint64_t offset, std::span<std::byte> into) const override {
-    std::memcpy(into.data(), bytes_.data() + offset, into.size());
-  }
-
- private:
-  const std::string uri_;
-  const std::string& bytes_;
-};
+using Files = MemorySource::Files;
 
 /// Completes reads on a thread of its own.
 class MemoryBackend final : public io::ReadBackend {
@@ -101,23 +85,18 @@ class MemoryBackend final : public io::ReadBackend {
   std::thread thread_;
 };
 
-/// Files that lie in memory, with names such as "memory://b/part-000.tfrecord".
-class MemorySource final : public io::Source {
+/// Files that a backend of their own reads.
+class StoredFiles final : public MemorySource {
  public:
-  explicit MemorySource(Files files) : files_(std::move(files)) {}
+  using MemorySource::MemorySource;
 
-  std::string absolute(const std::string&, const std::string& pattern) const override { return pattern; }
-  Listing list(const std::string&, const std::string& pattern) const override {
+  Listing list(const std::string& folder, const std::string& pattern) const override {
     if (!reachable) throw Error(Category::io_error, "the store does not answer");
-    Listing listing{.files = {}, .literal = files_.contains(pattern), .name = pattern, .instead = "; nothing is there"};
-    for (const auto& [uri, bytes] : files_)
-      if (fnmatch(pattern.c_str(), uri.c_str(), FNM_PATHNAME) == 0) listing.files.push_back(uri);
-    return listing;
+    return MemorySource::list(folder, pattern);
   }
-  io::FileId stat(const std::string& uri) const override { return {uri, bytes_of(uri).size(), version}; }
   std::shared_ptr<const io::SourceFile> open(const std::string& uri) const override {
     opened++;
-    return std::make_shared<const MemoryFile>(uri, bytes_of(uri));
+    return MemorySource::open(uri);
   }
   std::unique_ptr<io::ReadBackend> make_read_backend(std::vector<io::FileId> files, const io::BackendOptions&,
                                                      io::ReadDone done) const override {
@@ -131,19 +110,9 @@ class MemorySource final : public io::Source {
   }
 
   bool reachable = true;
-  uint64_t version = 1;
   uint64_t broken_from = UINT64_MAX;  // reads that reach this offset fail,
   std::string broken_file;            // of this file, or of all files
   mutable std::atomic<int> opened{0};
-
- private:
-  const std::string& bytes_of(const std::string& uri) const {
-    const auto file = files_.find(uri);
-    if (file == files_.end()) throw Error(Category::io_error, "no such object", Place::of_file(uri));
-    return file->second;
-  }
-
-  Files files_;
 };
 
 std::string content_of(const std::string& path) {
@@ -192,7 +161,7 @@ TEST_CASE("files of another source are listed, counted and fed as local ones are
   {
     Files uncompressed = files;
     uncompressed.erase("memory://b/part-002.tfrecord");
-    const MemorySource source(std::move(uncompressed));
+    const StoredFiles source(std::move(uncompressed));
     for (const char* mode : {"BLOCK", "GLOBAL"}) {
       INFO(mode);
       const auto spec = spec_of(source, std::string("shuffle { mode: ") + mode + " }");
@@ -202,7 +171,7 @@ TEST_CASE("files of another source are listed, counted and fed as local ones are
       CHECK(ids == wanted);
     }
   }
-  const MemorySource source(std::move(files));
+  const StoredFiles source(std::move(files));
   const flow::PipelineSpec spec = spec_of(source, "");
   const flow::Plan plan(spec, counted(spec, source), {}, 2);
   CHECK(plan.data.files.size() == 3);
@@ -218,7 +187,7 @@ TEST_CASE("a read that fails names the file and the place that it was of, beside
   for (size_t f = 0; f < 3; f++) files["memory://b/part-00" + std::to_string(f)] = content_of(data.path(f));
   for (const std::string broken : {"memory://b/part-000", "memory://b/part-001", "memory://b/part-002"})
     for (const char* shuffle : {"mode: GLOBAL", "mode: BUFFER buffer_size: 600"}) {
-      MemorySource source(files);
+      StoredFiles source(files);
       const flow::PipelineSpec spec = flow::validate(
           parse_pipeline("source { files: 'memory://b/part-*' index {} } feature { name: 'id' dtype: INT64 } batch { "
                          "global_batch_size: 150 } shuffle { " +
@@ -246,7 +215,7 @@ TEST_CASE("index.mode LAZY reads another source while it feeds") {
   const Data plain({300, 200}), zipped({100}, Compression::gzip);
   const TempDir cache;
   const OwnCache own_cache(cache.path());
-  const MemorySource source(files_of(plain, zipped));
+  const StoredFiles source(files_of(plain, zipped));
   flow::PipelineSpec spec = spec_of(source, "");
   spec.sources[0].index.mode = flow::IndexMode::lazy;
   const flow::Plan plan(spec, counted(spec, source), {}, 2);
@@ -258,7 +227,7 @@ TEST_CASE("an index of another source's file lies in the cache folder, and goes 
   const Data plain({300, 200}), zipped({100}, Compression::gzip);
   const TempDir cache;
   const OwnCache own_cache(cache.path());
-  MemorySource source(files_of(plain, zipped));
+  StoredFiles source(files_of(plain, zipped));
   const flow::PipelineSpec spec = spec_of(source, "");
   const flow::DataSet data = counted(spec, source);
   CHECK(data.warnings.empty());
@@ -279,10 +248,10 @@ TEST_CASE("what a source refuses is an error with its reason and place") {
   const Data plain({300, 200}), zipped({100}, Compression::gzip);
   const TempDir cache;
   const OwnCache own_cache(cache.path());
-  MemorySource source(files_of(plain, zipped));
+  StoredFiles source(files_of(plain, zipped));
   const flow::PipelineSpec spec = spec_of(source, "");
   {
-    const MemorySource empty({});
+    const StoredFiles empty((Files()));
     CHECK_THROWS_WITH(spec_of(empty, ""),
                       Catch::Contains("no file matches 'memory://b/part-*.tfrecord'; nothing is there"));
     CHECK_THROWS_WITH(counted(spec, empty),
