@@ -14,8 +14,8 @@ done
 [[ $seconds =~ ^[1-9][0-9]*$ ]] || die "--seconds takes a number of seconds, not '$seconds'"
 need package tool mpi tests fuzz
 # Coverage is that of clang's own counters: of lines, as llvm-cov counts them.
-CC=clang CXX=clang++ CXXFLAGS="-fprofile-instr-generate -fcoverage-mapping" LDFLAGS=-fprofile-instr-generate configure build-fuzz -Dpython=disabled -Dcuda=disabled -Dbench=false -Dfuzzing_engine=libfuzzer \
-  -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
+CC=clang CXX=clang++ CXXFLAGS="-fprofile-instr-generate -fcoverage-mapping" LDFLAGS=-fprofile-instr-generate \
+  configure build-fuzz -Dpython=disabled -Dcuda=disabled -Dbench=false -Dfuzzing_engine=libfuzzer -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
 compile build-fuzz fuzz
 failed=0
 tested_build -Dbench=false
@@ -30,29 +30,31 @@ for source in tests/fuzz/*_fuzz.cc; do
   name=$(basename "$source" _fuzz.cc)
   mkdir -p "build-fuzz/found/$name"
   # New inputs go to the first folder; what breaks the target lies beside the log.
-  LLVM_PROFILE_FILE=build-fuzz/$name.profraw UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 "build-fuzz/tests/fuzz/${name}_fuzz" -max_total_time="$seconds" \
-    -timeout=10 -print_final_stats=1 -artifact_prefix="build-fuzz/$name-" "build-fuzz/found/$name" \
+  # -entropic=0: all inputs are changed equally often, because each reaches something that no other does.
+  LLVM_PROFILE_FILE=build-fuzz/$name.profraw UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
+    "build-fuzz/tests/fuzz/${name}_fuzz" -max_total_time="$seconds" -timeout=10 -entropic=0 -print_final_stats=1 \
+    -artifact_prefix="build-fuzz/$name-" "build-fuzz/found/$name" \
     "tests/fuzz/corpus/$name" > "build-fuzz/$name.log" 2>&1 \
     && echo ok > "build-fuzz/$name.result" || echo failed > "build-fuzz/$name.result" &
 done
 wait
-# Prints how many of the lines that a target names ("// covers: FILE...") its run has reached.
-lines_covered() { # NAME
-  local files
-  files=$(sed -n 's,^// covers: ,,p' "tests/fuzz/$1_fuzz.cc")
-  [[ -n $files && -s build-fuzz/$1.profraw ]] || { echo - && return; }
+# lines_reached NAME: what scripts/fuzz_lines.py says of the files that a target names ("// covers: FILE...").
+lines_reached() {
+  local -a files
+  read -ra files <<< "$(sed -n 's,^// covers: ,,p' "tests/fuzz/$1_fuzz.cc" | tr '\n' ' ')"
+  [[ ${#files[@]} -gt 0 && -s build-fuzz/$1.profraw ]] || return 0
   llvm-profdata merge -sparse "build-fuzz/$1.profraw" -o "build-fuzz/$1.profdata"
-  # shellcheck disable=SC2086 # a list of files
-  llvm-cov export --summary-only -instr-profile "build-fuzz/$1.profdata" "build-fuzz/tests/fuzz/${1}_fuzz" $files \
-    | python3 -c 'import json, sys; print("%.1f %%" % json.load(sys.stdin)["data"][0]["totals"]["lines"]["percent"])'
+  scripts/fuzz_lines.py "build-fuzz/tests/fuzz/$1_fuzz" "build-fuzz/$1.profdata" "${files[@]}"
 }
 printf '%-14s %12s %10s %10s  %s\n' target executions edges lines result
 for source in tests/fuzz/*_fuzz.cc; do
   name=$(basename "$source" _fuzz.cc)
+  result=$(cat "build-fuzz/$name.result")
+  lines=$(lines_reached "$name") || result="$result, but few lines"
   printf '%-14s %12s %10s %10s  %s\n' "$name" \
     "$(sed -n 's/^stat::number_of_executed_units: *//p' "build-fuzz/$name.log")" \
-    "$(grep -o ' cov: [0-9]*' "build-fuzz/$name.log" | tail -n 1 | cut -d ' ' -f 3)" "$(lines_covered "$name")" \
-    "$(cat "build-fuzz/$name.result")"
-  [[ $(cat "build-fuzz/$name.result") == ok ]] || failed=1
+    "$(grep -o ' cov: [0-9]*' "build-fuzz/$name.log" | tail -n 1 | cut -d ' ' -f 3)" "${lines%%$'\n'*}" "$result"
+  [[ $lines == *$'\n'* ]] && sed 1d <<< "$lines" | sed 's/^/               /'
+  [[ $result == ok ]] || failed=1
 done
 [[ $failed == 0 ]] || die "a fuzz target or a random pipeline failed; the log of a target names the input that made it fail"
