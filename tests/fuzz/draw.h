@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <span>
 #include <string_view>
 
@@ -109,6 +110,26 @@ class ExactBlock {
  private:
   size_t size_;
   std::unique_ptr<std::byte[]> data_;
+};
+
+/// A block of memory for results that begins at a multiple of 256 bytes, as a tensor does, and ends where its bytes end.
+/// Until they are written, they are all `untouched`.
+class OutputBlock {
+ public:
+  static constexpr std::byte untouched{0xa5};
+  explicit OutputBlock(size_t size) : size_(size), data_(static_cast<std::byte*>(::operator new(size, line))) {
+    std::fill_n(data_.get(), size, untouched);
+  }
+  std::byte* data() const noexcept { return data_.get(); }
+  std::span<std::byte> span() const noexcept { return {data_.get(), size_}; }
+
+ private:
+  static constexpr std::align_val_t line{256};
+  struct Free {
+    void operator()(std::byte* data) const noexcept { ::operator delete(data, line); }
+  };
+  size_t size_;
+  std::unique_ptr<std::byte, Free> data_;
 };
 
 }  // namespace feedline::test
