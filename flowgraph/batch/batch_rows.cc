@@ -35,8 +35,10 @@ std::span<const BatchRow> rows_of_batch(const BatchRows& batch, int64_t begin, i
     if (at == stop) break;
     const int64_t rows_begin = run == last || at >= stop_of_rows ? stop : std::min(stop, run->at);
     if (at < rows_begin) {
-      const TicketRows& nearest = run == first ? *run : run[-1];
-      const uint32_t row = run == first ? nearest.first : nearest.first + nearest.count - 1;
+      const bool is_in_run = run != last && run->at < at;
+      const TicketRows& nearest = is_in_run || run == first ? *run : run[-1];
+      const auto rows_before = std::clamp<int64_t>(at - nearest.at, 1, nearest.count);
+      const uint32_t row = nearest.first + static_cast<uint32_t>(rows_before) - 1;
       const Chunk* const chunk = step.chunk_of(nearest);
       next = std::fill_n(next, rows_begin - at, BatchRow{chunk, row, true, is_bad(step, *chunk, row)});
       at = rows_begin;
