@@ -19,7 +19,7 @@ inline __m128i either(__m128i a, __m128i b, __m128i c) { return _mm_or_si128(_mm
 
 // Returns the shuffle that picks every third byte of 48 source bytes, which are loaded into three vectors. The shuffle
 // is for the vector with the number `vector`, and sets the bytes that come from the other two to 0.
-constexpr Pick thirds_pick(size_t vector) {
+consteval Pick thirds_pick(size_t vector) {
   constexpr size_t begin[3] = {0, 16, 30};  // the last one ends with the last byte that is picked
   Pick pick{};
   for (size_t i = 0; i < 16; i++)
@@ -29,7 +29,7 @@ constexpr Pick thirds_pick(size_t vector) {
 constexpr Pick thirds_picks[3] = {thirds_pick(0), thirds_pick(1), thirds_pick(2)};
 // Returns the shuffle that interleaves the bytes of `channel` with those of two other channels: every third result byte
 // is the channel's, the others are 0. `part` says which 16 of the 48 result bytes the shuffle makes.
-constexpr Pick triples_pick(size_t part, size_t channel) {
+consteval Pick triples_pick(size_t part, size_t channel) {
   Pick pick{};
   for (size_t i = 0; i < 16; i++)
     pick.index[i] = static_cast<uint8_t>((16 * part + i) % 3 == channel ? (16 * part + i) / 3 : 128);
@@ -165,7 +165,7 @@ inline void gather_fields(const FieldLayout& layout, const std::byte* row, int64
   fields(rest, row, base, out + i, n - i);
 }
 
-constexpr Kernels table() {
+consteval Kernels table() {
   Kernels kernels = common("avx2");
   use_x86(kernels);
   kernels.fields = gather_fields;

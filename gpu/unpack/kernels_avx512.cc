@@ -20,7 +20,7 @@ inline __m512i load(const void* p) { return _mm512_loadu_si512(p); }
 struct PickOf192 {
   alignas(64) uint8_t index[64] = {};
   uint64_t last = 0;
-  constexpr void set(size_t lane, size_t from) {
+  consteval void set(size_t lane, size_t from) {
     index[lane] = static_cast<uint8_t>(from % 128);
     if (from >= 128) last |= uint64_t{1} << lane;
   }
@@ -29,12 +29,12 @@ inline __m512i pick_of_192(const PickOf192& pick, __m512i a, __m512i b, __m512i 
   const __m512i index = load(pick.index);
   return _mm512_mask_permutexvar_epi8(_mm512_permutex2var_epi8(a, index, b), pick.last, index, c);
 }
-constexpr PickOf192 thirds_pick = [] {
+constexpr PickOf192 thirds_pick = []() consteval {
   PickOf192 pick;
   for (size_t i = 0; i < 64; i++) pick.set(i, 3 * i);
   return pick;
 }();
-constexpr PickOf192 triples_pick(size_t part) {
+consteval PickOf192 triples_pick(size_t part) {
   PickOf192 pick;
   for (size_t i = 0; i < 64; i++) pick.set(i, (64 * part + i) % 3 * 64 + (64 * part + i) / 3);
   return pick;
@@ -285,7 +285,7 @@ inline void stream_lines(const std::byte* in, std::byte* out, size_t bytes) {
   for (size_t i = 0; i < bytes; i += 64) _mm512_stream_si512(reinterpret_cast<__m512i*>(out + i), load(in + i));
 }
 
-constexpr Kernels table() {
+consteval Kernels table() {
   Kernels kernels = common("avx512");
   use_x86(kernels);
   kernels.stream = stream_lines;

@@ -131,7 +131,7 @@ inline void fields(const FieldLayout& layout, const std::byte* row, int64_t base
   { kernel<uint8_t>, kernel<uint16_t>, kernel<uint32_t>, kernel<uint64_t> }
 
 // Returns the table of kernels of a level, which may then replace entries by faster ones.
-constexpr Kernels common(const char* level) {
+consteval Kernels common(const char* level) {
   return {
       .level = level,
       .cast = {{},

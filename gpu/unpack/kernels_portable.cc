@@ -47,7 +47,7 @@ void bits(const BitLayout& layout, const std::byte* const* rows, size_t n, std::
   }
 }
 
-constexpr Kernels table() {
+consteval Kernels table() {
   Kernels kernels = common("portable");
   kernels.bits[0] = bits<uint8_t>;
   kernels.bits[1] = bits<uint16_t>;

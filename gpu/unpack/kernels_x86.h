@@ -94,7 +94,7 @@ inline void stream(const std::byte* in, std::byte* out, size_t bytes) {
 }
 inline void fence() { _mm_sfence(); }
 
-constexpr void use_x86(Kernels& kernels) {
+consteval void use_x86(Kernels& kernels) {
   kernels.copy_rows = copy_long_rows;
   kernels.stream = stream;
   kernels.fence = fence;
