@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -33,11 +34,9 @@ class Draw {
   /// Returns any value of a type of numbers, NaN and infinity too. Takes as many bytes as it has.
   template <typename T>
   T any() noexcept {
-    std::array<uint8_t, sizeof(T)> bytes;
-    for (uint8_t& each : bytes) each = byte();
-    T value;
-    std::memcpy(&value, bytes.data(), sizeof value);
-    return value;
+    std::array<uint8_t, sizeof(T)> bytes{};
+    for (size_t i = 0; i < sizeof(T); i++) bytes[i] = byte();
+    return std::bit_cast<T>(bytes);
   }
 
   /// Returns a number that a comparison with `bound` should be tried with: at it or next to it, 0, 1, a part or a multiple
