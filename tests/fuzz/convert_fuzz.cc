@@ -1,7 +1,10 @@
-// The readers of `feedline convert`: pickles, .npy files and CSV. The first byte chooses the reader.
+// The readers of `feedline convert`: pickles, .npy files, CSV and the binary version of CIFAR-10. The first byte
+// chooses the reader.
+// covers: tool/convert/pickle.cc tool/convert/cifar10.cc tool/convert/npy_reader.cc tool/convert/csv_reader.cc
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -12,6 +15,7 @@
 
 #include "feedline/error.h"
 #include "io/file.h"
+#include "require.h"
 #include "tool/convert/cifar10.h"
 #include "tool/convert/csv_reader.h"
 #include "tool/convert/npy_reader.h"
@@ -19,6 +23,7 @@
 namespace {
 
 using namespace feedline::cli;
+using feedline::test::require;
 
 /// A file in memory with this content.
 class File {
@@ -40,6 +45,35 @@ void pickle(std::string_view bytes) {
     const Cifar10Batch batch = read_python_batch(bytes);
     if (batch.labels.empty() || batch.images.size() != batch.labels.size() * cifar10_image_bytes) std::abort();
   } catch (const std::runtime_error&) {
+  }
+}
+
+/// Reads pictures of these labels. The first byte says how many bytes are missing at the end.
+void binary(std::string_view labels) {
+  if (labels.empty()) return;
+  const auto missing = static_cast<uint8_t>(labels[0]);
+  labels.remove_prefix(1);
+  std::string content, images;
+  for (size_t i = 0; i < labels.size(); i++) {
+    const std::string image(cifar10_image_bytes, static_cast<char>(i * 7));
+    content += labels[i] + image;
+    images += image;
+  }
+  content.resize(content.size() - std::min<size_t>(content.size(), missing));
+  const auto wrong = std::ranges::find_if(labels, [](char label) { return static_cast<uint8_t>(label) > 9; });
+  const bool is_whole = !content.empty() && missing == 0;
+  try {
+    const Cifar10Batch batch = read_binary_batch(content);
+    require(is_whole && wrong == labels.end(), "a file that is no batch is read");
+    require(batch.images == images && std::string(batch.labels.begin(), batch.labels.end()) == labels,
+            "other pictures");
+  } catch (const std::runtime_error& error) {
+    require(!is_whole || wrong != labels.end(), "a batch is refused");
+    const std::string why = is_whole ? "picture " + std::to_string(wrong - labels.begin()) + " has label " +
+                                           std::to_string(static_cast<uint8_t>(*wrong)) + ","
+                                     : "it has " + std::to_string(content.size()) +
+                                           " bytes, which is no multiple of the 3073 bytes of a picture";
+    require(std::string_view(error.what()).starts_with(why), "a batch is refused for another reason");
   }
 }
 
@@ -96,7 +130,10 @@ void csv(std::string_view text) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
-  switch (data[0] % 3) {
+  switch (data[0] == 'b' ? 3 : data[0] % 3) {
+    case 3:
+      binary(bytes.substr(0, 16));
+      break;
     case 0:
       pickle(bytes);
       break;

@@ -1,7 +1,10 @@
-// A forged index file must be refused, or keep everything that reading and the plan of memory rely on.
+// A forged index file must be refused, or keep everything that reading and the plan of memory rely on. It is read from
+// memory and from a file, with the same answer, and one that is accepted is written and read again.
 //
 // An input that begins as an index does is used as an index. Any other input is a list of changes to the words of a
-// valid index, so that the engine need not discover how the tables depend on each other.
+// valid index, so that the engine need not discover how the tables depend on each other. One or two bytes after the
+// last change say what is wanted otherwise than the index was made, and where it is cut.
+// covers: io/index/index_file.cc io/index/index_check.cc
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -16,6 +19,8 @@
 #include "io/index/index_file.h"
 #include "io/records/crc32c.h"
 #include "io/records/record_scanner.h"
+#include "tests/fuzz/draw.h"
+#include "tests/support/temp_dir.h"
 
 namespace {
 
@@ -103,6 +108,11 @@ std::string sound_index(const io::FileId& file, const io::CountOptions& options)
   return io::index_bytes(index, file, options);
 }
 
+const test::TempDir& folder() {
+  static const test::TempDir dir;
+  return dir;
+}
+
 uint64_t word(const std::string& bytes, size_t at) {
   uint64_t value = 0;
   std::memcpy(&value, bytes.data() + at, 8);
@@ -149,6 +159,21 @@ void change(std::string& index, std::span<const uint8_t> script, uint64_t stride
   set_word(index, 112, audit);
 }
 
+// Returns whether the header of an index says that it is one of this file and was made with these options.
+bool belongs(const std::string& bytes, const io::FileId& file, const io::CountOptions& options) {
+  const uint64_t asked = word(bytes, 32) & UINT32_MAX, found = word(bytes, 32) >> 32;
+  const auto wanted = static_cast<uint64_t>(options.compression);
+  return bytes.starts_with(std::string_view("feedlidx\1\0\0\0", 12)) && word(bytes, 16) == file.size &&
+         word(bytes, 24) == file.version && (asked == wanted || found == wanted) &&
+         word(bytes, 40) == options.record_limit && word(bytes, 48) == options.stride && found > 0;
+}
+
+void check_same(const io::IndexFile& read, const io::IndexFile& other, const io::FileId& file,
+                const io::CountOptions& options) {
+  require(read.refused == other.refused && read.index.has_value() == other.index.has_value());
+  if (read.index) require(io::index_bytes(*read.index, file, options) == io::index_bytes(*other.index, file, options));
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -156,6 +181,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string bytes(reinterpret_cast<const char*>(data), size);
   io::FileId file{"file", 60'000, 7};
   io::CountOptions options{.record_limit = 4000, .stride = 1000};
+  bool is_summed = true;
   if (bytes.starts_with("feedlidx") && size >= header_bytes) {
     // The engine cannot know which file and options are expected, so they are taken from the index.
     file.size = word(bytes, 16);
@@ -169,15 +195,34 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     change(bytes, {data, size}, options.stride);
     file.size = word(bytes, 16);  // the file of which the index is
     file.version = word(bytes, 24);
+    const size_t tail = size % 3;
+    const uint8_t otherwise = tail ? data[size - tail] : 0;
+    file.size += otherwise & 1;
+    file.version += otherwise >> 1 & 1;
+    options.stride += otherwise >> 2 & 1;
+    options.record_limit -= otherwise >> 3 & 1;
+    options.compression = static_cast<Compression>(otherwise >> 4 & 3);
+    is_summed = !(otherwise & 64);
+    bytes.resize(bytes.size() -
+                 std::min<size_t>(bytes.size(), tail == 2 ? size_t{data[size - 1]} * data[size - 1] : 0));
+    if (otherwise & 128) bytes += '?';
   }
+  bool is_right = false;
   if (bytes.size() >= header_bytes) {
     const uint32_t crc = io::crc32c(std::as_bytes(std::span(bytes)).subspan(16));
-    std::memcpy(bytes.data() + 12, &crc, 4);
+    if (is_summed) std::memcpy(bytes.data() + 12, &crc, 4);
+    is_right = std::memcmp(bytes.data() + 12, &crc, 4) == 0 && belongs(bytes, file, options);
   }
-  const io::IndexFile read = io::parse_index(std::as_bytes(std::span(bytes)), file, options);
+  const test::ExactBlock block(bytes);
+  const io::IndexFile read = io::parse_index(block.span(), file, options);
   require(read.index.has_value() == read.refused.empty());
+  require(is_right || !read.index);
+  check_same(read, io::read_index(folder().write("index", bytes), file, options), file, options);
   if (!read.index) return 0;
   check_entries(*read.index, options);
   for (const io::BadRegion& region : read.index->bad) require(region.length <= read.index->stream_size - region.offset);
+  const std::string path = folder().file("written");
+  io::write_index(path, *read.index, file, options);
+  check_same(read, io::read_index(path, file, options), file, options);
   return 0;
 }

@@ -1,5 +1,6 @@
 // Compares the inflater with zlib: the same verdict and the same bytes, however the input is cut. Two things are no damage
 // for the inflater: zeros after a gzip member, and a wrong checksum of a gzip header.
+// covers: io/records/inflate.cc
 #include <zlib.h>
 
 #include <algorithm>

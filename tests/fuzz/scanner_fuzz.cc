@@ -1,5 +1,5 @@
-// Compares the scanner, resynchronisation and the stream on top of them with the same rules written without regard to
-// speed.
+// Compares the scanner and resynchronisation with the same rules written without regard to speed.
+// covers: io/records/record_scanner.cc io/records/resync.cc
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -85,6 +85,16 @@ bool sound_chain(Bytes file, size_t at) {
   return true;
 }
 
+// Returns the end of the record at `at` by rule 1 alone: the shortest of the lengths that differ from the stated one by
+// at most one bit, and whose payload's checksum is right.
+std::optional<size_t> corrected_end(Bytes file, size_t at) {
+  if (file.size() - at < 12 || holds(file, at, 8)) return std::nullopt;
+  const uint64_t stated = number_at(file, at, 8);
+  for (uint64_t length = 0; length <= limit && length + 16 <= file.size() - at; length++)
+    if (std::popcount(length ^ stated) <= 1 && holds(file, at + 12, length)) return at + 16 + length;
+  return std::nullopt;
+}
+
 // Every place that resynchronisation returns must be one that the rules allow, and it must not skip a sound one.
 void check_resync(Bytes file) {
   feedline::io::Resync resync(
@@ -95,6 +105,7 @@ void check_resync(Bytes file) {
       at = *end;
       continue;
     }
+    if (resync.end_of_record(at) != corrected_end(file, at)) std::abort();
     const uint64_t next = resync.after(at);
     if (next <= at || next > file.size()) std::abort();
     const bool good_header = file.size() - at >= 12 && holds(file, at, 8);
@@ -117,6 +128,25 @@ void check_resync(Bytes file) {
         }
     at = next;
   }
+}
+
+// Candidates are the good headers of records that fit, wherever the search begins.
+void check_candidates(Bytes file) {
+  feedline::io::Resync resync(
+      [&](uint64_t offset, std::span<std::byte> into) { std::memcpy(into.data(), file.data() + offset, into.size()); },
+      file.size(), limit);
+  uint64_t from = 0;
+  for (size_t at = 0; at < file.size(); at++) {
+    const uint64_t left = file.size() - at;
+    if (left < 16 || !holds(file, at, 8)) continue;
+    const uint64_t length = number_at(file, at, 8);
+    if (length > limit || length > left - 16) continue;
+    if (resync.candidate(from, at)) std::abort();
+    const auto found = resync.candidate(from, at + 1);
+    if (!found || found->offset != at || found->size != length + 16) std::abort();
+    from = at + 1;
+  }
+  if (resync.candidate(from, file.size())) std::abort();
 }
 
 // The engine cannot guess checksums. So this function corrects those of the frames that the input suggests, as the bits
@@ -155,5 +185,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const Crc32cPath path : {Crc32cPath::table, Crc32cPath::hardware, Crc32cPath::three_way, Crc32cPath::folding})
     if (feedline::io::supported(path)) check_scanner(file, path);
   check_resync(file);
+  check_candidates(file);
   return 0;
 }
