@@ -9,8 +9,8 @@
 namespace feedline {
 namespace {
 
-// The longest string of a rank that others make room for.
-constexpr uint64_t most_bytes = uint64_t{1} << 30;
+constexpr uint64_t most_bytes = uint64_t{1} << 30;   // of a rank's string
+constexpr uint64_t piece_bytes = uint64_t{1} << 20;  // that are gathered at once
 
 // The buffers of an exchange's calls. They are leaked if the communicator fails, because it may still use them then.
 struct Gathered {
@@ -19,8 +19,9 @@ struct Gathered {
   std::string part, all;
 };
 
-// Gathers the ranks' strings into to.all, each padded to the length of the longest one.
-void gather(Communicator& communicator, std::string_view mine, Gathered& to) {
+// Returns the ranks' strings. They are gathered in pieces, each padded to the length of the longest one, so that memory is
+// taken for what has come, and not for what a rank says that it will send.
+std::vector<std::string> gather(Communicator& communicator, std::string_view mine, Gathered& to) {
   const auto ranks = static_cast<size_t>(communicator.size());
   to.size = mine.size();
   to.sizes.resize(ranks);
@@ -32,10 +33,17 @@ void gather(Communicator& communicator, std::string_view mine, Gathered& to) {
                 fmt::format("rank {} sends a message of {} bytes, and one has at most {}; all ranks must run the same "
                             "version of feedline",
                             longest - to.sizes.begin(), *longest, most_bytes));
-  to.part = mine;
-  to.part.resize(*longest);
-  to.all.resize(to.part.size() * ranks);
-  communicator.all_gather(std::as_bytes(std::span(to.part)), std::as_writable_bytes(std::span(to.all)), Stream::host);
+  std::vector<std::string> strings(ranks);
+  for (uint64_t at = 0; at < *longest; at += piece_bytes) {
+    const uint64_t bytes = std::min(piece_bytes, *longest - at);
+    to.part = mine.substr(std::min<uint64_t>(at, mine.size()), bytes);
+    to.part.resize(bytes);
+    to.all.resize(bytes * ranks);
+    communicator.all_gather(std::as_bytes(std::span(to.part)), std::as_writable_bytes(std::span(to.all)), Stream::host);
+    for (size_t rank = 0; rank < ranks; rank++)
+      strings[rank].append(to.all, rank * bytes, std::min(bytes, to.sizes[rank] - std::min(at, to.sizes[rank])));
+  }
+  return strings;
 }
 
 }  // namespace
@@ -48,15 +56,11 @@ Exchange exchange_over(std::shared_ptr<Communicator> communicator) {
   return [communicator = std::move(communicator)](std::string_view mine) {
     auto gathered = std::make_shared<Gathered>();
     try {
-      gather(*communicator, mine, *gathered);
+      return gather(*communicator, mine, *gathered);
     } catch (...) {
       leak(gathered);
       throw;
     }
-    std::vector<std::string> strings;
-    for (size_t rank = 0; rank < gathered->sizes.size(); rank++)
-      strings.push_back(gathered->all.substr(rank * gathered->part.size(), gathered->sizes[rank]));
-    return strings;
   };
 }
 

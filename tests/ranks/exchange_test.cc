@@ -1,5 +1,6 @@
 #include "feedline/exchange.h"
 
+#include <array>
 #include <cstddef>
 #include <cstring>
 #include <memory>
@@ -10,6 +11,7 @@
 #include "feedline/communicator.h"
 #include "feedline/error.h"
 #include "ranks/collective_call.h"
+#include "ranks/communicator_conformance.h"
 #include "ranks/process/process_links.h"
 #include "support/catch.h"
 #include "support/ranks.h"
@@ -111,6 +113,26 @@ TEST_CASE("an exchange over a communicator makes room for no string of more than
     CHECK(
         thrown[0].starts_with("rank 1 sends a message of " + std::to_string(length) + " bytes, and one has at most "));
   }
+}
+
+TEST_CASE("an exchange over a communicator gathers strings of any length") {
+  constexpr size_t piece = 1 << 20;
+  const auto text = [](size_t rank, size_t size) {
+    std::string bytes(size, '\0');
+    for (size_t i = 0; i < size; i++) bytes[i] = static_cast<char>(i * 7 + i / piece + rank);
+    return bytes;
+  };
+  const std::vector<std::array<size_t, 3>> all = {
+      {0, 0, 0}, {0, 1, piece}, {piece - 1, piece, piece + 1}, {3 * piece, 0, 2 * piece + 5}, {5, 3 * piece, piece}};
+  std::vector<std::unique_ptr<Communicator>> ends = communicators_between_threads(3);
+  const std::vector<std::string> thrown = side_by_side(3, [&](int rank) {
+    const Exchange exchange = exchange_over(std::shared_ptr(std::move(ends[static_cast<size_t>(rank)])));
+    for (const auto& sizes : all) {
+      const std::vector<std::string> got = exchange(text(static_cast<size_t>(rank), sizes[static_cast<size_t>(rank)]));
+      for (size_t other = 0; other < 3; other++) expect(got.at(other) == text(other, sizes[other]), "its string");
+    }
+  });
+  for (const std::string& one : thrown) CHECK(one == "");
 }
 
 TEST_CASE("what another process says of a failure or a call has a name") {

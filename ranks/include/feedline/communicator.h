@@ -93,8 +93,9 @@ class FEEDLINE_PUBLIC Communicator {
   virtual std::optional<Error> failure() const = 0;
 };
 
-/// Returns an exchange that makes two all_gather() calls of `communicator` each time it is called, and keeps the
-/// communicator alive. Throws Error bad_pipeline if a rank's string is longer than 1 GiB.
+/// Returns an exchange that makes an all_gather() call of `communicator` each time it is called, and one more for each MiB
+/// of the longest string, and keeps the communicator alive. Throws Error bad_pipeline if a rank's string is longer than
+/// 1 GiB.
 FEEDLINE_PUBLIC Exchange exchange_over(std::shared_ptr<Communicator> communicator);
 
 /// Returns a communicator for each of `ranks` ranks that are threads of one process. Buffers lie in host memory and
