@@ -11,6 +11,7 @@
 #include <deque>
 #include <filesystem>
 #include <map>
+#include <thread>
 
 #include "feedline/records.h"
 #include "pipelines.h"
@@ -280,6 +281,27 @@ TEST_CASE("ranks of the tool that meet compare what they were given, and are sen
     CHECK((report.at("bytes_received") > 0) == (rank > 0));
     CHECK(report.at("outputs").at("record") == "made on the host");
   }
+}
+
+TEST_CASE("a rank that does not come to the end of the epoch fails the run of those that do") {
+  const TempDir dir;
+  const std::string pipeline =
+                        dir.write("p.textproto", chess_pipeline("global_batch_size: 8 last_batch_policy: PARTIAL")),
+                    meet = "localhost:" + std::to_string(free_port());
+  const auto rank = [&](const char* number, const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"run", pipeline, "--rank", number, "--world-size", "2", "--meet", meet};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  };
+  const std::string socket = dir.file("monitor");
+  Tool slow(rank("1", {"--step-ms", "100000", "--monitor", "unix:" + socket})), fast(rank("0", {}));
+  // The monitor of rank 1 is there once the ranks have met.
+  while (!std::filesystem::exists(socket + ".1")) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  slow.signal(SIGINT);
+  const ToolResult result = fast.wait();
+  INFO(result.err);
+  CHECK(result.code == 1);
+  CHECK_THAT(result.err, Catch::Contains("rank 1"));
 }
 
 TEST_CASE("run and dump say whether the epoch was all of its data, and fail where it was not") {

@@ -136,7 +136,8 @@ class Feed {
       report.last_epoch = feeder_.audit_ranks();
       if (report.last_epoch && report.last_epoch->verdict == EpochAudit::Verdict::differs)
         report.differing_epochs = std::max<uint64_t>(1, report.differing_epochs);
-    } catch (const Error& error) {  // another rank has failed or ended; this rank's own feed is complete
+    } catch (const Error& error) {  // another rank has not come to the end, so what this one fed is no whole epoch
+      result_.error = error;
       if (report.last_epoch) report.last_epoch->why = error.what();
     }
     return report;
