@@ -18,13 +18,20 @@ class Tcp(NamedTuple):
     """A communicator over TCP. `address` is a name of rank 0's machine that the others can reach; rank 0 listens at
     `port` until all ranks have come. With `exchange` (a torch.distributed process group, an mpi4py communicator, or a
     function that takes bytes and returns the bytes of all ranks), rank 0 tells the others through it where it listens,
-    and address and port may be left out. Times are in seconds. Nothing is encrypted: use it in trusted networks."""
+    and address and port may be left out. Times are in seconds.
+
+    `token` is a secret of 16 bytes or more that all ranks have, by which they recognise one another; left out, it is that
+    of the environment variable FEEDLINE_MEET_TOKEN. With `exchange`, rank 0 makes one and tells it through that. Without
+    a secret ranks meet on one machine only, at a loopback address, unless `open` lets any process come as a rank. Nothing
+    is encrypted."""
 
     address: str = ""
     port: int = 0
     start_timeout: float = 600
     timeout: float = 30
     exchange: Any = None
+    token: str = ""
+    open: bool = False
 
     def _arguments(self):
         return (
@@ -32,6 +39,8 @@ class Tcp(NamedTuple):
             integer("Tcp.port", self.port, range(65536)),
             _milliseconds("Tcp.start_timeout", self.start_timeout),
             _milliseconds("Tcp.timeout", self.timeout),
+            string("Tcp.token", self.token),
+            bool(self.open),
         )
 
 

@@ -336,6 +336,8 @@ void add_feeder(nb::module_& module) {
               meeting->port = nb::cast<uint16_t>(tcp[1]);
               meeting->start_timeout = std::chrono::milliseconds(nb::cast<int64_t>(tcp[2]));
               meeting->timeout = std::chrono::milliseconds(nb::cast<int64_t>(tcp[3]));
+              meeting->token = nb::cast<std::string>(tcp[4]);
+              meeting->open = nb::cast<bool>(tcp[5]);
               meeting->rank = rank;
               meeting->world_size = world_size;
             }

@@ -1,5 +1,6 @@
 #include "ranks/tcp/sockets.h"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -212,6 +213,21 @@ std::vector<std::string> addresses_of_this_machine() {
     if (!is_of_one_link(address)) (address.is_loopback() ? own : others).push_back(address.host());
   }
   return others.empty() ? own : others;
+}
+
+bool is_loopback_name(const std::string& host) {
+  if (host == "localhost" || host.ends_with(".localhost") || host == "ip6-localhost") return true;
+  in6_addr number;
+  if (inet_pton(AF_INET, host.c_str(), &number) != 1 && inet_pton(AF_INET6, host.c_str(), &number) != 1) return false;
+  return resolve(host, 0).front().is_loopback();
+}
+
+bool is_of_this_machine(const Address& address) {
+  const int fd = socket(address.storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  const Socket any_port(fd);
+  Address here = address;
+  here.set_port(0);
+  return any_port && bind(fd, raw(here), here.size) == 0;
 }
 
 Socket listen_at(const Address& address) {

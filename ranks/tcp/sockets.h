@@ -60,6 +60,11 @@ std::vector<Address> resolve(const std::string& host, uint16_t port);
 /// there are no others.
 std::vector<std::string> addresses_of_this_machine();
 
+/// Returns whether the host is loopback by its name or its number, and not only because this machine calls itself so.
+bool is_loopback_name(const std::string& host);
+/// Returns whether the address is one of this machine.
+bool is_of_this_machine(const Address& address);
+
 /// Returns a socket that listens at one address. Port 0: the system chooses a free port.
 Socket listen_at(const Address& address);
 /// Returns a socket that listens on all network interfaces, IPv6 and IPv4. Port 0: the system chooses a free port.

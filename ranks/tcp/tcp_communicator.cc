@@ -243,6 +243,13 @@ void check(const TcpOptions& options) {
   if (options.timeout <= std::chrono::milliseconds(0))
     throw Error(Category::bad_pipeline,
                 fmt::format("tcp_communicator: the timeout is {} ms; it must be more than 0", options.timeout.count()));
+  constexpr size_t least = 16;
+  if (!options.token.empty() && options.token.size() < least)
+    throw Error(
+        Category::bad_pipeline,
+        fmt::format("the secret of the ranks (FEEDLINE_MEET_TOKEN) has {} bytes, and can be guessed; make one of "
+                    "{} or more: openssl rand -hex 16",
+                    options.token.size(), least));
 }
 
 }  // namespace
@@ -256,8 +263,11 @@ TcpOptions tcp_options_of_environment() {
   return options;
 }
 
-std::unique_ptr<Communicator> tcp_communicator(const TcpOptions& options, const Exchange& exchange) {
+std::unique_ptr<Communicator> tcp_communicator(const TcpOptions& given, const Exchange& exchange) {
   std::unique_ptr<Communicator> made;
+  TcpOptions options = given;
+  if (const char* const token = std::getenv("FEEDLINE_MEET_TOKEN"); token && options.token.empty())
+    options.token = token;
   // Holds the program's exchange by reference, because a copy might have its own state, such as a count of its calls.
   RankGroup ranks(exchange ? Exchange(std::cref(exchange)) : Exchange(), options.rank, options.world_size);
   ranks.run([&] {

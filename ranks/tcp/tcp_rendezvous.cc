@@ -5,12 +5,15 @@
 
 #include <algorithm>
 #include <array>
-#include <random>
+#include <cstddef>
+#include <cstring>
 #include <stop_token>
 #include <thread>
 
 #include "base/audit.h"
+#include "base/format_count.h"
 #include "base/log.h"
+#include "base/proof.h"
 #include "base/rank_message.h"
 #include "feedline/error.h"
 
@@ -23,23 +26,37 @@ using std::chrono::milliseconds;
 constexpr milliseconds look(50);             // how often a rank looks for rank 0, and whether its start was stopped
 constexpr std::chrono::seconds patience(5);  // the time limit of an operation with one process, such as a connect
 
-// The messages, which are sent as raw bytes. Each begins with a magic number that says which message it is.
+// The messages, which are sent as raw bytes. Each begins with a magic number that says which message it is, and ends with
+// the proof that its sender knows the secret: of the fields before it, and of the random bytes of whom it is for.
+struct Challenge {  // has no proof: it asks for one
+  uint64_t begins = hash64("feedline ranks 2: challenge");
+  Nonce nonce{};
+};
 struct Hello {
-  uint64_t begins = hash64("feedline ranks 1: hello");
+  uint64_t begins = hash64("feedline ranks 2: hello");
   int32_t rank = 0, world_size = 0;
   uint16_t port = 0;
   std::array<char, 6> zero{};
+  Nonce nonce{};
+  Proof proof{};
 };
 struct Welcome {
-  uint64_t begins = hash64("feedline ranks 1: welcome");
-  uint64_t token = 0;
-  std::array<char, 512> refused{};  // why rank 0 forms no group; empty: the start continues
+  uint64_t begins = hash64("feedline ranks 2: welcome");
+  uint64_t group = 0;
+  std::array<char, 512> refused{};  // why rank 0 forms no group, or none with this process; empty: the start continues
+  Proof proof{};                    // of what follows as well
 };
 struct Join {
-  uint64_t begins = hash64("feedline ranks 1: join");
-  uint64_t token = 0;
+  uint64_t begins = hash64("feedline ranks 2: join");
+  uint64_t group = 0;
   int32_t rank = 0;
   enum Use : uint32_t { data, notes } use = data;
+  Nonce nonce{};
+  Proof proof{};
+};
+struct Joined {
+  uint64_t begins = hash64("feedline ranks 2: joined");
+  Proof proof{};
 };
 
 template <typename T>
@@ -47,53 +64,110 @@ std::span<const std::byte> bytes_of(const T& value) {
   return std::as_bytes(std::span(&value, 1));
 }
 
+// Returns the proof that a message has to have. `nonce` is that of the process that it is for.
+template <typename T>
+Proof proof_in(const T& message, std::string_view secret, const Nonce& nonce, std::span<const std::byte> follows = {}) {
+  static_assert(std::has_unique_object_representations_v<T> && offsetof(T, proof) + sizeof(Proof) == sizeof(T));
+  return proof_of(secret, {bytes_of(message).first(offsetof(T, proof)), nonce, follows});
+}
+
+template <typename T>
+T signed_by(T message, std::string_view secret, const Nonce& nonce, std::span<const std::byte> follows = {}) {
+  message.proof = proof_in(message, secret, nonce, follows);
+  return message;
+}
+
 constexpr auto connected = std::byte{1};  // what a rank sends to rank 0 when it has all its connections
 
-// Accepts connections at a port, and receives the first message, a T, of each. It polls all connections together, so a
-// process that connects and sends nothing makes no rank wait.
+constexpr const char* same_token = "give all ranks the same secret (FEEDLINE_MEET_TOKEN)";
+
+// Logs which processes were refused. Strangers may come often, so only the first ones are named.
+class Refusals {
+ public:
+  void note(const Address& from, const std::string& why) {
+    constexpr int named = 10;
+    if (++count_ > named) return;
+    log_warning(fmt::format("refused a process at {}: {}{}", from.text(), why,
+                            count_ == named ? "; those that are refused from now on are not named" : ""));
+  }
+  /// Returns how many were refused, in words; nothing if none was.
+  std::string text() const {
+    return count_ == 0 ? "" : fmt::format(" ({} refused: see the log)", format_count(count_, "connection"));
+  }
+
+ private:
+  uint64_t count_ = 0;
+};
+
+// Accepts connections at a port, asks each for a proof, and receives the first message, a T, of each. It polls all
+// connections together, so a process that connects and sends nothing makes no rank wait.
 template <typename T>
 class Lobby {
  public:
-  explicit Lobby(const Socket& listener) : listener_(listener) {}
+  Lobby(const std::vector<Socket>& listeners, Refusals& refusals) : listeners_(listeners), refusals_(refusals) {}
 
   struct Visitor {
     Socket socket;
     Address from;
+    Nonce nonce = {};  // what it was sent
     T message = {};
     size_t heard = 0;  // how many bytes of `message` have been received
+
+    bool knows(std::string_view secret) const { return same(message.proof, proof_in(message, secret, nonce)); }
   };
 
-  /// Returns the next visitor that has sent a whole T. Returns nullopt if one of the sockets `others` has something to
+  /// Returns the next visitor that has sent a whole T, with any proof. Returns nullopt if one of the sockets `others` has something to
   /// read, or at the time `until`.
   std::optional<Visitor> next(const std::vector<const Socket*>& others, Deadline until) {
     for (;;) {
-      std::vector<pollfd> ready = {{listener_.fd(), POLLIN, 0}};
+      std::vector<pollfd> ready;
+      for (const Socket& listener : listeners_) ready.push_back({listener.fd(), POLLIN, 0});
       for (const Visitor& visitor : visitors_) ready.push_back({visitor.socket.fd(), POLLIN, 0});
       for (const Socket* other : others) ready.push_back({other->fd(), POLLIN, 0});
       if (!wait_for(ready, until)) return std::nullopt;
       for (size_t v = visitors_.size(); v-- > 0;) {
-        if (ready[1 + v].revents == 0 || goes_on(visitors_[v])) continue;
+        if (ready[listeners_.size() + v].revents == 0 || goes_on(visitors_[v])) continue;
         Visitor visitor = std::move(visitors_[v]);
         visitors_.erase(visitors_.begin() + static_cast<ptrdiff_t>(v));
-        if (visitor.heard == sizeof(T) && visitor.message.begins == T{}.begins) return visitor;
+        if (visitor.heard == sizeof(T)) return visitor;
+        if (visitor.heard > 0) refuse_stranger(visitor.from);
       }
-      if (ready[0].revents != 0)
-        if (auto come = accept_from(listener_, Clock::now())) {
-          if (visitors_.size() == most) visitors_.erase(visitors_.begin());
-          visitors_.push_back({.socket = std::move(come->first), .from = come->second});
-        }
+      for (size_t listener = 0; listener < listeners_.size(); listener++)
+        if (ready[listener].revents != 0)
+          if (auto come = accept_from(listeners_[listener], Clock::now()))
+            take_in(std::move(come->first), come->second);
       for (size_t other = ready.size() - others.size(); other < ready.size(); other++)
         if (ready[other].revents != 0) return std::nullopt;
     }
   }
 
  private:
-  // Receives more of the visitor's message. Returns whether the message is still incomplete and the connection open.
+  void take_in(Socket socket, const Address& from) {
+    if (visitors_.size() == most) visitors_.erase(visitors_.begin());
+    const Challenge challenge{.nonce = make_nonce()};
+    try {
+      send_all(socket, bytes_of(challenge), Clock::now());
+    } catch (const Error&) {
+      return;  // it has ended already
+    }
+    visitors_.push_back({.socket = std::move(socket), .from = from, .nonce = challenge.nonce});
+  }
+
+  void refuse_stranger(const Address& from) { refusals_.note(from, "it is no rank of this version of feedline"); }
+
+  // Receives more of the visitor's message. Returns whether the message is still incomplete, is no other than a T so far,
+  // and the connection is open.
   static bool goes_on(Visitor& visitor) {
     try {
       const std::span<std::byte> message = std::as_writable_bytes(std::span(&visitor.message, 1));
       const auto received = receive_some(visitor.socket, message.subspan(visitor.heard));
       visitor.heard += received.value_or(0);
+      const T wanted;
+      const size_t known = std::min(visitor.heard, sizeof wanted.begins);
+      if (std::memcmp(&visitor.message.begins, &wanted.begins, known) != 0) {
+        visitor.heard = std::min(visitor.heard, sizeof(T) - 1);  // it is no T
+        return false;
+      }
       return received && visitor.heard < sizeof(T);
     } catch (const Error&) {
       return false;
@@ -101,7 +175,8 @@ class Lobby {
   }
 
   static constexpr size_t most = 256;  // visitors without a whole message; one more disconnects the oldest of them
-  const Socket& listener_;
+  const std::vector<Socket>& listeners_;
+  Refusals& refusals_;
   std::vector<Visitor> visitors_;  // the oldest first
 };
 
@@ -155,8 +230,61 @@ class LongWait {
 
 std::string place_of(const TcpOptions& options) { return fmt::format("{}:{}", options.address, options.port); }
 
+Error needs_token(const TcpOptions& options) {
+  return Error(
+      Category::bad_pipeline,
+      fmt::format(
+          "the ranks are to meet at {}, which other machines can reach, and have no secret by which to recognise "
+          "one another; set FEEDLINE_MEET_TOKEN to the same random text for all ranks (openssl rand -hex 16), "
+          "or, in a network that you trust, let any process join (--meet-open, TcpOptions::open)",
+          place_of(options)));
+}
+
+bool stays_on_this_machine(const TcpOptions& options) { return options.token.empty() && !options.open; }
+
+std::vector<Socket> listen_everywhere_at(uint16_t port) {
+  std::vector<Socket> listeners;
+  listeners.push_back(listen_everywhere(port));
+  return listeners;
+}
+
+// Listens where the options say. A name may have several addresses; they get one port.
+std::vector<Socket> listen_for(const TcpOptions& options) {
+  std::vector<Address> addresses;
+  if (!options.address.empty()) try {
+      addresses = resolve(options.address, options.port);
+    } catch (const Error&) {
+      // Other machines may know the name.
+    }
+  if (stays_on_this_machine(options)) {
+    if (addresses.empty() || !std::ranges::all_of(addresses, &Address::is_loopback)) throw needs_token(options);
+  } else if (!is_loopback_name(options.address)) {
+    // A machine may call itself by a loopback address, by which the others do not know it.
+    std::erase_if(addresses, [](const Address& one) { return one.is_loopback() || !is_of_this_machine(one); });
+  }
+  if (addresses.empty()) return listen_everywhere_at(options.port);
+  std::vector<Socket> listeners;
+  for (Address& address : addresses) {
+    if (!listeners.empty()) address.set_port(address_of(listeners.front()).port());
+    listeners.push_back(listen_at(address));
+  }
+  return listeners;
+}
+
+// Listens where other ranks reach this rank, which has reached rank 0 by the connection.
+std::vector<Socket> listen_beside(const Socket& host, const TcpOptions& options,
+                                  const std::vector<std::string>& names) {
+  Address here = address_of(host);
+  if (here.is_loopback() && !stays_on_this_machine(options) && !std::ranges::all_of(names, is_loopback_name))
+    return listen_everywhere_at(0);
+  here.set_port(0);
+  std::vector<Socket> listeners;
+  listeners.push_back(listen_at(here));
+  return listeners;
+}
+
 struct Group {
-  uint64_t token = 0;
+  uint64_t number = 0;             // random: by it ranks recognise the connections of their group
   std::vector<Address> listening;  // by rank; size 0: the IP address at which rank 0 was reached, with this port
 };
 
@@ -174,11 +302,12 @@ std::optional<bool> word_of(const Socket& socket) {
 // The connections of one rank with all others.
 class Connections {
  public:
-  Connections(const TcpOptions& options, const Group& group, const Socket& listener)
+  Connections(const TcpOptions& options, const Group& group, const std::vector<Socket>& listeners, Refusals& refusals)
       : options_(options),
         group_(group),
         until_(Clock::now() + options.timeout),
-        lobby_(listener),
+        refusals_(refusals),
+        lobby_(listeners, refusals),
         missing_(2 * (options.world_size - 1 - options.rank)),
         peers_(group.listening.size()) {
     for (int rank = 0; rank < options_.rank; rank++) {
@@ -197,7 +326,16 @@ class Connections {
     auto visitor = lobby_.next(others, until_);
     if (!visitor) return false;
     const Join& join = visitor->message;
-    if (join.token != group_.token || join.rank <= options_.rank || join.rank >= options_.world_size) return true;
+    if (!visitor->knows(options_.token) || join.group != group_.number || join.rank <= options_.rank ||
+        join.rank >= options_.world_size || join.use > Join::notes) {
+      refusals_.note(visitor->from, "it is none of the ranks that have met");
+      return true;
+    }
+    try {
+      send_all(visitor->socket, bytes_of(signed_by(Joined(), options_.token, join.nonce)), Clock::now() + patience);
+    } catch (const Error&) {
+      return true;  // it has ended, of which rank 0 will hear
+    }
     TcpPeer& peer = peers_[static_cast<size_t>(join.rank)];
     Socket& place = join.use == Join::data ? peer.data : peer.notes;
     if (!place) missing_--;
@@ -208,18 +346,33 @@ class Connections {
  private:
   Socket join(int rank, Join::Use use) {
     try {
-      const Deadline until = std::min(until_, Clock::now() + patience);
-      Socket socket = connect_to(group_.listening[static_cast<size_t>(rank)], until);
-      send_all(socket, bytes_of(Join{.token = group_.token, .rank = options_.rank, .use = use}), until);
+      Socket socket =
+          connect_to(group_.listening[static_cast<size_t>(rank)], std::min(until_, Clock::now() + patience));
+      // The other rank answers once it is connected to those below it.
+      const auto hear = [&]<typename T>(T& message) {
+        receive_all(socket, std::as_writable_bytes(std::span(&message, 1)), until_);
+        if (message.begins != T().begins) throw another_program();
+      };
+      Challenge challenge;
+      hear(challenge);
+      const Nonce nonce = make_nonce();
+      const Join join{.group = group_.number, .rank = options_.rank, .use = use, .nonce = nonce};
+      send_all(socket, bytes_of(signed_by(join, options_.token, challenge.nonce)), until_);
+      Joined joined;
+      hear(joined);
+      if (!same(joined.proof, proof_in(joined, options_.token, nonce))) throw another_program();
       return socket;
     } catch (const Error& error) {
       throw Error(error.category(), fmt::format("rank {} cannot be reached: {}", rank, error.message()));
     }
   }
 
+  static Error another_program() { return Error(Category::bad_pipeline, "another program answers in its place"); }
+
   const TcpOptions& options_;
   const Group& group_;
   const Deadline until_;
+  Refusals& refusals_;
   Lobby<Join> lobby_;
   int missing_;
   std::vector<TcpPeer> peers_;
@@ -229,13 +382,14 @@ class Connections {
 class Host {
  public:
   Host(const TcpOptions& options, milliseconds long_wait)
-      : options_(options), long_wait_(long_wait), listener_(listen_everywhere(options.port)) {
-    group_.token = std::random_device()() | uint64_t{std::random_device()()} << 32;
+      : options_(options), long_wait_(long_wait), listeners_(listen_for(options)) {
+    const Nonce random = make_nonce();
+    std::memcpy(&group_.number, random.data(), sizeof group_.number);
     group_.listening.resize(static_cast<size_t>(options.world_size));
     came_.resize(group_.listening.size());
   }
 
-  uint16_t port() const { return address_of(listener_).port(); }
+  uint16_t port() const { return address_of(listeners_.front()).port(); }
   /// Returns the addresses of rank 0's machine that the other ranks should try.
   std::vector<std::string> names() const {
     return options_.address.empty() ? addresses_of_this_machine() : std::vector{options_.address};
@@ -246,7 +400,7 @@ class Host {
       take_in_all(until);
       answer_all(std::as_bytes(std::span(group_.listening)));
       std::vector<TcpPeer> peers = connect_all();
-      listener_ = Socket();  // before the last answer: a rank that has it may at once form another group at this port
+      listeners_.clear();  // before the last answer: a rank that has it may at once form another group at this port
       answer_all({});
       return peers;
     } catch (const Error& error) {
@@ -257,17 +411,17 @@ class Host {
 
  private:
   void take_in_all(Deadline until) {
-    Lobby<Hello> lobby(listener_);
+    Lobby<Hello> lobby(listeners_, refusals_);
     LongWait wait(long_wait_, options_.stop);
     while (!ranks_that(false).empty()) {
       auto visitor = lobby.next(there(), wait.until(until));
       forget_gone();
       const std::vector<int> missing = ranks_that(false);
       if (visitor)
-        take_in(visitor->message, std::move(visitor->socket), visitor->from);
+        take_in(std::move(*visitor));
       else if (Clock::now() >= until)
-        throw too_late(options_,
-                       fmt::format("{} {} not come to {}", named(missing), have(missing), place_of(options_)));
+        throw too_late(options_, fmt::format("{} {} not come to {}{}", named(missing), have(missing),
+                                             place_of(options_), refusals_.text()));
       else
         wait.go_on([&](int64_t seconds) {
           const std::vector<int> here = ranks_that(true);
@@ -279,48 +433,53 @@ class Host {
     }
   }
 
-  void take_in(const Hello& hello, Socket socket, const Address& from) {
-    const bool fits = hello.world_size == options_.world_size && hello.rank > 0 && hello.rank < options_.world_size;
-    const bool twice = fits && came_[static_cast<size_t>(hello.rank)];
-    if (fits && !twice) {
-      const Address there = address_of(socket);
-      came_[static_cast<size_t>(hello.rank)] = std::move(socket);
-      Address& address = group_.listening[static_cast<size_t>(hello.rank)];
-      address = from;
-      address.set_port(hello.port);
-      if (from.is_loopback() || from.is_host_of(there)) address.size = 0;  // the rank is on the machine of rank 0
-      return;
-    }
-    came_.push_back(std::move(socket));  // so that refuse_all() answers this connection, too
-    if (twice)
-      throw Error(Category::bad_pipeline,
-                  fmt::format("two processes came as rank {}; give each process a rank of its own", hello.rank));
-    throw Error(
-        Category::bad_pipeline,
-        fmt::format(
-            "rank {} of {} came to {}, where rank 0 waits for {} ranks; start all ranks with the same world size",
-            hello.rank, hello.world_size, place_of(options_), options_.world_size));
+  void take_in(Lobby<Hello>::Visitor visitor) {
+    const Hello& hello = visitor.message;
+    if (!visitor.knows(options_.token))
+      return refuse(visitor,
+                    fmt::format("it says that it is rank {}, and has another secret; {}", hello.rank, same_token));
+    if (hello.world_size != options_.world_size || hello.rank <= 0 || hello.rank >= options_.world_size)
+      return refuse(visitor,
+                    fmt::format("rank {} of {} came to {}, where rank 0 waits for {} ranks; start all ranks with "
+                                "the same world size",
+                                hello.rank, hello.world_size, place_of(options_), options_.world_size));
+    const auto rank = static_cast<size_t>(hello.rank);
+    if (came_[rank].socket)
+      return refuse(visitor, fmt::format("two processes came as rank {}; give each process a rank of its own", rank));
+    const Address there = address_of(visitor.socket);
+    Address& address = group_.listening[rank];
+    address = visitor.from;
+    address.set_port(hello.port);
+    if (visitor.from.is_loopback() || visitor.from.is_host_of(there))
+      address.size = 0;  // the rank is on the machine of rank 0
+    came_[rank] = {std::move(visitor.socket), hello.nonce};
+  }
+
+  // A process that differs is told why. It does not keep the others from meeting.
+  void refuse(const Lobby<Hello>::Visitor& visitor, const std::string& why) {
+    refusals_.note(visitor.from, why);
+    answer(visitor.socket, visitor.message.nonce, why);
   }
 
   // Closes the connections of ranks that have ended while they waited, because they may be started again.
   void forget_gone() {
-    for (Socket& socket : came_)
-      if (socket && !word_of(socket)) socket = Socket();
+    for (Came& came : came_)
+      if (came.socket && !word_of(came.socket)) came = Came();
   }
 
   std::vector<TcpPeer> connect_all() {
-    Connections connections(options_, group_, listener_);
+    Connections connections(options_, group_, listeners_, refusals_);
     std::vector<bool> done(came_.size());
     done[0] = true;
     while (!connections.complete() || std::find(done.begin(), done.end(), false) != done.end()) {
       std::vector<const Socket*> to_come;
       for (size_t rank = 0; rank < came_.size(); rank++)
-        if (!done[rank]) to_come.push_back(&came_[rank]);
+        if (!done[rank]) to_come.push_back(&came_[rank].socket);
       if (connections.let_join(to_come)) continue;
       if (connections.late()) throw not_connected(options_);
       for (size_t rank = 0; rank < came_.size(); rank++) {
         if (done[rank]) continue;
-        const auto word = word_of(came_[rank]);
+        const auto word = word_of(came_[rank].socket);
         if (!word)
           throw Error(Category::io_error,
                       fmt::format("rank {} ended while the ranks were connecting to one another; see its error", rank));
@@ -332,53 +491,70 @@ class Host {
 
   std::vector<const Socket*> there() const {
     std::vector<const Socket*> sockets;
-    for (const Socket& socket : came_)
-      if (socket) sockets.push_back(&socket);
+    for (const Came& came : came_)
+      if (came.socket) sockets.push_back(&came.socket);
     return sockets;
   }
   /// Returns the ranks other than 0 that are connected to rank 0, or, if `are_here` is false, those that are not.
   std::vector<int> ranks_that(bool are_here) const {
     std::vector<int> ranks;
     for (int rank = 1; rank < options_.world_size; rank++)
-      if (static_cast<bool>(came_[static_cast<size_t>(rank)]) == are_here) ranks.push_back(rank);
+      if (static_cast<bool>(came_[static_cast<size_t>(rank)].socket) == are_here) ranks.push_back(rank);
     return ranks;
   }
 
   void answer_all(std::span<const std::byte> follows) {
     const Deadline until = Clock::now() + options_.timeout;
     for (size_t rank = 1; rank < came_.size(); rank++) try {
-        send_all(came_[rank], bytes_of(Welcome{.token = group_.token}), until);
-        send_all(came_[rank], follows, until);
+        const Welcome welcome{.group = group_.number};
+        const auto proven = signed_by(welcome, options_.token, came_[rank].nonce, follows);
+        // At once, so that nobody takes a refusal for what follows.
+        std::vector<std::byte> message(bytes_of(proven).begin(), bytes_of(proven).end());
+        message.insert(message.end(), follows.begin(), follows.end());
+        send_all(came_[rank].socket, message, until);
       } catch (const Error& error) {
         throw Error(error.category(), fmt::format("rank {} cannot be answered: {}", rank, error.message()));
       }
   }
   void refuse_all(const std::string& why) {
+    for (const Came& came : came_)
+      if (came.socket) answer(came.socket, came.nonce, why);
+  }
+  void answer(const Socket& socket, const Nonce& nonce, const std::string& why) {
     Welcome refusal;
     why.copy(refusal.refused.data(), refusal.refused.size() - 1);
-    for (const Socket* socket : there()) try {
-        send_all(*socket, bytes_of(refusal), Clock::now() + patience);
-      } catch (const Error&) {
-        // This rank has ended already, so it needs no refusal.
-      }
+    try {
+      send_all(socket, bytes_of(signed_by(refusal, options_.token, nonce)), Clock::now());
+    } catch (const Error&) {
+      // It has ended already, or does not read, so it needs no answer.
+    }
   }
 
   const TcpOptions& options_;
   const milliseconds long_wait_;
-  Socket listener_;
+  struct Came {
+    Socket socket = {};
+    Nonce nonce = {};  // what its answers must prove to know
+  };
+  std::vector<Socket> listeners_;
   Group group_;
-  std::vector<Socket> came_;  // by rank
+  Refusals refusals_;
+  std::vector<Came> came_;  // by rank
 };
 
 // Connects to rank 0, and tries again until `until`: rank 0 may start later, and its name may become known only later.
 Socket reach_host(const TcpOptions& options, const std::vector<std::string>& names, Deadline until, LongWait& wait) {
   for (;;) {
     for (const std::string& name : names) try {
-        for (const Address& address : resolve(name, options.port)) try {
+        for (const Address& address : resolve(name, options.port)) {
+          if (stays_on_this_machine(options) && !address.is_loopback()) throw needs_token(options);
+          try {
             return connect_to(address, std::min(until, Clock::now() + patience));
           } catch (const Error&) {
           }
-      } catch (const Error&) {
+        }
+      } catch (const Error& error) {
+        if (error.category() == Category::bad_pipeline) throw;
       }
     if (Clock::now() > until)
       throw too_late(options, fmt::format("rank 0 could not be reached at {}", place_of(options)));
@@ -399,14 +575,43 @@ class Guest {
       : options_(options),
         wait_(long_wait, options.stop),
         host_(reach_host(options, names, until, wait_)),
-        listener_(listen_everywhere(0)),
+        listeners_(listen_beside(host_, options, names)),
         until_(until + patience) {}
 
   std::vector<TcpPeer> join() {
-    send_all(
-        host_,
-        bytes_of(Hello{.rank = options_.rank, .world_size = options_.world_size, .port = address_of(listener_).port()}),
-        until_);
+    wait_for_host();
+    Challenge challenge;
+    hear_host(challenge);
+    const Hello hello{.rank = options_.rank,
+                      .world_size = options_.world_size,
+                      .port = address_of(listeners_.front()).port(),
+                      .nonce = nonce_};
+    send_all(host_, bytes_of(signed_by(hello, options_.token, challenge.nonce)), until_);
+    wait_for_host();
+    Group group;
+    group.listening.resize(static_cast<size_t>(options_.world_size));
+    group.number = hear_welcome(std::as_writable_bytes(std::span(group.listening)));
+    for (Address& address : group.listening) {
+      if (address.size > 0) continue;
+      const uint16_t port = address.port();
+      address = peer_of(host_);
+      if (port != 0) address.set_port(port);  // 0: rank 0 itself
+    }
+    Refusals refusals;
+    Connections connections(options_, group, listeners_, refusals);
+    until_ = Clock::now() + options_.timeout + patience;
+    while (!connections.complete()) {
+      if (connections.let_join({&host_})) continue;
+      if (connections.late()) throw not_connected(options_);
+      hear_welcome({});  // at this point rank 0 can only refuse, or end, and both throw
+    }
+    send_all(host_, {&connected, 1}, until_);
+    hear_welcome({});
+    return connections.take();
+  }
+
+ private:
+  void wait_for_host() {
     std::vector<pollfd> answer = {{host_.fd(), POLLIN, 0}};
     while (!wait_for(answer, wait_.until(until_)) && Clock::now() < until_)
       wait_.go_on([&](int64_t seconds) {
@@ -414,35 +619,15 @@ class Guest {
             "rank {} has waited {} s for other ranks to come to rank 0 at {}; the log of rank 0 names them",
             options_.rank, seconds, place_of(options_));
       });
-    Group group;
-    group.listening.resize(static_cast<size_t>(options_.world_size));
-    group.token = hear_host(std::as_writable_bytes(std::span(group.listening)));
-    for (Address& address : group.listening) {
-      if (address.size > 0) continue;
-      const uint16_t port = address.port();
-      address = peer_of(host_);
-      if (port != 0) address.set_port(port);  // 0: rank 0 itself
-    }
-    Connections connections(options_, group, listener_);
-    until_ = Clock::now() + options_.timeout + patience;
-    while (!connections.complete()) {
-      if (connections.let_join({&host_})) continue;
-      if (connections.late()) throw not_connected(options_);
-      hear_host({});  // at this point rank 0 can only refuse, or end, and both throw
-    }
-    send_all(host_, {&connected, 1}, until_);
-    hear_host({});
-    return connections.take();
   }
 
- private:
-  // Receives the answer of rank 0: a Welcome, and then the bytes `follows`. Returns the token. Throws if rank 0
-  // refuses.
-  uint64_t hear_host(std::span<std::byte> follows) {
-    Welcome welcome;
+  // Receives a message of rank 0, and then the bytes `follows` unless it refuses.
+  template <typename T>
+  void hear_host(T& message, std::span<std::byte> follows = {}) {
     try {
-      receive_all(host_, std::as_writable_bytes(std::span(&welcome, 1)), until_);
-      if (welcome.begins == Welcome{}.begins && welcome.refused[0] == 0) receive_all(host_, follows, until_);
+      receive_all(host_, std::as_writable_bytes(std::span(&message, 1)), until_);
+      if constexpr (std::is_same_v<T, Welcome>)
+        if (message.begins == T().begins && message.refused[0] == 0) receive_all(host_, follows, until_);
     } catch (const Error& error) {
       if (Clock::now() >= until_)
         throw too_late(options_, fmt::format("rank 0 at {} has not answered", place_of(options_)));
@@ -452,33 +637,47 @@ class Guest {
                       "error of rank 0, or choose another port",
                       place_of(options_), error.message()));
     }
-    if (welcome.begins != Welcome{}.begins)
-      throw Error(
-          Category::bad_pipeline,
-          fmt::format(
-              "the program that listens at {} is not rank 0 of feedline; choose a port that no other program uses",
-              place_of(options_)));
+    if (message.begins != T().begins)
+      throw Error(Category::bad_pipeline,
+                  fmt::format("the program that listens at {} is not rank 0 of this version of feedline; choose a port "
+                              "that no other program uses",
+                              place_of(options_)));
+  }
+
+  // Returns the group's number. Throws if rank 0 refuses.
+  uint64_t hear_welcome(std::span<std::byte> follows) {
+    Welcome welcome;
+    hear_host(welcome, follows);
+    const bool refuses = welcome.refused[0] != 0;
+    if (!same(welcome.proof, proof_in(welcome, options_.token, nonce_, refuses ? std::span<std::byte>() : follows)))
+      throw Error(Category::bad_pipeline, fmt::format("what listens at {} has another secret than this rank; {}",
+                                                      place_of(options_), same_token));
     welcome.refused.back() = 0;
-    if (welcome.refused[0] != 0) throw Error(Category::stalled, fmt::format("rank 0: {}", welcome.refused.data()));
-    return welcome.token;
+    if (refuses) throw Error(Category::stalled, fmt::format("rank 0: {}", welcome.refused.data()));
+    return welcome.group;
   }
 
   const TcpOptions& options_;
   LongWait wait_;
-  const Socket host_, listener_;
+  const Socket host_;
+  const std::vector<Socket> listeners_;
+  const Nonce nonce_ = make_nonce();
   Deadline until_;
 };
 
-// Sends the port and the addresses at which rank 0 listens to all ranks. `host` is null on the other ranks. Returns the
-// addresses, as names that each rank resolves for itself. Sets the port in `options`, and the address for messages.
+// Sends the secret, the port and the addresses at which rank 0 listens to all ranks. `host` is null on the other ranks.
+// Returns the addresses, as names that each rank resolves for itself. Sets the secret and the port in `options`, and the
+// address for messages.
 std::vector<std::string> tell_places(RankGroup& ranks, TcpOptions& options, const Host* host) {
   MessageWriter mine;
   if (host) {
+    mine.put_text(options.token);
     mine.put(host->port());
     for (const std::string& name : host->names()) mine.put_text(name);
   }
   const std::string told = ranks.all_gather(mine.take())[0];
-  MessageReader theirs(told);
+  MessageReader theirs(told, 0);
+  options.token = theirs.get_text();
   options.port = theirs.get<uint16_t>();
   std::vector<std::string> names;
   while (!theirs.at_end()) names.emplace_back(theirs.get_text());
@@ -490,6 +689,7 @@ std::vector<std::string> tell_places(RankGroup& ranks, TcpOptions& options, cons
 
 std::vector<TcpPeer> meet(TcpOptions options, RankGroup* ranks, milliseconds long_wait) {
   std::optional<Host> host;
+  if (ranks && options.rank == 0) options.token = make_secret();
   if (options.rank == 0) host.emplace(options, long_wait);
   std::vector<std::string> names = {options.address};
   if (ranks) names = tell_places(*ranks, options, host ? &*host : nullptr);

@@ -28,7 +28,7 @@ std::string read_text(const std::string& file) {
 
 /// Returns how to meet the other ranks. Throws UsageError if --meet has another form than ADDRESS:PORT.
 TcpOptions meeting(const PipelineArgs& args) {
-  TcpOptions options{.rank = args.rank, .world_size = args.world_size};
+  TcpOptions options{.rank = args.rank, .world_size = args.world_size, .open = args.meet_open};
   const size_t colon = args.meet.rfind(':');
   if (colon != std::string::npos) options.address = args.meet.substr(0, colon);
   if (options.address.starts_with('[') && options.address.ends_with(']'))  // an IPv6 address

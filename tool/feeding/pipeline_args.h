@@ -15,7 +15,8 @@ struct PipelineArgs {
   int replicas = 1;
   std::string devices = {};  // replaces `replicas`; see parse_devices()
   int rank = 0, world_size = 1;
-  std::string meet = {};  // ADDRESS:PORT of rank 0; empty: the ranks do not communicate
+  std::string meet = {};   // ADDRESS:PORT of rank 0; empty: the ranks do not communicate
+  bool meet_open = false;  // any process may come as a rank
 };
 
 /// Returns the pipeline. Throws UsageError for a --set, --rank or --meet that makes no sense, and Error for a pipeline

@@ -29,6 +29,13 @@ struct TcpOptions {
   /// process sends the heartbeats, also while the program pauses between two calls. If a process dies, the others
   /// notice at once, unless its machine dies with it or processes that it has forked still hold its connections.
   std::chrono::milliseconds timeout = std::chrono::seconds(30);
+  /// A secret that all ranks have, by which they recognise one another: 16 bytes or more; best, random ones. Empty: that
+  /// of the environment variable FEEDLINE_MEET_TOKEN, if it is set. Not used with an exchange, through which rank 0
+  /// sends a random one. Each of two ranks proves to the other that it knows the secret, and does not send it.
+  std::string token = {};
+  /// Without a secret, ranks meet only if they are on one machine: at a loopback address. True: they meet anywhere, and
+  /// any process that can connect can pretend to be a rank. For networks that are trusted.
+  bool open = false;
   /// Ends the wait for other ranks to start, with Error stalled, within 50 ms after stop was requested.
   std::stop_token stop = {};
 };
@@ -50,7 +57,9 @@ FEEDLINE_PUBLIC TcpOptions tcp_options_of_environment();
 /// 0 tells the others where it listens. If rank 0's options have no port (0), rank 0 listens at a free one; if they
 /// have no address, rank 0 sends all addresses of its machine. If one rank fails, no rank gets a communicator.
 ///
-/// Use it only in trusted networks: nothing is encrypted, and any process that can connect can pretend to be a rank.
+/// Rank 0 listens at the address that it is given: at all addresses of its machine if the name is not one of them, or
+/// if there is none. A process that comes with another token, rank or world size is refused, which the log of rank 0
+/// says, and changes nothing for the others. Nothing is encrypted: see docs/ranks.md.
 FEEDLINE_PUBLIC std::unique_ptr<Communicator> tcp_communicator(const TcpOptions& options,
                                                                const Exchange& exchange = {});
 

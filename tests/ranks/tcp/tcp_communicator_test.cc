@@ -3,10 +3,12 @@
 
 #include <array>
 #include <cstdlib>
+#include <cstring>
 #include <deque>
 #include <functional>
 #include <latch>
 
+#include "base/audit.h"
 #include "ranks/communicator_conformance.h"
 #include "ranks/tcp/sockets.h"
 #include "ranks/tcp/tcp_rendezvous.h"
@@ -127,15 +129,89 @@ TEST_CASE("tcp: a wait for ranks can be stopped") {
   CHECK_THROWS_WITH(tcp_communicator(alone), Catch::Contains("was stopped"));
 }
 
-TEST_CASE("tcp: ranks that are of another group, or there twice, are refused by name") {
-  int port = free_port();
-  for (const std::string& text :
-       side_by_side(2, [&](int rank) { tcp_communicator(tcp_options(rank, 2 + rank, port)); }))
-    CHECK_THAT(text, Catch::Contains("rank 1 of 3 came to 127.0.0.1:") && Catch::Contains("waits for 2 ranks"));
+TEST_CASE("tcp: processes that differ are refused by name, and the others meet") {
+  const LogLines log;
+  const int port = free_port();
+  const std::string secret = "of all the ranks of this test";
+  const auto thrown = side_by_side(3, [&](int rank) {
+    TcpOptions options = tcp_options(rank, 3, port);
+    options.token = secret;
+    if (rank == 2) {
+      const auto why = [&](const std::function<void(TcpOptions&)>& change) {
+        TcpOptions other = options;
+        change(other);
+        return error_of([&] { gpu::meet(other, nullptr); }).message();
+      };
+      expect(log.wait_for("rank 1 has come"), "rank 1 is there first");
+      expect(why([](TcpOptions& of) {
+               of.world_size = 4;
+             }).starts_with("rank 0: rank 2 of 4 came to 127.0.0.1:" + std::to_string(port)),
+             "another world size");
+      expect(why([](TcpOptions& of) { of.rank = 1; }).starts_with("rank 0: two processes came as rank 1"), "twice");
+      for (const std::string token : {"of another group's ranks", ""})
+        expect(why([&](TcpOptions& of) {
+                 of.token = token;
+               }).starts_with("what listens at 127.0.0.1:" + std::to_string(port) + " has another secret"),
+               "another secret");
+      expect(log.wait_for("it says that it is rank 2, and has another secret"), "rank 0 says why");
+    }
+    gpu::meet(options, nullptr, std::chrono::milliseconds(1));
+  });
+  for (const std::string& text : thrown) CHECK(text == "");
+}
 
-  port = free_port();
-  const auto thrown = side_by_side(3, [&](int rank) { tcp_communicator(tcp_options(std::min(rank, 1), 3, port)); });
-  CHECK_THAT(thrown[0], Catch::Contains("two processes came as rank 1"));
+TEST_CASE("tcp: without a secret ranks meet on their own machine alone") {
+  const char* const wanted = "set FEEDLINE_MEET_TOKEN to the same random text for all ranks";
+  const auto port = static_cast<uint16_t>(free_port());
+  for (const char* const address : {"192.0.2.1", "0.0.0.0", "::"})  // the first is of nobody (RFC 5737)
+    for (const int rank : {0, 1}) {
+      INFO(address << " " << rank);
+      CHECK_THROWS_WITH(tcp_communicator({.address = address, .port = port, .rank = rank, .world_size = 2}),
+                        Catch::Contains(wanted));
+    }
+  CHECK_THROWS_WITH(
+      tcp_communicator({.address = "127.0.0.1", .port = port, .rank = 0, .world_size = 2, .token = "too short"}),
+      Catch::Contains("has 9 bytes, and can be guessed"));
+}
+
+TEST_CASE("tcp: rank 0 listens at the address that it is given, and nowhere else") {
+  const int port = free_port();
+  const auto thrown = side_by_side(2, [&](int rank) {
+    if (rank == 1) {
+      come_to(port);  // it listens
+      const auto other = gpu::resolve("127.0.0.2", static_cast<uint16_t>(port)).front();
+      expect(error_of([&] { gpu::connect_to(other, soon()); }).message().find("refused") != std::string::npos,
+             "it listens elsewhere");
+    }
+    conformance(*tcp_communicator(tcp_options(rank, 2, port)));
+  });
+  for (const std::string& text : thrown) CHECK(text == "");
+}
+
+TEST_CASE("tcp: a program that answers in place of rank 0 or of a rank must know the secret") {
+  const int port = free_port();
+  const gpu::Socket other = gpu::listen_at(gpu::resolve("127.0.0.1", static_cast<uint16_t>(port)).front());
+  const auto thrown = side_by_side(2, [&](int rank) {
+    TcpOptions options = tcp_options(1, 2, port);
+    options.token = "of all the ranks of this test";
+    if (rank == 1) return static_cast<void>(tcp_communicator(options));
+    const auto come = gpu::accept_from(other, soon());
+    struct {
+      uint64_t begins = hash64("feedline ranks 2: challenge");
+      std::array<std::byte, 16> nonce{};
+    } challenge;
+    gpu::send_all(come->first, std::as_bytes(std::span(&challenge, 1)), soon());
+    std::array<std::byte, 72> hello;
+    gpu::receive_all(come->first, hello, soon());
+    const std::string_view said(reinterpret_cast<const char*>(hello.data()), hello.size());
+    expect(said.find("of all the ranks") == std::string_view::npos, "the secret is sent");
+    std::array<std::byte, 8 + 8 + 512 + 32 + 2 * sizeof(gpu::Address)> welcome{};
+    const uint64_t begins = hash64("feedline ranks 2: welcome");
+    std::memcpy(welcome.data(), &begins, sizeof begins);
+    gpu::send_all(come->first, welcome, soon());
+  });
+  CHECK(thrown[0] == "");
+  CHECK_THAT(thrown[1], Catch::Contains("has another secret than this rank"));
 }
 
 TEST_CASE("tcp: connections that are no rank's change nothing") {
@@ -163,7 +239,7 @@ TEST_CASE("tcp: ranks may know rank 0 by different names") {
   const int port = free_port();
   const auto thrown = side_by_side(4, [&](int rank) {
     TcpOptions options = tcp_options(rank, 4, port);
-    options.address = std::array{"localhost", "127.0.0.1", "127.0.0.2", "localhost"}[static_cast<size_t>(rank)];
+    options.address = std::array{"localhost", "127.0.0.1", "localhost", "127.0.0.1"}[static_cast<size_t>(rank)];
     conformance(*tcp_communicator(options));
   });
   for (const std::string& text : thrown) CHECK(text == "");
@@ -324,9 +400,11 @@ TEST_CASE("tcp: any failing call ends all ranks and leaks nothing") {
       hook->fail_nth_call(0);
       // Some calls are repeated after a failure, and some failures have no effect because no rank needs the call any
       // more.
-      for (const std::string& text : thrown)
+      for (const std::string& text : thrown) {
+        INFO(text);
         CHECK((text.empty() || (failed && (text.find("[io_error]") != std::string::npos ||
                                            text.find("[stalled]") != std::string::npos))));
+      }
       CHECK(open_descriptors() == descriptors);
     }
   CHECK(threads_settle_at(before));

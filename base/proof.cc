@@ -1,0 +1,40 @@
+#include "base/proof.h"
+
+#include <sodium.h>
+
+#include "feedline/error.h"
+
+namespace feedline {
+namespace {
+
+const unsigned char* raw(const std::byte* bytes) noexcept { return reinterpret_cast<const unsigned char*>(bytes); }
+
+}  // namespace
+
+Nonce make_nonce() {
+  static const bool ready = sodium_init() >= 0;
+  if (!ready) throw Error(Category::internal_error, "the system has no random numbers for secrets");
+  Nonce nonce;
+  randombytes_buf(nonce.data(), nonce.size());
+  return nonce;
+}
+
+std::string make_secret() {
+  const Nonce nonce = make_nonce();
+  std::array<char, 2 * sizeof nonce + 1> text;
+  return sodium_bin2hex(text.data(), text.size(), raw(nonce.data()), nonce.size());
+}
+
+Proof proof_of(std::string_view secret, std::initializer_list<std::span<const std::byte>> parts) {
+  crypto_auth_hmacsha256_state state;
+  crypto_auth_hmacsha256_init(&state, reinterpret_cast<const unsigned char*>(secret.data()), secret.size());
+  for (const auto part : parts) crypto_auth_hmacsha256_update(&state, raw(part.data()), part.size());
+  Proof proof;
+  static_assert(sizeof proof == crypto_auth_hmacsha256_BYTES);
+  crypto_auth_hmacsha256_final(&state, reinterpret_cast<unsigned char*>(proof.data()));
+  return proof;
+}
+
+bool same(const Proof& a, const Proof& b) noexcept { return sodium_memcmp(a.data(), b.data(), a.size()) == 0; }
+
+}  // namespace feedline

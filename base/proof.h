@@ -1,0 +1,28 @@
+// Proofs that a process knows a secret, which itself is never sent: HMAC-SHA-256 (RFC 2104), by libsodium.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace feedline {
+
+/// Random bytes that are used once, so that no proof can be used twice.
+using Nonce = std::array<std::byte, 16>;
+using Proof = std::array<std::byte, 32>;
+
+/// Returns random bytes that nobody can guess. Throws Error internal_error if the system has none.
+Nonce make_nonce();
+/// Returns a secret that nobody can guess: 32 hexadecimal digits.
+std::string make_secret();
+
+/// Returns the proof that its maker knows `secret` and has said `parts`, one after another. All of them but the last
+/// must have lengths that both sides know.
+Proof proof_of(std::string_view secret, std::initializer_list<std::span<const std::byte>> parts);
+/// Returns whether two proofs are the same, in a time that does not tell where they differ.
+bool same(const Proof& a, const Proof& b) noexcept;
+
+}  // namespace feedline
