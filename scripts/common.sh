@@ -100,10 +100,11 @@ memory_folder() {
 # set, decides.
 in_memory() (
   if [[ -z ${TMPDIR:-} ]]; then
-    folder=$(memory_folder)
-    if [[ -n $folder ]]; then
-      trap 'rm -rf "$folder"' EXIT
-      export TMPDIR=$folder
+    # Nothing else has this name: when a signal ends a function, the trap sees the local variables of that function.
+    temporary_in_memory=$(memory_folder)
+    if [[ -n $temporary_in_memory ]]; then
+      trap 'rm -rf "$temporary_in_memory"' EXIT
+      export TMPDIR=$temporary_in_memory
     fi
   fi
   "$@"
