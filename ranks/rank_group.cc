@@ -103,8 +103,9 @@ RankGroup::Pieces RankGroup::exchange_pieces(Head head, std::string_view bytes, 
     // A message goes on until nothing is left of it, so each piece but the last is full.
     const uint64_t says = heads[rank].says, rest = heads[rank].rest, piece = all[rank].size() - sizeof head;
     const bool goes_on = says == Head::goes_on, begun = !before.rest.empty();
-    if (says > Head::done || piece > piece_bytes || rest > most_bytes || (rest > 0 && (!goes_on || piece < piece_bytes)) ||
-        (says == Head::done && piece > 0) || (goes_on && begun && piece + rest != before.rest[rank]))
+    if (says > Head::done || piece > piece_bytes || rest > most_bytes ||
+        (rest > 0 && (!goes_on || piece < piece_bytes)) || (says == Head::done && piece > 0) ||
+        (goes_on && begun && piece + rest != before.rest[rank]))
       refuse(
           "rank {} sent a piece of {} bytes that cannot be a part of its message; let the exchange return the ranks' "
           "strings unchanged, and run the same version on all ranks",

@@ -37,12 +37,13 @@ int64_t checked_passes(const PipelineSpec& spec, const DataSet& data, int64_t gl
   if (!data.raised.empty()) {
     const Error& bad = data.raised.front();
     if (spec.epoch_steps > 0)
-      throw Error(bad.category(),
-                  fmt::format("{}; with epoch.steps the data is repeated without end, so a feed that is to end with this "
-                              "record cannot begin; leave bad records out (errors.on_error: SKIP_RECORD), or remove "
-                              "epoch.steps",
-                              bad.message()),
-                  bad.place());
+      throw Error(
+          bad.category(),
+          fmt::format("{}; with epoch.steps the data is repeated without end, so a feed that is to end with this "
+                      "record cannot begin; leave bad records out (errors.on_error: SKIP_RECORD), or remove "
+                      "epoch.steps",
+                      bad.message()),
+          bad.place());
     return 1;
   }
   if (spec.repeat < 0 && data.samples == 0)

@@ -29,11 +29,12 @@ inline __m512i pick_of_192(const PickOf192& pick, __m512i a, __m512i b, __m512i 
   const __m512i index = load(pick.index);
   return _mm512_mask_permutexvar_epi8(_mm512_permutex2var_epi8(a, index, b), pick.last, index, c);
 }
-constexpr PickOf192 thirds_pick = []() consteval {
+consteval PickOf192 pick_thirds() {
   PickOf192 pick;
   for (size_t i = 0; i < 64; i++) pick.set(i, 3 * i);
   return pick;
-}();
+}
+constexpr PickOf192 thirds_pick = pick_thirds();
 consteval PickOf192 triples_pick(size_t part) {
   PickOf192 pick;
   for (size_t i = 0; i < 64; i++) pick.set(i, (64 * part + i) % 3 * 64 + (64 * part + i) / 3);

@@ -13,9 +13,9 @@
 #include "base/audit.h"
 #include "base/format_count.h"
 #include "base/log.h"
-#include "base/proof.h"
 #include "base/rank_message.h"
 #include "feedline/error.h"
+#include "ranks/proof.h"
 
 namespace feedline::gpu {
 namespace {

@@ -46,7 +46,8 @@ void add_rank_args(CLI::App& command, PipelineArgs& args) {
           "--meet", args.meet,
           "address at which rank 0 waits for the other ranks; they then compare pipelines and data, share the "
           "counting, learn if one fails, and can use the pipeline's `distribute` (default: none, each rank is by "
-          "itself). On several machines the ranks need a secret, the same for all, in the variable FEEDLINE_MEET_TOKEN: "
+          "itself). On several machines the ranks need a secret, the same for all, in the variable "
+          "FEEDLINE_MEET_TOKEN: "
           "for example that of openssl rand -hex 16")
       ->option_text("ADDRESS:PORT");
   command.add_flag("--meet-open", args.meet_open,

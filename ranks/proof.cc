@@ -1,4 +1,4 @@
-#include "base/proof.h"
+#include "ranks/proof.h"
 
 #include <sodium.h>
 
