@@ -134,6 +134,11 @@ RankGroup::Pieces RankGroup::exchange_pieces(Head head, std::string_view bytes, 
 
 std::vector<std::string> RankGroup::all_gather(std::string_view mine) {
   if (!exchange_) return {std::string(mine)};
+  if (mine.size() > most_bytes)
+    refuse(
+        "this rank has {} bytes to send, and a message has at most {}; use fewer files, or larger strides of their "
+        "indexes",
+        mine.size(), most_bytes);
   std::vector<std::string> all;
   for (Pieces pieces; !pieces.last;) {
     const std::string_view piece = mine.substr(0, piece_bytes);

@@ -33,6 +33,10 @@ class Tcp(NamedTuple):
     token: str = ""
     open: bool = False
 
+    def __repr__(self):
+        shown = self._asdict() | ({"token": "..."} if self.token else {})
+        return f"Tcp({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
     def _arguments(self):
         return (
             string("Tcp.address", self.address),
@@ -170,16 +174,18 @@ def _place_of_tf_config(environ):
 
 def tcp_of_environment(environ=os.environ):
     """Returns the Tcp that the launcher's variables describe: MASTER_ADDR and MASTER_PORT + 1 (the launcher itself
-    listens at MASTER_PORT), the first machine of a Slurm job at a port made from its number, or this machine if mpirun
-    has started all ranks here."""
+    listens at MASTER_PORT), or the first machine of a Slurm job at a port made from its number. It is localhost if all ranks
+    are on this machine, as torchrun, srun or mpirun says, so that they need no secret."""
     address, port = environ.get("MASTER_ADDR"), environ.get("MASTER_PORT")
     if address and port:
         if not port.isdigit() or not 0 < int(port) < 65535:
             raise Error(f"MASTER_PORT={port} is no port")
-        return Tcp(address, int(port) + 1)
+        here = environ.get("LOCAL_WORLD_SIZE", "") == environ.get("WORLD_SIZE")  # torchrun has started all ranks here
+        return Tcp("localhost" if here else address, int(port) + 1)
     nodes, job = environ.get("SLURM_STEP_NODELIST") or environ.get("SLURM_NODELIST"), environ.get("SLURM_JOB_ID", "0")
     if nodes and job.isdigit():
-        return Tcp(_first_node(nodes), 20000 + int(job) % 10000)
+        here = environ.get("SLURM_STEP_NUM_NODES") == "1"
+        return Tcp("localhost" if here else _first_node(nodes), 20000 + int(job) % 10000)
     for all_ranks, here, job in _MPI:
         if all_ranks in environ and environ.get(here) == environ[all_ranks]:
             return Tcp("localhost", 20000 + zlib.crc32(environ.get(job, "").encode()) % 10000)

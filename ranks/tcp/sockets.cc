@@ -215,11 +215,14 @@ std::vector<std::string> addresses_of_this_machine() {
   return others.empty() ? own : others;
 }
 
+bool is_ip_address(const std::string& host) {
+  in6_addr number;
+  return inet_pton(AF_INET, host.c_str(), &number) == 1 || inet_pton(AF_INET6, host.c_str(), &number) == 1;
+}
+
 bool is_loopback_name(const std::string& host) {
   if (host == "localhost" || host.ends_with(".localhost") || host == "ip6-localhost") return true;
-  in6_addr number;
-  if (inet_pton(AF_INET, host.c_str(), &number) != 1 && inet_pton(AF_INET6, host.c_str(), &number) != 1) return false;
-  return resolve(host, 0).front().is_loopback();
+  return is_ip_address(host) && resolve(host, 0).front().is_loopback();
 }
 
 bool is_of_this_machine(const Address& address) {

@@ -60,6 +60,8 @@ std::vector<Address> resolve(const std::string& host, uint16_t port);
 /// there are no others.
 std::vector<std::string> addresses_of_this_machine();
 
+/// Returns whether the host is the text of an IP address, and no name.
+bool is_ip_address(const std::string& host);
 /// Returns whether the host is loopback by its name or its number, and not only because this machine calls itself so.
 bool is_loopback_name(const std::string& host);
 /// Returns whether the address is one of this machine.

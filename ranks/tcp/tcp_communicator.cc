@@ -259,6 +259,8 @@ TcpOptions tcp_options_of_environment() {
   options.world_size = number("WORLD_SIZE", 1, 1 << 20);
   options.rank = number("RANK", 0, options.world_size - 1);
   options.address = variable("MASTER_ADDR");
+  const char* const here = std::getenv("LOCAL_WORLD_SIZE");
+  if (here && here == std::to_string(options.world_size)) options.address = "localhost";
   options.port = static_cast<uint16_t>(number("MASTER_PORT", 1, 65534) + 1);
   return options;
 }
@@ -266,8 +268,8 @@ TcpOptions tcp_options_of_environment() {
 std::unique_ptr<Communicator> tcp_communicator(const TcpOptions& given, const Exchange& exchange) {
   std::unique_ptr<Communicator> made;
   TcpOptions options = given;
-  if (const char* const token = std::getenv("FEEDLINE_MEET_TOKEN"); token && options.token.empty())
-    options.token = token;
+  const char* const token = exchange ? nullptr : std::getenv("FEEDLINE_MEET_TOKEN");
+  if (token && options.token.empty()) options.token = token;
   // Holds the program's exchange by reference, because a copy might have its own state, such as a count of its calls.
   RankGroup ranks(exchange ? Exchange(std::cref(exchange)) : Exchange(), options.rank, options.world_size);
   ranks.run([&] {

@@ -49,8 +49,8 @@ struct Welcome {
 struct Join {
   uint64_t begins = hash64("feedline ranks 2: join");
   uint64_t group = 0;
-  int32_t rank = 0;
-  enum Use : uint32_t { data, notes } use = data;
+  int32_t rank = 0, to = 0;  // who comes, and to whom
+  enum Use : uint64_t { data, notes } use = data;
   Nonce nonce{};
   Proof proof{};
 };
@@ -138,6 +138,7 @@ class Lobby {
             take_in(std::move(come->first), come->second);
       for (size_t other = ready.size() - others.size(); other < ready.size(); other++)
         if (ready[other].revents != 0) return std::nullopt;
+      if (Clock::now() >= until) return std::nullopt;  // although strangers keep coming
     }
   }
 
@@ -248,39 +249,64 @@ std::vector<Socket> listen_everywhere_at(uint16_t port) {
   return listeners;
 }
 
-// Listens where the options say. A name may have several addresses; they get one port.
-std::vector<Socket> listen_for(const TcpOptions& options) {
-  std::vector<Address> addresses;
-  if (!options.address.empty()) try {
-      addresses = resolve(options.address, options.port);
+// Listens at addresses of this machine, all at one port. Port 0: at one that is free at all of them.
+std::vector<Socket> listen_at_all(const std::vector<Address>& addresses) {
+  for (int tries = 10;; tries--) try {
+      std::vector<Socket> listeners;
+      for (Address address : addresses) {
+        if (!listeners.empty()) address.set_port(address_of(listeners.front()).port());
+        listeners.push_back(listen_at(address));
+      }
+      return listeners;
     } catch (const Error&) {
-      // Other machines may know the name.
+      if (tries == 0 || addresses.front().port() != 0) throw;
     }
-  if (stays_on_this_machine(options)) {
-    if (addresses.empty() || !std::ranges::all_of(addresses, &Address::is_loopback)) throw needs_token(options);
-  } else if (!is_loopback_name(options.address)) {
-    // A machine may call itself by a loopback address, by which the others do not know it.
-    std::erase_if(addresses, [](const Address& one) { return one.is_loopback() || !is_of_this_machine(one); });
-  }
-  if (addresses.empty()) return listen_everywhere_at(options.port);
-  std::vector<Socket> listeners;
-  for (Address& address : addresses) {
-    if (!listeners.empty()) address.set_port(address_of(listeners.front()).port());
-    listeners.push_back(listen_at(address));
-  }
-  return listeners;
 }
 
-// Listens where other ranks reach this rank, which has reached rank 0 by the connection.
+std::vector<Address> addresses_of(const std::string& name, uint16_t port) {
+  try {
+    return resolve(name, port);
+  } catch (const Error&) {  // other machines may know it, or later
+    return {};
+  }
+}
+
+// Adds those addresses that this machine has and that are not there yet.
+void add_own(const std::vector<Address>& found, std::vector<Address>& addresses) {
+  for (const Address& address : found)
+    if (is_of_this_machine(address) && std::ranges::find(addresses, address) == addresses.end())
+      addresses.push_back(address);
+}
+
+// Listens where the options say.
+std::vector<Socket> listen_for(const TcpOptions& options) {
+  const std::vector<Address> found =
+      options.address.empty() ? std::vector<Address>() : addresses_of(options.address, options.port);
+  std::vector<Address> addresses;
+  if (stays_on_this_machine(options)) {
+    if (found.empty() || !std::ranges::all_of(found, &Address::is_loopback)) throw needs_token(options);
+    add_own(found, addresses);
+    if (addresses.empty()) addresses = found;  // listening says why it cannot be
+  } else if (is_ip_address(options.address) || is_loopback_name(options.address)) {
+    add_own(found, addresses);
+  }  // Any other name may mean other addresses to other machines.
+  return addresses.empty() ? listen_everywhere_at(options.port) : listen_at_all(addresses);
+}
+
+// Listens where other ranks reach this rank, which has reached rank 0 by the connection: where rank 0 has seen it come
+// from; or, if it is on the machine of rank 0, where the others have reached rank 0.
 std::vector<Socket> listen_beside(const Socket& host, const TcpOptions& options,
                                   const std::vector<std::string>& names) {
-  Address here = address_of(host);
-  if (here.is_loopback() && !stays_on_this_machine(options) && !std::ranges::all_of(names, is_loopback_name))
-    return listen_everywhere_at(0);
-  here.set_port(0);
-  std::vector<Socket> listeners;
-  listeners.push_back(listen_at(here));
-  return listeners;
+  std::vector<Address> addresses;
+  if (const Address here = address_of(host); !here.is_loopback() && !here.is_host_of(peer_of(host))) {
+    addresses = {here};
+  } else if (stays_on_this_machine(options) || std::ranges::all_of(names, is_loopback_name)) {
+    add_own({peer_of(host)}, addresses);
+    for (Address& address : addresses) address.set_port(0);
+    for (const char* const name : {"127.0.0.1", "::1", "localhost"}) add_own(addresses_of(name, 0), addresses);
+  }
+  for (Address& address : addresses) address.set_port(0);
+  return addresses.empty() ? listen_everywhere_at(0) : listen_at_all(addresses);
 }
 
 struct Group {
@@ -326,8 +352,8 @@ class Connections {
     auto visitor = lobby_.next(others, until_);
     if (!visitor) return false;
     const Join& join = visitor->message;
-    if (!visitor->knows(options_.token) || join.group != group_.number || join.rank <= options_.rank ||
-        join.rank >= options_.world_size || join.use > Join::notes) {
+    if (!visitor->knows(options_.token) || join.group != group_.number || join.to != options_.rank ||
+        join.rank <= options_.rank || join.rank >= options_.world_size || join.use > Join::notes) {
       refusals_.note(visitor->from, "it is none of the ranks that have met");
       return true;
     }
@@ -356,7 +382,7 @@ class Connections {
       Challenge challenge;
       hear(challenge);
       const Nonce nonce = make_nonce();
-      const Join join{.group = group_.number, .rank = options_.rank, .use = use, .nonce = nonce};
+      const Join join{.group = group_.number, .rank = options_.rank, .to = rank, .use = use, .nonce = nonce};
       send_all(socket, bytes_of(signed_by(join, options_.token, challenge.nonce)), until_);
       Joined joined;
       hear(joined);
@@ -435,9 +461,12 @@ class Host {
 
   void take_in(Lobby<Hello>::Visitor visitor) {
     const Hello& hello = visitor.message;
-    if (!visitor.knows(options_.token))
-      return refuse(visitor,
-                    fmt::format("it says that it is rank {}, and has another secret; {}", hello.rank, same_token));
+    if (!visitor.knows(options_.token)) {
+      // Nothing that is made with the secret is sent to who does not know it: it could try secrets until one fits.
+      refusals_.note(visitor.from,
+                     fmt::format("it says that it is rank {}, and has another secret; {}", hello.rank, same_token));
+      return send_at_once(visitor.socket, refusal_of(same_token));
+    }
     if (hello.world_size != options_.world_size || hello.rank <= 0 || hello.rank >= options_.world_size)
       return refuse(visitor,
                     fmt::format("rank {} of {} came to {}, where rank 0 waits for {} ranks; start all ranks with "
@@ -521,10 +550,16 @@ class Host {
       if (came.socket) answer(came.socket, came.nonce, why);
   }
   void answer(const Socket& socket, const Nonce& nonce, const std::string& why) {
+    send_at_once(socket, signed_by(refusal_of(why), options_.token, nonce));
+  }
+  static Welcome refusal_of(std::string_view why) {
     Welcome refusal;
     why.copy(refusal.refused.data(), refusal.refused.size() - 1);
+    return refusal;
+  }
+  static void send_at_once(const Socket& socket, const Welcome& refusal) {
     try {
-      send_all(socket, bytes_of(signed_by(refusal, options_.token, nonce)), Clock::now());
+      send_all(socket, bytes_of(refusal), Clock::now());
     } catch (const Error&) {
       // It has ended already, or does not read, so it needs no answer.
     }
@@ -579,7 +614,13 @@ class Guest {
         until_(until + patience) {}
 
   std::vector<TcpPeer> join() {
-    wait_for_host();
+    // Rank 0 asks at once. Another program may wait for this one to speak.
+    const Deadline until = std::min<Deadline>(until_, Clock::now() + options_.timeout);
+    if (!wait_for_host(until, "an answer of rank 0"))
+      throw Error(Category::stalled,
+                  fmt::format("what listens at {} has not answered; it may be another program, such as a "
+                              "launcher: choose another port",
+                              place_of(options_)));
     Challenge challenge;
     hear_host(challenge);
     const Hello hello{.rank = options_.rank,
@@ -587,7 +628,7 @@ class Guest {
                       .port = address_of(listeners_.front()).port(),
                       .nonce = nonce_};
     send_all(host_, bytes_of(signed_by(hello, options_.token, challenge.nonce)), until_);
-    wait_for_host();
+    wait_for_host(until_, "other ranks to come to rank 0");
     Group group;
     group.listening.resize(static_cast<size_t>(options_.world_size));
     group.number = hear_welcome(std::as_writable_bytes(std::span(group.listening)));
@@ -611,14 +652,17 @@ class Guest {
   }
 
  private:
-  void wait_for_host() {
+  // Returns whether there is something to receive before `until`.
+  bool wait_for_host(Deadline until, std::string_view what) {
     std::vector<pollfd> answer = {{host_.fd(), POLLIN, 0}};
-    while (!wait_for(answer, wait_.until(until_)) && Clock::now() < until_)
+    while (!wait_for(answer, wait_.until(until))) {
+      if (Clock::now() >= until) return false;
       wait_.go_on([&](int64_t seconds) {
-        return fmt::format(
-            "rank {} has waited {} s for other ranks to come to rank 0 at {}; the log of rank 0 names them",
-            options_.rank, seconds, place_of(options_));
+        return fmt::format("rank {} has waited {} s for {} at {}; the log of rank 0 says more", options_.rank, seconds,
+                           what, place_of(options_));
       });
+    }
+    return true;
   }
 
   // Receives a message of rank 0, and then the bytes `follows` unless it refuses.

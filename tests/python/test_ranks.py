@@ -186,6 +186,12 @@ def test_the_environment():
     assert place({"HOROVOD_RANK": "1", "HOROVOD_SIZE": "2"}) == (1, 2)
     slurm = {"SLURM_NODELIST": "gpu[003-007,9],login", "SLURM_JOB_ID": "7"}
     assert _ranks.tcp_of_environment(slurm)[:2] == ("gpu003", 20007)
+    assert _ranks.tcp_of_environment({**slurm, "SLURM_STEP_NUM_NODES": "1"})[:2] == ("localhost", 20007)
+    named = {"MASTER_ADDR": "node0", "MASTER_PORT": "29500", "WORLD_SIZE": "8"}
+    for local, address in (("8", "localhost"), ("4", "node0")):
+        assert _ranks.tcp_of_environment({**named, "LOCAL_WORLD_SIZE": local})[:2] == (address, 29501)
+    assert _ranks.tcp_of_environment(named)[:2] == ("node0", 29501)
+    assert "sesame" not in repr(feedline.Tcp("node0", 1, token="open-sesame-of-the-ranks"))
     mpi = {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_SIZE": "2", "PMIX_NAMESPACE": "1234"}
     assert _ranks.tcp_of_environment(mpi).address == "localhost"
     with pytest.raises(feedline.Error, match="Tcp"):  # ranks on other machines

@@ -296,7 +296,10 @@ TEST_CASE("a rank that does not come to the end of the epoch fails the run of th
   const std::string socket = dir.file("monitor");
   Tool slow(rank("1", {"--step-ms", "100000", "--monitor", "unix:" + socket})), fast(rank("0", {}));
   // The monitor of rank 1 is there once the ranks have met.
-  while (!std::filesystem::exists(socket + ".1")) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  for (int waits = 0; !std::filesystem::exists(socket + ".1"); waits++) {
+    REQUIRE(waits < 60'000);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   slow.signal(SIGINT);
   const ToolResult result = fast.wait();
   INFO(result.err);

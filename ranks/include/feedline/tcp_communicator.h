@@ -42,7 +42,8 @@ struct TcpOptions {
 
 /// Reads the options from the environment that torchrun and similar launchers set: MASTER_ADDR, MASTER_PORT, RANK and
 /// WORLD_SIZE. The port is MASTER_PORT + 1, because the launcher itself listens at MASTER_PORT. If the launcher chose
-/// MASTER_PORT at random, make sure that the next port is free. Throws Error bad_pipeline if a variable is missing or
+/// MASTER_PORT at random, make sure that the next port is free. If torchrun says that all ranks are on this machine
+/// (LOCAL_WORLD_SIZE is WORLD_SIZE), the address is localhost. Throws Error bad_pipeline if a variable is missing or
 /// is not a number in its range.
 FEEDLINE_PUBLIC TcpOptions tcp_options_of_environment();
 
@@ -57,8 +58,8 @@ FEEDLINE_PUBLIC TcpOptions tcp_options_of_environment();
 /// 0 tells the others where it listens. If rank 0's options have no port (0), rank 0 listens at a free one; if they
 /// have no address, rank 0 sends all addresses of its machine. If one rank fails, no rank gets a communicator.
 ///
-/// Rank 0 listens at the address that it is given: at all addresses of its machine if the name is not one of them, or
-/// if there is none. A process that comes with another token, rank or world size is refused, which the log of rank 0
+/// Rank 0 listens at the IP address, or at localhost, that it is given; with another name, an address that its machine does
+/// not have, or none, at all addresses of its machine. A process that comes with another token, rank or world size is refused, which the log of rank 0
 /// says, and changes nothing for the others. Nothing is encrypted: see docs/ranks.md.
 FEEDLINE_PUBLIC std::unique_ptr<Communicator> tcp_communicator(const TcpOptions& options,
                                                                const Exchange& exchange = {});

@@ -1,6 +1,8 @@
 // Ranks that are connected by TCP: as threads, each with its own connections, and as processes.
 #include "feedline/tcp_communicator.h"
 
+#include <unistd.h>
+
 #include <array>
 #include <cstdlib>
 #include <cstring>
@@ -188,7 +190,7 @@ TEST_CASE("tcp: rank 0 listens at the address that it is given, and nowhere else
   for (const std::string& text : thrown) CHECK(text == "");
 }
 
-TEST_CASE("tcp: a program that answers in place of rank 0 or of a rank must know the secret") {
+TEST_CASE("tcp: a program that answers in place of rank 0 must know the secret") {
   const int port = free_port();
   const gpu::Socket other = gpu::listen_at(gpu::resolve("127.0.0.1", static_cast<uint16_t>(port)).front());
   const auto thrown = side_by_side(2, [&](int rank) {
@@ -243,6 +245,46 @@ TEST_CASE("tcp: ranks may know rank 0 by different names") {
     conformance(*tcp_communicator(options));
   });
   for (const std::string& text : thrown) CHECK(text == "");
+}
+
+TEST_CASE("tcp: ranks meet at any loopback address, and where anybody may come") {
+  // Debian gives the name of a machine the address 127.0.1.1, from which nothing comes. 0.0.0.0 is all addresses.
+  std::array<char, 256> name{};
+  REQUIRE(gethostname(name.data(), name.size() - 1) == 0);
+  for (const std::string address : {"127.0.1.1", "localhost", "0.0.0.0", static_cast<const char*>(name.data())}) {
+    INFO(address);
+    try {
+      gpu::resolve(address, 0);
+    } catch (const Error&) {
+      continue;  // nobody knows this machine by its name
+    }
+    for (const bool open : {false, true}) {
+      const int port = free_port();
+      const auto thrown = side_by_side(4, [&](int rank) {
+        TcpOptions options = tcp_options(rank, 4, port);
+        options.address = address;
+        options.open = open;
+        if (!open) options.token = "of all the ranks of this test";
+        gathers(*tcp_communicator(options));
+      });
+      for (const std::string& text : thrown) CHECK(text == "");
+    }
+  }
+  const int port = free_port();
+  for (const std::string& text : side_by_side(4, [&](int rank) {
+         TcpOptions options = tcp_options(rank, 4, port);
+         options.address = "127.0.1.1";
+         gathers(*tcp_communicator(options));
+       }))
+    CHECK(text == "");
+}
+
+TEST_CASE("tcp: a program that waits for others to speak is not waited for") {
+  const int port = free_port();
+  const gpu::Socket other = gpu::listen_at(gpu::resolve("127.0.0.1", static_cast<uint16_t>(port)).front());
+  TcpOptions options = tcp_options(1, 2, port);
+  options.timeout = std::chrono::milliseconds(50);
+  CHECK_THROWS_WITH(tcp_communicator(options), Catch::Contains("has not answered; it may be another program"));
 }
 
 TEST_CASE("tcp: ranks may make one communicator after another at one port") {
@@ -365,6 +407,11 @@ TEST_CASE("tcp: rank and address are read from the launcher's environment") {
   CHECK(options.world_size == 8);
   CHECK(options.address == "node0");
   CHECK(options.port == 29501);
+  setenv("LOCAL_WORLD_SIZE", "8", 1);  // all ranks are on this machine, whatever name the launcher gives it
+  CHECK(tcp_options_of_environment().address == "localhost");
+  setenv("LOCAL_WORLD_SIZE", "4", 1);
+  CHECK(tcp_options_of_environment().address == "node0");
+  unsetenv("LOCAL_WORLD_SIZE");
   set("8", "8", "node0", "29500");
   CHECK_THROWS_WITH(tcp_options_of_environment(), Catch::Contains("RANK is \"8\"; set it to a number from 0 to 7"));
   set("1", "8", "node0", "x");
