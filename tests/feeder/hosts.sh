@@ -97,8 +97,20 @@ over_mpi() {
   check "MPI, $2" 4
 }
 
+# Without a secret nobody meets beyond a machine.
+for host in $hosts; do
+  RANK=$((host - 1)) WORLD_SIZE=4 MASTER_ADDR=$network.1 MASTER_PORT=29500 on_host "$host" "$1" SPLIT "$work/data" &
+done > "$work/out" 2>&1
+wait
+if [ "$(grep -c 'set FEEDLINE_MEET_TOKEN' "$work/out")" != 4 ]; then
+  cat "$work/out"
+  exit 1
+fi
+FEEDLINE_MEET_TOKEN=$(od -An -N16 -tx1 /dev/urandom | tr -d ' ')
+export FEEDLINE_MEET_TOKEN
 for mode in SPLIT REPLICATE SCATTER; do
   over_tcp "$1" "$mode"
   if [ $# -gt 1 ]; then over_mpi "$2" "$mode"; fi
 done
+unset FEEDLINE_MEET_TOKEN
 over_tcp_told "$1"

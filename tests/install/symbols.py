@@ -16,7 +16,10 @@ EXPORTED = re.compile(r"feedline_|_ZNK?8feedline|_ZT[ISV]N8feedline|PyInit__feed
 # process.
 SYSTEM = re.compile(r".*@(GLIBC|GLIBCXX|CXXABI|GCC|LIBJPEG|LIBJPEGTURBO|PNG16)_|_ITM_|__gmon_start__$|__cxa_finalize|Py|_Py")
 # oneTBB's are in a namespace that has the version of their ABI.
-DEPENDENCY = re.compile(r"_ZN3tbb6detail2r1|io_uring_|isal_|crc32_gzip_refl$|_ZTIN3tbb6detail2r1|archive_")
+DEPENDENCY = re.compile(
+    r"_ZN3tbb6detail2r1|_ZTIN3tbb6detail2r1|io_uring_|isal_|crc32_gzip_refl$|archive_|"
+    r"sodium_|randombytes_|crypto_auth_hmacsha256_"
+)
 
 
 def symbols(library, *options):
