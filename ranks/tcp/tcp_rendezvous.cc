@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "base/rank_message.h"
 #include "feedline/error.h"
-#include "ranks/proof.h"
+#include "ranks/tcp/proof.h"
 
 namespace feedline::gpu {
 namespace {

@@ -1,6 +1,6 @@
 // Requests to a monitor and answers of one: bytes in any pieces are read as a slow, simple reading of them says.
 //
-// covers: trainer_bridge/monitor/http_request.cc trainer_bridge/monitor/http_message.cc trainer_bridge/monitor/http_message.h
+// covers: trainer_bridge/monitor/http_request.cc trainer_bridge/monitor/monitor_token.cc trainer_bridge/monitor/http_message.cc trainer_bridge/monitor/http_message.h
 #include <arpa/inet.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 #include "feedline/error.h"
 #include "trainer_bridge/monitor/http_message.h"
 #include "trainer_bridge/monitor/http_request.h"
-#include "trainer_bridge/monitor/http_server.h"
+#include "trainer_bridge/monitor/monitor_token.h"
 
 namespace {
 
@@ -92,13 +92,15 @@ struct Head {
   bool wrong = false;
 };
 
-/// What should come of bytes that a client sends: 0: they are no whole head. 200: a request.
+/// What should come of bytes that a client sends: 0: they are no whole head. 200: a request, or a nonce.
 struct Wanted {
   int status = 200;
   HttpRequest request = {};
+  bool nonce = false;
 };
 
-Wanted wanted_of(std::string bytes, const std::string& token, bool local_names) {
+/// `nonce`: the only one that the monitor has given.
+Wanted wanted_of(std::string bytes, const std::string& token, const std::string& nonce, bool local_names) {
   size_t before = 0;
   while (bytes.starts_with("\r\n")) bytes.erase(0, 2), before += 2;
   if (before > most_bytes) return {431};
@@ -127,7 +129,8 @@ Wanted wanted_of(std::string bytes, const std::string& token, bool local_names) 
   }
   const std::string given = head.last("authorization");
   const size_t space = std::min(given.find(' '), given.size());
-  if (!token.empty() &&
+  const bool for_nonce = !token.empty() && target == "/nonce";
+  if (!token.empty() && !for_nonce && given != token_proof(token, nonce, target) &&
       (lower(given.substr(0, space)) != "basic" || without_spaces(given.substr(space)) != base64("feedline:" + token)))
     return {401};
   if (token.empty() && local_names) {
@@ -142,6 +145,7 @@ Wanted wanted_of(std::string bytes, const std::string& token, bool local_names) 
     if (!is_ip) return {403};
   }
   if (words[0] != "GET" && words[0] != "HEAD") return {405};
+  if (for_nonce) return {.nonce = true};
   if (!target.starts_with('/')) return {400};
   const size_t query = target.find('?');
   return {200,
@@ -178,23 +182,31 @@ std::string draw_message(Draw& draw, const std::string& first_line, std::span<co
 }
 
 void read_requests(Draw& draw) {
-  static const std::string lines[] = {"Host: localhost",
-                                      "host: 127.0.0.1:80",
-                                      "Host:[::1]:80",
-                                      "Host: ::1",
-                                      "Host: a.example",
-                                      "HOST: LocalHost:1 ",
-                                      "Host:",
-                                      "Accept: text/plain",
-                                      "Accept: \t*/*\t ",
-                                      "Sec-Fetch-Site: cross-site",
-                                      "Sec-Fetch-Site: none",
-                                      "Authorization: " + http_credentials("secret"),
-                                      "authorization: basic   " + base64("feedline:secret"),
-                                      "Authorization: Basic " + base64("feedline:secre"),
-                                      "Authorization: Bearer x",
-                                      "Authorization: Basic",
-                                      " folded: x"};
+  static const MonitorToken monitor("secret");
+  const std::string nonce = monitor.make_nonce();
+  const std::string lines[] = {"Host: localhost",
+                               "host: 127.0.0.1:80",
+                               "Host:[::1]:80",
+                               "Host: ::1",
+                               "Host: a.example",
+                               "HOST: LocalHost:1 ",
+                               "Host:",
+                               "Accept: text/plain",
+                               "Accept: \t*/*\t ",
+                               "Sec-Fetch-Site: cross-site",
+                               "Sec-Fetch-Site: none",
+                               "Authorization: Basic " + base64("feedline:secret"),
+                               "authorization: basic   " + base64("feedline:secret"),
+                               "Authorization: Basic " + base64("feedline:secre"),
+                               "Authorization: Bearer x",
+                               "Authorization: Basic",
+                               "Authorization: " + token_proof("secret", nonce, "/"),
+                               "authorization:" + token_proof("secret", nonce, "/a?b=c?d") + " ",
+                               "Authorization: " + token_proof("other", nonce, "/"),
+                               "Authorization: " + token_proof("secret", "0" + nonce.substr(nonce.find('-')), "/"),
+                               "Authorization: Feedline " + nonce,
+                               "Authorization: Feedline 99999999999999999-",
+                               " folded: x"};
   static const std::string first_lines[] = {"GET / HTTP/1.1",
                                             "HEAD /a?b=c?d HTTP/1.0",
                                             "GET http://localhost/x HTTP/1.1",
@@ -206,6 +218,9 @@ void read_requests(Draw& draw) {
                                             "G@T / HTTP/1.1",
                                             "GET * HTTP/1.1",
                                             "GET",
+                                            "GET /nonce HTTP/1.1",
+                                            "POST /nonce HTTP/1.1",
+                                            "GET /nonce? HTTP/1.1",
                                             "GET http://a.example HTTP/1.0"};
   const std::string bytes = draw_message(draw, draw.one_of(first_lines), lines);
   input = bytes;
@@ -220,7 +235,7 @@ void read_requests(Draw& draw) {
     at += piece.size();
     require(head.text().size() <= most_bytes + 3 + 256, "no more is kept than may come");
   }
-  const Wanted wanted = wanted_of(bytes, token, local_names);
+  const Wanted wanted = wanted_of(bytes, token, nonce, local_names);
   switch (state) {
     case HttpRequestHead::State::unfinished:
       return require(wanted.status == 0, "a head without an end is waited for");
@@ -231,14 +246,16 @@ void read_requests(Draw& draw) {
     case HttpRequestHead::State::complete:
       break;
   }
-  const auto read = read_request(
-      head.text(), {.credentials = token.empty() ? "" : std::string(basic_credentials(http_credentials(token))),
-                    .local_names = local_names});
-  if (const auto* refused = std::get_if<HttpResponse>(&read))
-    return require(refused->status == wanted.status && !refused->body.empty(), "a head is refused for its reason");
+  const auto read =
+      read_request(head.text(), {.token = token.empty() ? nullptr : &monitor, .local_names = local_names});
+  if (const auto* response = std::get_if<HttpResponse>(&read)) {
+    require(response->status == wanted.status && !response->body.empty(), "a head is refused for its reason");
+    return require((response->status == 200) == wanted.nonce, "only a nonce is told without a request");
+  }
   const auto& request = std::get<HttpRequest>(read);
-  require(wanted.status == 200 && request.path == wanted.request.path && request.query == wanted.request.query &&
-              request.accept == wanted.request.accept && request.other_site == wanted.request.other_site,
+  require(wanted.status == 200 && !wanted.nonce && request.path == wanted.request.path &&
+              request.query == wanted.request.query && request.accept == wanted.request.accept &&
+              request.other_site == wanted.request.other_site,
           "a request is read");
 }
 

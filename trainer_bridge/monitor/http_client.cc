@@ -9,6 +9,7 @@
 
 #include "feedline/error.h"
 #include "trainer_bridge/monitor/http_message.h"
+#include "trainer_bridge/monitor/monitor_token.h"
 
 namespace feedline {
 namespace {
@@ -28,14 +29,33 @@ std::string receive_until_closed(const gpu::Socket& socket, gpu::Deadline until)
   }
 }
 
+// `authorization`: the value of the header; empty: none is sent.
+std::string get(const HttpAddress& address, std::string_view path, const std::string& authorization,
+                gpu::Deadline until) {
+  const gpu::Socket socket = connect_to(address, until);
+  const std::string request =
+      fmt::format("GET {} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{}\r\n", path,
+                  authorization.empty() ? "" : fmt::format("Authorization: {}\r\n", authorization));
+  gpu::send_all(socket, std::as_bytes(std::span(request)), until);
+  return body_of_answer(receive_until_closed(socket, until));
+}
+
 }  // namespace
 
 std::string http_get(const HttpAddress& address, std::string_view path, std::string_view token, gpu::Deadline until) {
-  const gpu::Socket socket = connect_to(address, until);
-  const std::string request = fmt::format("GET {} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{}\r\n", path,
-                                          token.empty() ? "" : "Authorization: " + http_credentials(token) + "\r\n");
-  gpu::send_all(socket, std::as_bytes(std::span(request)), until);
-  return body_of_answer(receive_until_closed(socket, until));
+  if (token.empty()) return get(address, path, {}, until);
+  std::string nonce;
+  try {
+    nonce = get(address, "/nonce", {}, until);
+  } catch (const Error& error) {
+    // A monitor without a token answers any client.
+    if (!error.message().starts_with("404")) throw;
+    return get(address, path, {}, until);
+  }
+  constexpr size_t longest = 200;
+  if (nonce.size() > longest || !is_http_token(nonce))
+    throw Error(Category::io_error, "what answers there is no monitor of this version of feedline");
+  return get(address, path, token_proof(token, nonce, path), until);
 }
 
 }  // namespace feedline

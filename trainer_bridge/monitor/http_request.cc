@@ -13,15 +13,6 @@
 namespace feedline {
 namespace {
 
-/// Returns whether the texts are equal. Takes a time that depends on the length of `given` alone, so that it tells
-/// nothing of `secret`.
-bool equal_in_constant_time(std::string_view given, std::string_view secret) {
-  uint32_t differs = given.size() != secret.size();
-  for (size_t i = 0; i < given.size(); i++)
-    differs |= static_cast<uint8_t>(given[i]) ^ static_cast<uint8_t>(secret[i % secret.size()]);
-  return differs == 0;
-}
-
 /// Returns whether what has arrived can be no head of a request (RFC 9112, section 2.2): it has control characters, as
 /// binary data has, or ends of lines that are not CR LF.
 bool is_no_head(std::string_view text) {
@@ -86,13 +77,6 @@ HttpRequestHead::State HttpRequestHead::add(std::string_view bytes) {
 
 HttpResponse refusal(int status, std::string_view why) { return {.status = status, .body = std::string(why) + "\n"}; }
 
-std::string_view basic_credentials(std::string_view authorization) {
-  const size_t end = std::min(authorization.find(' '), authorization.size());
-  if (!same_letters(authorization.substr(0, end), "Basic")) return {};
-  authorization.remove_prefix(std::min(authorization.find_first_not_of(' ', end), authorization.size()));
-  return authorization;
-}
-
 std::variant<HttpRequest, HttpResponse> read_request(std::string_view head, const HttpAccess& access) {
   const HttpResponse no_request = refusal(400, "this is no request of HTTP/1.1");
   const std::string_view line = head.substr(0, head.find("\r\n"));
@@ -114,12 +98,13 @@ std::variant<HttpRequest, HttpResponse> read_request(std::string_view head, cons
     fields.host = target.substr(scheme.size(), path - scheme.size());
     target = path == target.size() ? "/" : target.substr(path);
   }
-  if (!access.credentials.empty() &&
-      !equal_in_constant_time(basic_credentials(fields.authorization), access.credentials))
+  const bool for_nonce = access.token && target == "/nonce";
+  if (access.token && !for_nonce && !access.token->is_shown_by(fields.authorization, target))
     return refusal(401, "the monitor wants the user feedline with its token as the password");
-  if (access.credentials.empty() && access.local_names && !is_local_name(fields.host.value_or("localhost")))
+  if (!access.token && access.local_names && !is_local_name(fields.host.value_or("localhost")))
     return refusal(403, "without a token the monitor is found under an IP address or localhost alone");
   if (method != "GET" && method != "HEAD") return refusal(405, "the monitor answers GET and HEAD");
+  if (for_nonce) return HttpResponse{.body = access.token->make_nonce()};
   if (!target.starts_with('/')) return refusal(400, "the target of a request begins with /");
   const size_t query = target.find('?');
   return HttpRequest{.path = std::string(target.substr(0, query)),

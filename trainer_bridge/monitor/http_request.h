@@ -8,6 +8,8 @@
 #include <string_view>
 #include <variant>
 
+#include "trainer_bridge/monitor/monitor_token.h"
+
 namespace feedline {
 
 struct HttpRequest {
@@ -52,17 +54,14 @@ class HttpRequestHead {
 
 /// Who is answered.
 struct HttpAccess {
-  std::string credentials = {};  // what the field Authorization must have after "Basic"; empty: nothing
-  bool local_names = false;      // whether without credentials the field Host must name an IP address or localhost
+  const MonitorToken* token = nullptr;  // what a client must show, unless it asks for a nonce; null: nothing
+  bool local_names = false;             // whether without a token the field Host must name an IP address or localhost
 };
 
-/// Returns what a whole head asks for, or the response that refuses it.
+/// Returns what a whole head asks for, or the response to it: a refusal, or a nonce.
 std::variant<HttpRequest, HttpResponse> read_request(std::string_view head, const HttpAccess& access);
 
 /// Returns a response that is a line of text.
 HttpResponse refusal(int status, std::string_view why);
-
-/// Returns what follows "Basic" in any case, and spaces; empty if the text is something else (RFC 7617).
-std::string_view basic_credentials(std::string_view authorization);
 
 }  // namespace feedline

@@ -19,7 +19,6 @@
 #include <vector>
 
 #include "base/absolute_path.h"
-#include "base/base64.h"
 #include "base/log.h"
 #include "base/syscall_hooks.h"
 #include "base/thread.h"
@@ -141,12 +140,11 @@ std::string bytes_of(const HttpResponse& response, bool with_body) {
   return with_body ? text + response.body : text;
 }
 
-/// Returns what the header Authorization has after "Basic"; empty if there is no token.
-std::string credentials_of(const std::string& token, const HttpLimits& limits) {
+std::optional<MonitorToken> checked(const std::string& token, const HttpLimits& limits) {
   if (token.size() > limits.token_bytes)
     throw Error(Category::bad_pipeline, fmt::format("the token of a monitor has at most {} bytes, this has {}",
                                                     limits.token_bytes, token.size()));
-  return token.empty() ? "" : std::string(basic_credentials(http_credentials(token)));
+  return token.empty() ? std::optional<MonitorToken>() : MonitorToken(token);
 }
 
 }  // namespace
@@ -180,8 +178,6 @@ HttpAddress parse_http_address(std::string_view what, std::string_view text) {
   return address;
 }
 
-std::string http_credentials(std::string_view token) { return "Basic " + base64(fmt::format("feedline:{}", token)); }
-
 Socket connect_to(const HttpAddress& address, gpu::Deadline until) {
   if (address.path.empty()) return gpu::connect_to(address.ip, until);
   const sockaddr_un path = unix_address(address.path);
@@ -192,7 +188,7 @@ Socket connect_to(const HttpAddress& address, gpu::Deadline until) {
 
 HttpServer::HttpServer(HttpAddress address, const std::string& token, HttpLimits limits)
     : address_(std::move(address)),
-      credentials_(credentials_of(token, limits)),
+      token_(checked(token, limits)),
       limits_(limits),
       listener_(listen_at(address_)),
       ending_(injected<EventOp>() ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
@@ -326,7 +322,7 @@ void HttpServer::respond(Connection& connection, HttpResponse response) const {
 
 HttpResponse HttpServer::answer(std::string_view head) const {
   const std::variant<HttpRequest, HttpResponse> read =
-      read_request(head, {.credentials = credentials_, .local_names = address_.path.empty()});
+      read_request(head, {.token = token_ ? &*token_ : nullptr, .local_names = address_.path.empty()});
   if (const auto* refused = std::get_if<HttpResponse>(&read)) return *refused;
   return called([&] { return handler_(std::get<HttpRequest>(read)); });
 }

@@ -38,8 +38,6 @@ struct HttpAddress {
 /// bad_pipeline, which begins with `what`, for any other text.
 HttpAddress parse_http_address(std::string_view what, std::string_view text);
 
-/// Returns the value of the header Authorization that sends a token (RFC 7617).
-std::string http_credentials(std::string_view token);
 /// Returns a connection to a server. Throws Error io_error.
 gpu::Socket connect_to(const HttpAddress& address, gpu::Deadline until);
 
@@ -48,9 +46,9 @@ class HttpServer {
   using Handler = std::function<HttpResponse(const HttpRequest&)>;
 
   /// Listens at `address`; connections wait until serve() is called. A Unix domain socket is for this user alone; it
-  /// replaces the file of a server that has ended. With a `token` a client must send it as its password (RFC 7617,
-  /// user "feedline"). Throws Error bad_pipeline if the token is longer than a request may be, and Error io_error if
-  /// another program listens there, or for other errors of the system.
+  /// replaces the file of a server that has ended. With a `token` a client must show that it has it (monitor_token.h).
+  /// Throws Error bad_pipeline if the token is longer than a request may be, and Error io_error if another program listens
+  /// there, or for other errors of the system.
   HttpServer(HttpAddress address, const std::string& token, HttpLimits limits = {});
   /// Ends the thread and all connections, at once. Removes the file of a Unix domain socket, unless another one is there.
   ~HttpServer();
@@ -85,7 +83,7 @@ class HttpServer {
   HttpResponse answer(std::string_view head) const;
 
   HttpAddress address_;
-  const std::string credentials_;  // in base64, what the header Authorization must have; empty: nothing
+  const std::optional<MonitorToken> token_;
   const HttpLimits limits_;
   gpu::Socket listener_;
   std::optional<std::pair<dev_t, ino_t>> file_;  // device and number of the socket's file; null without one

@@ -7,19 +7,24 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <cstring>
 #include <deque>
 #include <filesystem>
 #include <memory>
 #include <thread>
 
+#include "base/base64.h"
 #include "base/syscall_hooks.h"
 #include "feedline/error.h"
 #include "support/catch.h"
 #include "support/http_client.h"
 #include "support/log_lines.h"
 #include "support/temp_dir.h"
+#include "trainer_bridge/monitor/http_client.h"
 #include "trainer_bridge/monitor/http_message.h"
+#include "trainer_bridge/monitor/monitor_token.h"
 
 using namespace feedline;
 using namespace feedline::test;
@@ -175,10 +180,78 @@ TEST_CASE("a monitor with a token answers those who have it") {
   }
 }
 
+TEST_CASE("a client shows that it knows the token, and sends it to nobody") {
+  const Echo server(any_port(), "secret"), open(any_port(), "");
+  CHECK(http_get(server.address(), "/echo", "secret", in_a_minute()) == "/echo||");
+  CHECK(http_get(open.address(), "/echo", "secret", in_a_minute()) == "/echo||");
+  CHECK_THROWS_WITH(http_get(server.address(), "/echo", "another", in_a_minute()), StartsWith("401: "));
+  CHECK_THROWS_WITH(http_get(server.address(), "/echo", "", in_a_minute()), StartsWith("401: "));
+
+  const std::string nonce = body(get(server.address(), "/nonce")), shown = token_proof("secret", nonce, "/echo");
+  const auto status = [&](const std::string& authorization, const char* target = "/echo") {
+    return get(server.address(), target, "Authorization: " + authorization + "\n").substr(9, 3);
+  };
+  CHECK(status(shown) == "200");
+  CHECK(status(shown, "/large") == "401");  // it is for one target
+  CHECK(status(token_proof("secret", nonce, "/large"), "/large") == "200");
+  CHECK(status(token_proof("secret", body(get(Echo(any_port(), "secret").address(), "/nonce")), "/echo")) == "401");
+  CHECK(status(token_proof("secret", "0" + nonce.substr(nonce.find('-')), "/echo")) == "401");
+  for (size_t size = 0; size < shown.size(); size++) CHECK(status(shown.substr(0, size)) == "401");
+  for (size_t at = 9; at < shown.size(); at += 7) {
+    std::string other = shown;
+    other[at] = other[at] == '0' ? '1' : '0';
+    CHECK(status(other) == "401");
+  }
+}
+
+TEST_CASE("a nonce is taken back for 30 seconds") {
+  const MonitorToken token("secret");
+  const auto now = MonitorToken::Clock::now();
+  const std::string shown = token_proof("secret", token.make_nonce(now), "/");
+  CHECK(token.is_shown_by(shown, "/", now));
+  CHECK(token.is_shown_by(shown, "/", now + 30s));
+  CHECK_FALSE(token.is_shown_by(shown, "/", now + 31s));
+  CHECK_FALSE(token.is_shown_by(shown, "/", now - 1s));
+  CHECK_FALSE(MonitorToken("secret").is_shown_by(shown, "/", now));  // another monitor's
+}
+
+TEST_CASE("a program in the place of a monitor is told no secret, whatever it answers") {
+  for (const std::string answer : {"HTTP/1.1 404 Not Found\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\na nonce\r\nX: y",
+                                   "HTTP/1.1 200 OK\r\n\r\n1-2", "HTTP/1.1 200 OK\r\n\r\n"}) {
+    const gpu::Socket other = gpu::listen_at(gpu::resolve("127.0.0.1", 0).front());
+    std::string heard;
+    std::atomic<bool> done = false;
+    std::thread program([&] {
+      while (!done)
+        if (const auto come = gpu::accept_from(other, std::chrono::steady_clock::now() + 10ms)) {
+          std::array<std::byte, 1> byte;
+          while (!heard.ends_with("\r\n\r\n")) {
+            gpu::receive_all(come->first, byte, in_a_minute());
+            heard += static_cast<char>(byte[0]);
+          }
+          heard += "|";
+          send(come->first, answer);
+        }
+    });
+    const HttpAddress at{.ip = gpu::address_of(other), .path = {}};
+    try {
+      http_get(at, "/report.json", "open-sesame", in_a_minute());
+    } catch (const Error&) {
+    }
+    done = true;
+    program.join();
+    INFO(heard);
+    CHECK(heard.find("GET /nonce ") == 0);
+    CHECK(heard.find("sesame") == std::string::npos);
+    CHECK(heard.find(base64("feedline:open-sesame")) == std::string::npos);
+  }
+}
+
 TEST_CASE("a token has room in a request, or is refused at the start") {
   const std::string longest(4096, 'x');
   const Echo server(any_port(), longest);
-  CHECK(body(get(server.address(), "/echo", "Authorization: " + http_credentials(longest) + "\n")) == "/echo||");
+  CHECK(body(get(server.address(), "/echo", "Authorization: Basic " + base64("feedline:" + longest) + "\n")) ==
+        "/echo||");
   CHECK_THAT(error_of([&] { Echo(any_port(), longest + "x"); }),
              Contains("the token of a monitor has at most 4096 bytes, this has 4097"));
 }

@@ -20,9 +20,13 @@ Nonce make_nonce();
 std::string make_secret();
 
 /// Returns the proof that its maker knows `secret` and has said `parts`, one after another. All of them but the last
-/// must have lengths that both sides know.
+/// must have lengths that both sides know, or an end that is no part of them.
 Proof proof_of(std::string_view secret, std::initializer_list<std::span<const std::byte>> parts);
-/// Returns whether two proofs are the same, in a time that does not tell where they differ.
+/// Returns whether two proofs, or texts, are the same, in a time that does not tell where they differ.
 bool same(const Proof& a, const Proof& b) noexcept;
+bool same_text(std::string_view a, std::string_view b) noexcept;
+
+/// Returns the bytes as hexadecimal digits.
+std::string hexadecimal(std::span<const std::byte> bytes);
 
 }  // namespace feedline

@@ -1,4 +1,4 @@
-#include "ranks/proof.h"
+#include "ranks/tcp/proof.h"
 
 #include <sodium.h>
 
@@ -19,11 +19,7 @@ Nonce make_nonce() {
   return nonce;
 }
 
-std::string make_secret() {
-  const Nonce nonce = make_nonce();
-  std::array<char, 2 * sizeof nonce + 1> text;
-  return sodium_bin2hex(text.data(), text.size(), raw(nonce.data()), nonce.size());
-}
+std::string make_secret() { return hexadecimal(make_nonce()); }
 
 Proof proof_of(std::string_view secret, std::initializer_list<std::span<const std::byte>> parts) {
   crypto_auth_hmacsha256_state state;
@@ -33,6 +29,17 @@ Proof proof_of(std::string_view secret, std::initializer_list<std::span<const st
   static_assert(sizeof proof == crypto_auth_hmacsha256_BYTES);
   crypto_auth_hmacsha256_final(&state, reinterpret_cast<unsigned char*>(proof.data()));
   return proof;
+}
+
+std::string hexadecimal(std::span<const std::byte> bytes) {
+  std::string text(2 * bytes.size() + 1, '\0');  // sodium_bin2hex() writes a zero after the digits
+  sodium_bin2hex(text.data(), text.size(), raw(bytes.data()), bytes.size());
+  text.pop_back();
+  return text;
+}
+
+bool same_text(std::string_view a, std::string_view b) noexcept {
+  return a.size() == b.size() && sodium_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
 bool same(const Proof& a, const Proof& b) noexcept { return sodium_memcmp(a.data(), b.data(), a.size()) == 0; }

@@ -1,0 +1,66 @@
+#include "trainer_bridge/monitor/monitor_token.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <span>
+
+#include "base/base64.h"
+#include "ranks/tcp/proof.h"
+#include "trainer_bridge/monitor/http_message.h"
+
+namespace feedline {
+namespace {
+
+constexpr std::string_view scheme = "Feedline ";
+constexpr uint64_t valid_s = 30;
+
+std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
+
+uint64_t second_of(MonitorToken::Clock::time_point time) {
+  return static_cast<uint64_t>(std::chrono::floor<std::chrono::seconds>(time.time_since_epoch()).count());
+}
+
+// Returns what follows "Basic" in any case, and spaces; empty if the text is something else.
+std::string_view password_in(std::string_view authorization) {
+  const size_t end = std::min(authorization.find(' '), authorization.size());
+  if (!same_letters(authorization.substr(0, end), "Basic")) return {};
+  authorization.remove_prefix(std::min(authorization.find_first_not_of(' ', end), authorization.size()));
+  return authorization;
+}
+
+}  // namespace
+
+std::string token_proof(std::string_view token, std::string_view nonce, std::string_view target) {
+  // A nonce has no space, so that no target can be taken for a part of it.
+  const Proof proof =
+      proof_of(token, {bytes_of("feedline monitor "), bytes_of(nonce), bytes_of(" "), bytes_of(target)});
+  return fmt::format("{}{} {}", scheme, nonce, hexadecimal(proof));
+}
+
+MonitorToken::MonitorToken(std::string token)
+    : token_(std::move(token)), own_(make_secret()), password_(base64(fmt::format("feedline:{}", token_))) {}
+
+std::string MonitorToken::make_nonce(Clock::time_point now) const { return nonce_at(second_of(now)); }
+
+bool MonitorToken::is_shown_by(std::string_view authorization, std::string_view target, Clock::time_point now) const {
+  return same_text(password_in(authorization), password_) || is_proven_by(authorization, target, second_of(now));
+}
+
+std::string MonitorToken::nonce_at(uint64_t second) const {
+  const std::string text = fmt::format("{:x}", second);
+  return fmt::format("{}-{}", text, hexadecimal(proof_of(own_, {bytes_of(text)})));
+}
+
+bool MonitorToken::is_proven_by(std::string_view authorization, std::string_view target, uint64_t second) const {
+  if (!authorization.starts_with(scheme)) return false;
+  const std::string_view nonce =
+      authorization.substr(scheme.size(), authorization.find(' ', scheme.size()) - scheme.size());
+  uint64_t given = 0;
+  const auto [end, error] = std::from_chars(nonce.data(), nonce.data() + nonce.size(), given, 16);
+  if (error != std::errc() || given > second || second - given > valid_s) return false;
+  return same_text(nonce, nonce_at(given)) && same_text(authorization, token_proof(token_, nonce, target));
+}
+
+}  // namespace feedline

@@ -1,0 +1,44 @@
+// The token of a monitor, and how a client shows that it knows it. A browser sends it as a password (RFC 7617, user
+// "feedline"). feedline's own clients do not send it, so whoever listens in a monitor's place learns nothing that opens
+// another:
+//
+//   GET /nonce                                          -> the nonce, which the monitor takes back for 30 s
+//   GET TARGET, Authorization: Feedline NONCE PROOF     -> what a client with the token is answered
+//
+// The proof is that of ranks/tcp/proof.h, of the nonce and the target, in hexadecimal digits. Whoever has one can try
+// tokens with it until one fits.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace feedline {
+
+/// Returns the value of the header Authorization that shows a token for one target and nonce.
+std::string token_proof(std::string_view token, std::string_view nonce, std::string_view target);
+
+/// The monitor's side. May be used by several threads at once.
+class MonitorToken {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// `token` must not be empty.
+  explicit MonitorToken(std::string token);
+
+  /// Returns a nonce that is_shown_by() takes for the next 30 s.
+  std::string make_nonce(Clock::time_point now = Clock::now()) const;
+  /// Returns whether the value of a header Authorization has the token, or proves for this target that its sender has.
+  bool is_shown_by(std::string_view authorization, std::string_view target, Clock::time_point now = Clock::now()) const;
+
+ private:
+  std::string nonce_at(uint64_t second) const;
+  bool is_proven_by(std::string_view authorization, std::string_view target, uint64_t second) const;
+
+  const std::string token_;
+  const std::string own_;       // a secret of the monitor, by which it knows its nonces again
+  const std::string password_;  // in base64, what follows "Basic"
+};
+
+}  // namespace feedline
