@@ -171,11 +171,11 @@ void Check::step(size_t s) {
   const bool full = of_epoch < 0 || before + drawn_.batch <= of_epoch;
   const int64_t parts = drawn_.world * drawn_.replicas;
   int64_t samples = full ? drawn_.batch : of_epoch - before;
-  // The step of an error may be shorter.
-  const bool cut = failed_ && options_.deliver_before_error && s + 1 == ranks_[0].batches[0].size();
-  const bool padded = drawn_.policy == LastBatchPolicy::pad && !cut;
   int64_t part = 0;
   for (const Run& run : ranks_) {
+    // The step of an error may be shorter. Each rank meets its own here.
+    const bool cut = run.error && options_.deliver_before_error && s + 1 == run.batches[0].size();
+    const bool padded = drawn_.policy == LastBatchPolicy::pad && !cut;
     for (const auto& batches : run.batches) {
       const Got& got = batches[s];
       MUST_HOLD(got.epoch == first.epoch && got.step == first.step);
