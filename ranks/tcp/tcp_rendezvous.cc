@@ -4,18 +4,18 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstring>
 #include <stop_token>
 #include <thread>
 
-#include "base/audit.h"
-#include "base/format_count.h"
 #include "base/log.h"
 #include "base/rank_message.h"
 #include "feedline/error.h"
-#include "ranks/tcp/proof.h"
+#include "ranks/tcp/lobby.h"
+#include "ranks/tcp/meeting_messages.h"
+#include "ranks/tcp/meeting_place.h"
+#include "ranks/tcp/stoppable.h"
 
 namespace feedline::gpu {
 namespace {
@@ -23,163 +23,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds look(50);             // how often a rank looks for rank 0, and whether its start was stopped
 constexpr std::chrono::seconds patience(5);  // the time limit of an operation with one process, such as a connect
 
-// The messages, which are sent as raw bytes. Each begins with a magic number that says which message it is, and ends with
-// the proof that its sender knows the secret: of the fields before it, and of the random bytes of whom it is for.
-struct Challenge {  // has no proof: it asks for one
-  uint64_t begins = hash64("feedline ranks 2: challenge");
-  Nonce nonce{};
-};
-struct Hello {
-  uint64_t begins = hash64("feedline ranks 2: hello");
-  int32_t rank = 0, world_size = 0;
-  uint16_t port = 0;
-  std::array<char, 6> zero{};
-  Nonce nonce{};
-  Proof proof{};
-};
-struct Welcome {
-  uint64_t begins = hash64("feedline ranks 2: welcome");
-  uint64_t group = 0;
-  std::array<char, 512> refused{};  // why rank 0 forms no group, or none with this process; empty: the start continues
-  Proof proof{};                    // of what follows as well
-};
-struct Join {
-  uint64_t begins = hash64("feedline ranks 2: join");
-  uint64_t group = 0;
-  int32_t rank = 0, to = 0;  // who comes, and to whom
-  enum Use : uint64_t { data, notes } use = data;
-  Nonce nonce{};
-  Proof proof{};
-};
-struct Joined {
-  uint64_t begins = hash64("feedline ranks 2: joined");
-  Proof proof{};
-};
-
-template <typename T>
-std::span<const std::byte> bytes_of(const T& value) {
-  return std::as_bytes(std::span(&value, 1));
-}
-
-// Returns the proof that a message has to have. `nonce` is that of the process that it is for.
-template <typename T>
-Proof proof_in(const T& message, std::string_view secret, const Nonce& nonce, std::span<const std::byte> follows = {}) {
-  static_assert(std::has_unique_object_representations_v<T> && offsetof(T, proof) + sizeof(Proof) == sizeof(T));
-  return proof_of(secret, {bytes_of(message).first(offsetof(T, proof)), nonce, follows});
-}
-
-template <typename T>
-T signed_by(T message, std::string_view secret, const Nonce& nonce, std::span<const std::byte> follows = {}) {
-  message.proof = proof_in(message, secret, nonce, follows);
-  return message;
-}
-
-constexpr auto connected = std::byte{1};  // what a rank sends to rank 0 when it has all its connections
-
 constexpr const char* same_token = "give all ranks the same secret (FEEDLINE_MEET_TOKEN)";
-
-// Logs which processes were refused. Strangers may come often, so only the first ones are named.
-class Refusals {
- public:
-  void note(const Address& from, const std::string& why) {
-    constexpr int named = 10;
-    if (++count_ > named) return;
-    log_warning(fmt::format("refused a process at {}: {}{}", from.text(), why,
-                            count_ == named ? "; those that are refused from now on are not named" : ""));
-  }
-  /// Returns how many were refused, in words; nothing if none was.
-  std::string text() const {
-    return count_ == 0 ? "" : fmt::format(" ({} refused: see the log)", format_count(count_, "connection"));
-  }
-
- private:
-  uint64_t count_ = 0;
-};
-
-// Accepts connections at a port, asks each for a proof, and receives the first message, a T, of each. It polls all
-// connections together, so a process that connects and sends nothing makes no rank wait.
-template <typename T>
-class Lobby {
- public:
-  Lobby(const std::vector<Socket>& listeners, Refusals& refusals) : listeners_(listeners), refusals_(refusals) {}
-
-  struct Visitor {
-    Socket socket;
-    Address from;
-    Nonce nonce = {};  // what it was sent
-    T message = {};
-    size_t heard = 0;  // how many bytes of `message` have been received
-
-    bool knows(std::string_view secret) const { return same(message.proof, proof_in(message, secret, nonce)); }
-  };
-
-  /// Returns the next visitor that has sent a whole T, with any proof. Returns nullopt if one of the sockets `others` has something to
-  /// read, or at the time `until`.
-  std::optional<Visitor> next(const std::vector<const Socket*>& others, Deadline until) {
-    for (;;) {
-      std::vector<pollfd> ready;
-      for (const Socket& listener : listeners_) ready.push_back({listener.fd(), POLLIN, 0});
-      for (const Visitor& visitor : visitors_) ready.push_back({visitor.socket.fd(), POLLIN, 0});
-      for (const Socket* other : others) ready.push_back({other->fd(), POLLIN, 0});
-      if (!wait_for(ready, until)) return std::nullopt;
-      for (size_t v = visitors_.size(); v-- > 0;) {
-        if (ready[listeners_.size() + v].revents == 0 || goes_on(visitors_[v])) continue;
-        Visitor visitor = std::move(visitors_[v]);
-        visitors_.erase(visitors_.begin() + static_cast<ptrdiff_t>(v));
-        if (visitor.heard == sizeof(T)) return visitor;
-        if (visitor.heard > 0) refuse_stranger(visitor.from);
-      }
-      for (size_t listener = 0; listener < listeners_.size(); listener++)
-        if (ready[listener].revents != 0)
-          if (auto come = accept_from(listeners_[listener], Clock::now()))
-            take_in(std::move(come->first), come->second);
-      for (size_t other = ready.size() - others.size(); other < ready.size(); other++)
-        if (ready[other].revents != 0) return std::nullopt;
-      if (Clock::now() >= until) return std::nullopt;  // although strangers keep coming
-    }
-  }
-
- private:
-  void take_in(Socket socket, const Address& from) {
-    if (visitors_.size() == most) visitors_.erase(visitors_.begin());
-    const Challenge challenge{.nonce = make_nonce()};
-    try {
-      send_all(socket, bytes_of(challenge), Clock::now());
-    } catch (const Error&) {
-      return;  // it has ended already
-    }
-    visitors_.push_back({.socket = std::move(socket), .from = from, .nonce = challenge.nonce});
-  }
-
-  void refuse_stranger(const Address& from) { refusals_.note(from, "it is no rank of this version of feedline"); }
-
-  // Receives more of the visitor's message. Returns whether the message is still incomplete, is no other than a T so far,
-  // and the connection is open.
-  static bool goes_on(Visitor& visitor) {
-    try {
-      const std::span<std::byte> message = std::as_writable_bytes(std::span(&visitor.message, 1));
-      const auto received = receive_some(visitor.socket, message.subspan(visitor.heard));
-      visitor.heard += received.value_or(0);
-      const T wanted;
-      const size_t known = std::min(visitor.heard, sizeof wanted.begins);
-      if (std::memcmp(&visitor.message.begins, &wanted.begins, known) != 0) {
-        visitor.heard = std::min(visitor.heard, sizeof(T) - 1);  // it is no T
-        return false;
-      }
-      return received && visitor.heard < sizeof(T);
-    } catch (const Error&) {
-      return false;
-    }
-  }
-
-  static constexpr size_t most = 256;  // visitors without a whole message; one more disconnects the oldest of them
-  const std::vector<Socket>& listeners_;
-  Refusals& refusals_;
-  std::vector<Visitor> visitors_;  // the oldest first
-};
 
 Error too_late(const TcpOptions& options, const std::string& who) {
   return Error(Category::stalled,
@@ -203,20 +49,16 @@ std::string named(const std::vector<int>& ranks) {
 /// Returns "have" or "has", as the number of ranks demands.
 const char* have(const std::vector<int>& ranks) { return ranks.size() == 1 ? "has" : "have"; }
 
-/// The wait for ranks to start: may be stopped, and logs what the rank waits for once it has waited for `limit`, 2 *
-/// `limit`, 4 * `limit`, ...
+/// Logs what a rank waits for once it has waited for `limit`, 2 * `limit`, 4 * `limit`, ...
 class LongWait {
  public:
-  LongWait(milliseconds limit, std::stop_token stop) : stop_(std::move(stop)), next_(limit) {}
+  explicit LongWait(milliseconds limit) : next_(limit) {}
 
   /// Returns until when to wait before the next call of go_on(); not after `end`.
-  Deadline until(Deadline end) const {
-    return std::min({end, begin_ + next_, stop_.stop_possible() ? Clock::now() + look : Deadline::max()});
-  }
-  /// Logs message(seconds waited) if it is time to. Throws Error stalled if the wait was stopped.
+  Deadline until(Deadline end) const { return std::min<Deadline>(end, begin_ + next_); }
+  /// Logs message(seconds waited) if it is time to.
   template <typename Message>
   void go_on(Message message) {
-    if (stop_.stop_requested()) throw Error(Category::stalled, "the wait for other ranks to start was stopped");
     const auto waited = Clock::now() - begin_;
     if (waited < next_) return;
     while (next_ <= waited) next_ *= 2;
@@ -225,89 +67,8 @@ class LongWait {
 
  private:
   const Clock::time_point begin_ = Clock::now();
-  const std::stop_token stop_;
   milliseconds next_;
 };
-
-std::string place_of(const TcpOptions& options) { return fmt::format("{}:{}", options.address, options.port); }
-
-Error needs_token(const TcpOptions& options) {
-  return Error(
-      Category::bad_pipeline,
-      fmt::format(
-          "the ranks are to meet at {}, which other machines can reach, and have no secret by which to recognise "
-          "one another; set FEEDLINE_MEET_TOKEN to the same random text for all ranks (openssl rand -hex 16), "
-          "or, in a network that you trust, let any process join (--meet-open, TcpOptions::open)",
-          place_of(options)));
-}
-
-bool stays_on_this_machine(const TcpOptions& options) { return options.token.empty() && !options.open; }
-
-std::vector<Socket> listen_everywhere_at(uint16_t port) {
-  std::vector<Socket> listeners;
-  listeners.push_back(listen_everywhere(port));
-  return listeners;
-}
-
-// Listens at addresses of this machine, all at one port. Port 0: at one that is free at all of them.
-std::vector<Socket> listen_at_all(const std::vector<Address>& addresses) {
-  for (int tries = 10;; tries--) try {
-      std::vector<Socket> listeners;
-      for (Address address : addresses) {
-        if (!listeners.empty()) address.set_port(address_of(listeners.front()).port());
-        listeners.push_back(listen_at(address));
-      }
-      return listeners;
-    } catch (const Error&) {
-      if (tries == 0 || addresses.front().port() != 0) throw;
-    }
-}
-
-std::vector<Address> addresses_of(const std::string& name, uint16_t port) {
-  try {
-    return resolve(name, port);
-  } catch (const Error&) {  // other machines may know it, or later
-    return {};
-  }
-}
-
-// Adds those addresses that this machine has and that are not there yet.
-void add_own(const std::vector<Address>& found, std::vector<Address>& addresses) {
-  for (const Address& address : found)
-    if (is_of_this_machine(address) && std::ranges::find(addresses, address) == addresses.end())
-      addresses.push_back(address);
-}
-
-// Listens where the options say.
-std::vector<Socket> listen_for(const TcpOptions& options) {
-  const std::vector<Address> found =
-      options.address.empty() ? std::vector<Address>() : addresses_of(options.address, options.port);
-  std::vector<Address> addresses;
-  if (stays_on_this_machine(options)) {
-    if (found.empty() || !std::ranges::all_of(found, &Address::is_loopback)) throw needs_token(options);
-    add_own(found, addresses);
-    if (addresses.empty()) addresses = found;  // listening says why it cannot be
-  } else if (is_ip_address(options.address) || is_loopback_name(options.address)) {
-    add_own(found, addresses);
-  }  // Any other name may mean other addresses to other machines.
-  return addresses.empty() ? listen_everywhere_at(options.port) : listen_at_all(addresses);
-}
-
-// Listens where other ranks reach this rank, which has reached rank 0 by the connection: where rank 0 has seen it come
-// from; or, if it is on the machine of rank 0, where the others have reached rank 0.
-std::vector<Socket> listen_beside(const Socket& host, const TcpOptions& options,
-                                  const std::vector<std::string>& names) {
-  std::vector<Address> addresses;
-  if (const Address here = address_of(host); !here.is_loopback() && !here.is_host_of(peer_of(host))) {
-    addresses = {here};
-  } else if (stays_on_this_machine(options) || std::ranges::all_of(names, is_loopback_name)) {
-    add_own({peer_of(host)}, addresses);
-    for (Address& address : addresses) address.set_port(0);
-    for (const char* const name : {"127.0.0.1", "::1", "localhost"}) add_own(addresses_of(name, 0), addresses);
-  }
-  for (Address& address : addresses) address.set_port(0);
-  return addresses.empty() ? listen_everywhere_at(0) : listen_at_all(addresses);
-}
 
 struct Group {
   uint64_t number = 0;             // random: by it ranks recognise the connections of their group
@@ -333,7 +94,7 @@ class Connections {
         group_(group),
         until_(Clock::now() + options.timeout),
         refusals_(refusals),
-        lobby_(listeners, refusals),
+        lobby_(listeners, refusals, options.stop),
         missing_(2 * (options.world_size - 1 - options.rank)),
         peers_(group.listening.size()) {
     for (int rank = 0; rank < options_.rank; rank++) {
@@ -376,7 +137,7 @@ class Connections {
           connect_to(group_.listening[static_cast<size_t>(rank)], std::min(until_, Clock::now() + patience));
       // The other rank answers once it is connected to those below it.
       const auto hear = [&]<typename T>(T& message) {
-        receive_all(socket, std::as_writable_bytes(std::span(&message, 1)), until_);
+        receive_all(socket, std::as_writable_bytes(std::span(&message, 1)), until_, options_.stop);
         if (message.begins != T().begins) throw another_program();
       };
       Challenge challenge;
@@ -437,8 +198,8 @@ class Host {
 
  private:
   void take_in_all(Deadline until) {
-    Lobby<Hello> lobby(listeners_, refusals_);
-    LongWait wait(long_wait_, options_.stop);
+    Lobby<Hello> lobby(listeners_, refusals_, options_.stop);
+    LongWait wait(long_wait_);
     while (!ranks_that(false).empty()) {
       auto visitor = lobby.next(there(), wait.until(until));
       forget_gone();
@@ -597,6 +358,7 @@ Socket reach_host(const TcpOptions& options, const std::vector<std::string>& nam
       return fmt::format("rank {} has waited {} s for rank 0 at {}, which is not there", options.rank, seconds,
                          place_of(options));
     });
+    throw_if_stopped(options.stop);
     std::this_thread::sleep_for(look);
   }
 }
@@ -608,7 +370,7 @@ class Guest {
   /// rank waits a little longer, because rank 0 may have begun to wait a little later.
   Guest(const TcpOptions& options, const std::vector<std::string>& names, Deadline until, milliseconds long_wait)
       : options_(options),
-        wait_(long_wait, options.stop),
+        wait_(long_wait),
         host_(reach_host(options, names, until, wait_)),
         listeners_(listen_beside(host_, options, names)),
         until_(until + patience) {}
@@ -655,7 +417,7 @@ class Guest {
   // Returns whether there is something to receive before `until`.
   bool wait_for_host(Deadline until, std::string_view what) {
     std::vector<pollfd> answer = {{host_.fd(), POLLIN, 0}};
-    while (!wait_for(answer, wait_.until(until))) {
+    while (!wait_for(answer, wait_.until(until), options_.stop)) {
       if (Clock::now() >= until) return false;
       wait_.go_on([&](int64_t seconds) {
         return fmt::format("rank {} has waited {} s for {} at {}; the log of rank 0 says more", options_.rank, seconds,
@@ -669,9 +431,9 @@ class Guest {
   template <typename T>
   void hear_host(T& message, std::span<std::byte> follows = {}) {
     try {
-      receive_all(host_, std::as_writable_bytes(std::span(&message, 1)), until_);
+      receive_all(host_, std::as_writable_bytes(std::span(&message, 1)), until_, options_.stop);
       if constexpr (std::is_same_v<T, Welcome>)
-        if (message.begins == T().begins && message.refused[0] == 0) receive_all(host_, follows, until_);
+        if (message.begins == T().begins && message.refused[0] == 0) receive_all(host_, follows, until_, options_.stop);
     } catch (const Error& error) {
       if (Clock::now() >= until_)
         throw too_late(options_, fmt::format("rank 0 at {} has not answered", place_of(options_)));

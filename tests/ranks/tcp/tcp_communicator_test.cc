@@ -12,6 +12,7 @@
 
 #include "base/audit.h"
 #include "ranks/communicator_conformance.h"
+#include "ranks/tcp/meeting_messages.h"
 #include "ranks/tcp/sockets.h"
 #include "ranks/tcp/tcp_rendezvous.h"
 #include "support/catch.h"
@@ -129,6 +130,35 @@ TEST_CASE("tcp: a wait for ranks can be stopped") {
   TcpOptions alone = tcp_options(1, 2, port);  // rank 0 is not there
   alone.stop = stop.get_token();
   CHECK_THROWS_WITH(tcp_communicator(alone), Catch::Contains("was stopped"));
+}
+
+TEST_CASE("tcp: a stop is heard while ranks connect to one another") {
+  const int stopped = GENERATE(0, 2);
+  const int port = free_port();
+  std::stop_source stop;
+  const auto thrown = side_by_side(3, [&](int rank) {
+    TcpOptions options = tcp_options(rank, 3, port);
+    if (rank == stopped) options.stop = stop.get_token();
+    if (rank != 1) return static_cast<void>(gpu::meet(options, nullptr));
+    // Rank 1 comes to rank 0, and lets rank 2 wait.
+    const gpu::Socket listener = gpu::listen_at(gpu::resolve("127.0.0.1", 0).front());
+    const gpu::Socket host = come_to(port);
+    gpu::Challenge challenge;
+    gpu::receive_all(host, std::as_writable_bytes(std::span(&challenge, 1)), soon());
+    const gpu::Hello hello{.rank = 1, .world_size = 3, .port = gpu::address_of(listener).port()};
+    gpu::send_all(host, gpu::bytes_of(gpu::signed_by(hello, "", challenge.nonce)), soon());
+    const auto come = gpu::accept_from(listener, soon());
+    expect(come.has_value(), "rank 2 comes");
+    stop.request_stop();
+    std::array<std::byte, 1> one;
+    const auto until_it_ends = [&] {
+      for (;;) gpu::receive_all(stopped == 0 ? host : come->first, one, soon());
+    };
+    expect(error_of(until_it_ends).message().find("reset") != std::string::npos, "the stopped rank ends");
+  });
+  CHECK(thrown[1] == "");
+  CHECK_THAT(thrown[static_cast<size_t>(stopped)], Catch::Contains("the wait for other ranks to start was stopped"));
+  CHECK(thrown[static_cast<size_t>(2 - stopped)] != "");
 }
 
 TEST_CASE("tcp: processes that differ are refused by name, and the others meet") {

@@ -1,0 +1,132 @@
+// Where processes that connect to a rank wait until they have said who they are.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/format_count.h"
+#include "base/log.h"
+#include "feedline/error.h"
+#include "ranks/tcp/meeting_messages.h"
+#include "ranks/tcp/sockets.h"
+#include "ranks/tcp/stoppable.h"
+
+namespace feedline::gpu {
+
+/// Logs which processes were refused. Strangers may come often, so only the first ones are named.
+class Refusals {
+ public:
+  void note(const Address& from, const std::string& why) {
+    constexpr int named = 10;
+    if (++count_ > named) return;
+    log_warning(fmt::format("refused a process at {}: {}{}", from.text(), why,
+                            count_ == named ? "; those that are refused from now on are not named" : ""));
+  }
+  /// Returns how many were refused, in words; nothing if none was.
+  std::string text() const {
+    return count_ == 0 ? "" : fmt::format(" ({} refused: see the log)", format_count(count_, "connection"));
+  }
+
+ private:
+  uint64_t count_ = 0;
+};
+
+/// Accepts connections at a port, asks each for a proof, and receives the first message, a T, of each. It polls all
+/// connections together, so a process that connects and sends nothing makes no rank wait.
+template <typename T>
+class Lobby {
+ public:
+  /// The arguments must outlive the object.
+  Lobby(const std::vector<Socket>& listeners, Refusals& refusals, std::stop_token stop)
+      : listeners_(listeners), refusals_(refusals), stop_(std::move(stop)) {}
+
+  struct Visitor {
+    Socket socket;
+    Address from;
+    Nonce nonce = {};  // what it was sent
+    T message = {};
+    size_t heard = 0;  // how many bytes of `message` have been received
+
+    bool knows(std::string_view secret) const { return same(message.proof, proof_in(message, secret, nonce)); }
+  };
+
+  /// Returns the next visitor that has sent a whole T, with any proof. Returns nullopt if one of the sockets `others` has
+  /// something to read, or at the time `until`. Throws Error stalled if the start was stopped.
+  std::optional<Visitor> next(const std::vector<const Socket*>& others, Deadline until) {
+    for (;;) {
+      std::vector<pollfd> ready;
+      for (const Socket& listener : listeners_) ready.push_back({listener.fd(), POLLIN, 0});
+      for (const Visitor& visitor : visitors_) ready.push_back({visitor.socket.fd(), POLLIN, 0});
+      for (const Socket* other : others) ready.push_back({other->fd(), POLLIN, 0});
+      if (!wait_for(ready, until, stop_)) return std::nullopt;
+      for (size_t v = visitors_.size(); v-- > 0;) {
+        if (ready[listeners_.size() + v].revents == 0 || goes_on(visitors_[v])) continue;
+        Visitor visitor = std::move(visitors_[v]);
+        visitors_.erase(visitors_.begin() + static_cast<ptrdiff_t>(v));
+        if (visitor.heard == sizeof(T)) return visitor;
+        if (visitor.heard > 0) refuse_stranger(visitor.from);
+      }
+      for (size_t listener = 0; listener < listeners_.size(); listener++)
+        if (ready[listener].revents != 0)
+          if (auto come = accept_from(listeners_[listener], Clock::now()))
+            take_in(std::move(come->first), come->second);
+      for (size_t other = ready.size() - others.size(); other < ready.size(); other++)
+        if (ready[other].revents != 0) return std::nullopt;
+      if (Clock::now() >= until) return std::nullopt;  // although strangers keep coming
+    }
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void take_in(Socket socket, const Address& from) {
+    if (visitors_.size() == most) visitors_.erase(visitors_.begin());
+    const Challenge challenge{.nonce = make_nonce()};
+    try {
+      send_all(socket, bytes_of(challenge), Clock::now());
+    } catch (const Error&) {
+      return;  // it has ended already
+    }
+    visitors_.push_back({.socket = std::move(socket), .from = from, .nonce = challenge.nonce});
+  }
+
+  void refuse_stranger(const Address& from) { refusals_.note(from, "it is no rank of this version of feedline"); }
+
+  // Receives more of the visitor's message. Returns whether the message is still incomplete, is no other than a T so far,
+  // and the connection is open.
+  static bool goes_on(Visitor& visitor) {
+    try {
+      const std::span<std::byte> message = std::as_writable_bytes(std::span(&visitor.message, 1));
+      const auto received = receive_some(visitor.socket, message.subspan(visitor.heard));
+      visitor.heard += received.value_or(0);
+      const T wanted;
+      const size_t known = std::min(visitor.heard, sizeof wanted.begins);
+      if (std::memcmp(&visitor.message.begins, &wanted.begins, known) != 0) {
+        visitor.heard = std::min(visitor.heard, sizeof(T) - 1);  // it is no T
+        return false;
+      }
+      return received && visitor.heard < sizeof(T);
+    } catch (const Error&) {
+      return false;
+    }
+  }
+
+  static constexpr size_t most = 256;  // visitors without a whole message; one more disconnects the oldest of them
+  const std::vector<Socket>& listeners_;
+  Refusals& refusals_;
+  const std::stop_token stop_;
+  std::vector<Visitor> visitors_;  // the oldest first
+};
+
+}  // namespace feedline::gpu

@@ -1,0 +1,89 @@
+#include "ranks/tcp/meeting_place.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace feedline::gpu {
+namespace {
+
+std::vector<Socket> listen_everywhere_at(uint16_t port) {
+  std::vector<Socket> listeners;
+  listeners.push_back(listen_everywhere(port));
+  return listeners;
+}
+
+// Listens at addresses of this machine, all at one port. Port 0: at one that is free at all of them.
+std::vector<Socket> listen_at_all(const std::vector<Address>& addresses) {
+  for (int tries = 10;; tries--) try {
+      std::vector<Socket> listeners;
+      for (Address address : addresses) {
+        if (!listeners.empty()) address.set_port(address_of(listeners.front()).port());
+        listeners.push_back(listen_at(address));
+      }
+      return listeners;
+    } catch (const Error&) {
+      if (tries == 0 || addresses.front().port() != 0) throw;
+    }
+}
+
+std::vector<Address> addresses_of(const std::string& name, uint16_t port) {
+  try {
+    return resolve(name, port);
+  } catch (const Error&) {  // other machines may know it, or later
+    return {};
+  }
+}
+
+// Adds those addresses that this machine has and that are not there yet.
+void add_own(const std::vector<Address>& found, std::vector<Address>& addresses) {
+  for (const Address& address : found)
+    if (is_of_this_machine(address) && std::ranges::find(addresses, address) == addresses.end())
+      addresses.push_back(address);
+}
+
+}  // namespace
+
+std::string place_of(const TcpOptions& options) { return fmt::format("{}:{}", options.address, options.port); }
+
+Error needs_token(const TcpOptions& options) {
+  return Error(
+      Category::bad_pipeline,
+      fmt::format(
+          "the ranks are to meet at {}, which other machines can reach, and have no secret by which to recognise "
+          "one another; set FEEDLINE_MEET_TOKEN to the same random text for all ranks (openssl rand -hex 16), "
+          "or, in a network that you trust, let any process join (--meet-open, TcpOptions::open)",
+          place_of(options)));
+}
+
+bool stays_on_this_machine(const TcpOptions& options) { return options.token.empty() && !options.open; }
+
+std::vector<Socket> listen_for(const TcpOptions& options) {
+  const std::vector<Address> found =
+      options.address.empty() ? std::vector<Address>() : addresses_of(options.address, options.port);
+  std::vector<Address> addresses;
+  if (stays_on_this_machine(options)) {
+    if (found.empty() || !std::ranges::all_of(found, &Address::is_loopback)) throw needs_token(options);
+    add_own(found, addresses);
+    if (addresses.empty()) addresses = found;  // listening says why it cannot be
+  } else if (is_ip_address(options.address) || is_loopback_name(options.address)) {
+    add_own(found, addresses);
+  }  // Any other name may mean other addresses to other machines.
+  return addresses.empty() ? listen_everywhere_at(options.port) : listen_at_all(addresses);
+}
+
+std::vector<Socket> listen_beside(const Socket& host, const TcpOptions& options,
+                                  const std::vector<std::string>& names) {
+  std::vector<Address> addresses;
+  if (const Address here = address_of(host); !here.is_loopback() && !here.is_host_of(peer_of(host))) {
+    addresses = {here};
+  } else if (stays_on_this_machine(options) || std::ranges::all_of(names, is_loopback_name)) {
+    add_own({peer_of(host)}, addresses);
+    for (Address& address : addresses) address.set_port(0);
+    for (const char* const name : {"127.0.0.1", "::1", "localhost"}) add_own(addresses_of(name, 0), addresses);
+  }
+  for (Address& address : addresses) address.set_port(0);
+  return addresses.empty() ? listen_everywhere_at(0) : listen_at_all(addresses);
+}
+
+}  // namespace feedline::gpu
