@@ -228,6 +228,7 @@ bool is_loopback_name(const std::string& host) {
 bool is_of_this_machine(const Address& address) {
   const int fd = socket(address.storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   const Socket any_port(fd);
+  if (fd < 0 && errno != EAFNOSUPPORT) fail("socket", errno);
   Address here = address;
   here.set_port(0);
   return any_port && bind(fd, raw(here), here.size) == 0;

@@ -64,7 +64,7 @@ std::vector<std::string> addresses_of_this_machine();
 bool is_ip_address(const std::string& host);
 /// Returns whether the host is loopback by its name or its number, and not only because this machine calls itself so.
 bool is_loopback_name(const std::string& host);
-/// Returns whether the address is one of this machine.
+/// Returns whether the address is one of this machine. Throws Error if the system has no socket left to tell by.
 bool is_of_this_machine(const Address& address);
 
 /// Returns a socket that listens at one address. Port 0: the system chooses a free port.
