@@ -47,13 +47,17 @@ class Refusals {
 template <typename T>
 class Lobby {
  public:
-  /// The arguments must outlive the object.
-  Lobby(const std::vector<Socket>& listeners, Refusals& refusals, std::stop_token stop)
-      : listeners_(listeners), refusals_(refusals), stop_(std::move(stop)) {}
+  /// At most 256 visitors that have not said who they are have a place. While all places are taken, and none for longer
+  /// than `to_speak`, others wait outside; then the oldest visitor is disconnected. `listeners` and `refusals` must
+  /// outlive the object.
+  Lobby(const std::vector<Socket>& listeners, Refusals& refusals, std::stop_token stop,
+        std::chrono::milliseconds to_speak = std::chrono::seconds(1))
+      : listeners_(listeners), refusals_(refusals), stop_(std::move(stop)), to_speak_(to_speak) {}
 
   struct Visitor {
     Socket socket;
     Address from;
+    Deadline since;    // when it came
     Nonce nonce = {};  // what it was sent
     T message = {};
     size_t heard = 0;  // how many bytes of `message` have been received
@@ -66,10 +70,12 @@ class Lobby {
   std::optional<Visitor> next(const std::vector<const Socket*>& others, Deadline until) {
     for (;;) {
       std::vector<pollfd> ready;
-      for (const Socket& listener : listeners_) ready.push_back({listener.fd(), POLLIN, 0});
+      const bool full = visitors_.size() == most && Clock::now() < visitors_.front().since + to_speak_;
+      for (const Socket& listener : listeners_) ready.push_back({full ? -1 : listener.fd(), POLLIN, 0});
       for (const Visitor& visitor : visitors_) ready.push_back({visitor.socket.fd(), POLLIN, 0});
       for (const Socket* other : others) ready.push_back({other->fd(), POLLIN, 0});
-      if (!wait_for(ready, until, stop_)) return std::nullopt;
+      const Deadline next = full ? std::min(until, visitors_.front().since + to_speak_) : until;
+      if (!wait_for(ready, next, stop_) && next == until) return std::nullopt;
       for (size_t v = visitors_.size(); v-- > 0;) {
         if (ready[listeners_.size() + v].revents == 0 || goes_on(visitors_[v])) continue;
         Visitor visitor = std::move(visitors_[v]);
@@ -98,7 +104,7 @@ class Lobby {
     } catch (const Error&) {
       return;  // it has ended already
     }
-    visitors_.push_back({.socket = std::move(socket), .from = from, .nonce = challenge.nonce});
+    visitors_.push_back({.socket = std::move(socket), .from = from, .since = Clock::now(), .nonce = challenge.nonce});
   }
 
   void refuse_stranger(const Address& from) { refusals_.note(from, "it is no rank of this version of feedline"); }
@@ -122,10 +128,11 @@ class Lobby {
     }
   }
 
-  static constexpr size_t most = 256;  // visitors without a whole message; one more disconnects the oldest of them
+  static constexpr size_t most = 256;
   const std::vector<Socket>& listeners_;
   Refusals& refusals_;
   const std::stop_token stop_;
+  const std::chrono::milliseconds to_speak_;
   std::vector<Visitor> visitors_;  // the oldest first
 };
 

@@ -12,6 +12,7 @@
 
 #include "base/audit.h"
 #include "ranks/communicator_conformance.h"
+#include "ranks/tcp/lobby.h"
 #include "ranks/tcp/meeting_messages.h"
 #include "ranks/tcp/sockets.h"
 #include "ranks/tcp/tcp_rendezvous.h"
@@ -24,6 +25,7 @@
 
 using namespace feedline;
 using namespace feedline::test;
+using namespace std::chrono_literals;
 
 namespace {
 
@@ -265,6 +267,31 @@ TEST_CASE("tcp: connections that are no rank's change nothing") {
     met.wait();
   });
   for (const std::string& text : thrown) CHECK(text == "");
+}
+
+TEST_CASE("tcp: a process has time to say who it is, however many come after it") {
+  const auto to_speak = GENERATE(0h, 24h);
+  std::vector<gpu::Socket> listeners;
+  listeners.push_back(gpu::listen_at(gpu::resolve("127.0.0.1", 0).front()));
+  gpu::Refusals refusals;
+  gpu::Lobby<gpu::Hello> lobby(listeners, refusals, {}, to_speak);
+  std::deque<gpu::Socket> visitors;
+  for (int i = 0; i < 300; i++) {
+    visitors.push_back(gpu::connect_to(gpu::address_of(listeners[0]), soon()));
+    CHECK_FALSE(lobby.next({}, std::chrono::steady_clock::now()));  // takes in who has come, if there is a place
+  }
+  gpu::Challenge challenge;
+  gpu::receive_all(visitors[0], std::as_writable_bytes(std::span(&challenge, 1)), soon());
+  if (to_speak == 0h) {  // it was disconnected when the 257th came
+    std::array<std::byte, 1> none;
+    CHECK_THROWS_WITH(gpu::receive_all(visitors[0], none, soon()), Catch::Contains("reset"));
+    return;
+  }
+  gpu::send_all(visitors[0], gpu::bytes_of(gpu::signed_by(gpu::Hello{.rank = 7}, "", challenge.nonce)), soon());
+  const auto visitor = lobby.next({}, soon());
+  REQUIRE(visitor);
+  CHECK(visitor->message.rank == 7);
+  CHECK(visitor->knows(""));
 }
 
 TEST_CASE("tcp: ranks may know rank 0 by different names") {
