@@ -50,7 +50,8 @@ TilePlan::TilePlan(const UnpackSpec& spec, const Layout& layout, const Kernels& 
 
   gather_ = as_it_lies ? Gather::none : is_field ? Gather::fields : Gather::scattered;
   if (gather_ == Gather::scattered && !table_has_cut_) find_pattern(inside.back().length);
-  copies_rows_ = copies_ && !swap_ && gather_ == Gather::none && outer_.empty() && step_ == cut_.length;
+  copies_rows_ = copies_ && !swap_ && gather_ == Gather::none && outer_.empty() && step_ == cut_.length &&
+                 base_ == spec.bit_offset;
   streams_ =
       rows_in_tile_ == 1 && (stores == Stores::streaming || (stores == Stores::streaming_copies && copies_rows_));
   // A row that would be converted in one go is cut after all, so that each tile is still in the first-level cache when

@@ -26,7 +26,7 @@ class TilePlan {
   /// Unpacks rows as Unpacker does; here an out_stride of 0 has no special meaning.
   void run(std::span<const std::byte* const> rows, std::byte* out, size_t out_stride) const noexcept;
 
-  /// Returns whether each output row is an unchanged copy of consecutive bytes of the stored row.
+  /// Returns whether each output row is an unchanged copy of the stored row's bytes from the spec's bit_offset on.
   bool copies_rows() const noexcept { return copies_rows_; }
   /// Returns whether run() bypasses the caches.
   bool streams() const noexcept { return streams_; }
@@ -70,7 +70,7 @@ class TilePlan {
   int log_size_;                                       // the binary logarithm of stored_size_
   bool swap_;                                          // the bytes of each stored element are reversed
   bool copies_;                                        // a gathered element is the output's element
-  bool copies_rows_ = false;                           // an output row is consecutive bytes of the stored row
+  bool copies_rows_ = false;                           // an output row is a copy of the stored bytes
   bool streams_ = false;                               // tiles are written past the caches
 
   // Tiles.
