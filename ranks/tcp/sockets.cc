@@ -148,6 +148,11 @@ Socket::~Socket() {
   if (fd_ >= 0) close(fd_);
 }
 
+bool Address::is_one() const noexcept {
+  return (storage.ss_family == AF_INET && size == sizeof(sockaddr_in)) ||
+         (storage.ss_family == AF_INET6 && size == sizeof(sockaddr_in6));
+}
+
 bool Address::is_loopback() const noexcept {
   if (storage.ss_family == AF_INET6)
     return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr);

@@ -42,6 +42,8 @@ struct Address {
   sockaddr_storage storage{};
   socklen_t size = 0;
 
+  /// Returns whether it is one by its family and size; of an Address that another rank has sent.
+  bool is_one() const noexcept;
   bool is_loopback() const noexcept;
   /// Returns whether `other` is the same host, at any port.
   bool is_host_of(Address other) const noexcept;

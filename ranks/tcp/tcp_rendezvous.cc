@@ -395,6 +395,9 @@ class Guest {
     group.listening.resize(static_cast<size_t>(options_.world_size));
     group.number = hear_welcome(std::as_writable_bytes(std::span(group.listening)));
     for (Address& address : group.listening) {
+      if (address.size > 0 && !address.is_one())
+        throw Error(Category::bad_pipeline,
+                    fmt::format("rank 0 at {} names a place of a rank that is no IP address", place_of(options_)));
       if (address.size > 0) continue;
       const uint16_t port = address.port();
       address = peer_of(host_);

@@ -1,16 +1,11 @@
 // Runs a program as several processes, one for each rank.
 #pragma once
 
-#include <arpa/inet.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include <atomic>
-#include <cstdint>
 #include <cstdio>
 #include <string>
 
 #include "support/catch.h"
+#include "support/free_port.h"
 
 namespace feedline::test {
 
@@ -37,25 +32,6 @@ inline Launched launch(const std::string& command) {
 inline Launched mpirun(int ranks, const std::string& options, const std::string& program) {
   return launch("mpirun --oversubscribe --allow-run-as-root --mca btl self,vader,tcp --mca btl_tcp_if_include lo -n " +
                 std::to_string(ranks) + " " + options + " " + program);
-}
-
-/// Returns a TCP port of this machine that is not in use, another one each time. The port is below 32768, where the
-/// kernel's ports for outgoing connections begin, because a connection made meanwhile might take it otherwise.
-inline int free_port() {
-  constexpr int first = 16384, count = 16384;
-  static std::atomic<int> tried = getpid() * 251 % count;
-  for (int i = 0; i < count; i++) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<uint16_t>(first + tried++ % count));
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    REQUIRE(fd >= 0);
-    const bool free = bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
-    close(fd);
-    if (free) return ntohs(address.sin_port);
-  }
-  FAIL("no port is free");
-  return -1;
 }
 
 /// Runs the program as torchrun does: the environment tells the ranks where to meet.

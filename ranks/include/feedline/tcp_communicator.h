@@ -36,7 +36,8 @@ struct TcpOptions {
   /// Without a secret, ranks meet only if they are on one machine: at a loopback address. True: they meet anywhere, and
   /// any process that can connect can pretend to be a rank. For networks that are trusted.
   bool open = false;
-  /// Ends the wait for other ranks to start, with Error stalled, within 50 ms after stop was requested.
+  /// Ends the wait for other ranks to start, with Error stalled, soon after stop was requested: within 50 ms, or
+  /// 5 s while a connection is being made.
   std::stop_token stop = {};
 };
 
@@ -58,9 +59,9 @@ FEEDLINE_PUBLIC TcpOptions tcp_options_of_environment();
 /// 0 tells the others where it listens. If rank 0's options have no port (0), rank 0 listens at a free one; if they
 /// have no address, rank 0 sends all addresses of its machine. If one rank fails, no rank gets a communicator.
 ///
-/// Rank 0 listens at the IP address, or at localhost, that it is given; with another name, an address that its machine does
-/// not have, or none, at all addresses of its machine. A process that comes with another token, rank or world size is refused, which the log of rank 0
-/// says, and changes nothing for the others. Nothing is encrypted: see docs/ranks.md.
+/// Rank 0 listens at the IP address, or at localhost, that it is given; with another name, an address that its machine
+/// does not have, or none, at all addresses of its machine. A process that comes with another token, rank or world size is
+/// refused, which the log of rank 0 says, and changes nothing for the others. Nothing is encrypted: see docs/ranks.md.
 FEEDLINE_PUBLIC std::unique_ptr<Communicator> tcp_communicator(const TcpOptions& options,
                                                                const Exchange& exchange = {});
 
