@@ -119,12 +119,12 @@ File draw_file(Draw& draw) {
   }
   file.elements.resize(size);
   for (size_t i = 0; i < file.elements.size(); i++) file.elements[i] = static_cast<char>(i * 7 + i / 251);
-  file.good &=
-      file.rows > 0 && size == wanted && length <= 64 << 10 && length == text.size() && text.find('}') != text.npos;
+  file.good &= file.rows > 0 && size == wanted && text.find('}') != text.npos;
 
   const uint64_t version = draw.below(8) > 0 ? 1 + draw.below(3) : draw.near(2) % 256,
                  length_bytes = version == 1 ? 2 : 4;
-  file.good &= version >= 1 && version <= 3 && length >> 8 * length_bytes == 0;
+  length %= uint64_t{1} << 8 * length_bytes;
+  file.good &= version >= 1 && version <= 3 && length <= 64 << 10 && length == text.size();
   file.bytes = std::string("\x93NUMPY") + static_cast<char>(version) + '\0';
   for (size_t i = 0; i < length_bytes; i++) file.bytes += static_cast<char>(length >> 8 * i);
   file.bytes += text + file.elements;
