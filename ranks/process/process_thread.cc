@@ -123,7 +123,14 @@ bool ProcessThread::go_on(const Begin& begin) {
 void ProcessThread::take(int from, const Note& note) {
   if (from == watched_) last_heard_ = Clock::now();
   std::optional<uint64_t>& left = left_[static_cast<size_t>(from)];
-  if (note.kind == Note::left) left = note.calls;
+  if (note.kind == Note::left) {
+    // All ranks take part in a call, so none has finished more of them than this one has begun.
+    if (note.calls > calls_ + 1)
+      return static_cast<void>(fail(failure_of_rank(
+          from, calls_,
+          Error(Category::bad_pipeline, fmt::format("it says that it has finished {} calls", note.calls)))));
+    left = note.calls;
+  }
   if (note.kind == Note::failed) end(note.error(), false);
   if (note.kind == Note::lost && !left) fail(failure_of_rank(from, calls_, note.error()));
 }

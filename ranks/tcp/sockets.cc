@@ -81,10 +81,17 @@ Socket make_socket(int family) {
 
 const sockaddr* raw(const Address& address) { return reinterpret_cast<const sockaddr*>(&address.storage); }
 
-// Disables Nagle's algorithm, because ranks wait for each small message.
-void send_at_once(const Socket& socket) noexcept {
-  const int on = 1;
-  setsockopt(socket.fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+// Disables Nagle's algorithm, because ranks wait for each small message; and has the system end a connection whose other
+// end's machine has been silent for 30 s. A rank that has left sends no heartbeats, although its last data may be on the way.
+void prepare(const Socket& socket) noexcept {
+  const auto set = [&](int level, int option, int value) {
+    setsockopt(socket.fd(), level, option, &value, sizeof value);
+  };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 15);  // seconds
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 5);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
 }
 
 bool to_be_tried_again(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
@@ -273,7 +280,7 @@ std::optional<std::pair<Socket, Address>> accept_from(const Socket& listener, De
         accept4(listener.fd(), reinterpret_cast<sockaddr*>(&from.storage), &from.size, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!socket && !is_of_the_visitor(errno)) fail("accept", errno);
     if (!socket) continue;
-    send_at_once(socket);
+    prepare(socket);
     return std::pair(std::move(socket), plain(from));
   }
 }
@@ -291,7 +298,7 @@ Socket connect_to(const Address& address, Deadline until) {
   // but the system has chosen the same port for this end.
   if (error == 0 && address_of(socket) == peer_of(socket)) error = ECONNREFUSED;
   if (error != 0) fail(call, error);
-  send_at_once(socket);
+  prepare(socket);
   return socket;
 }
 

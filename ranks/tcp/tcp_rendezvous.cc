@@ -412,6 +412,7 @@ class Guest {
       hear_welcome({});  // at this point rank 0 can only refuse, or end, and both throw
     }
     send_all(host_, {&connected, 1}, until_);
+    wait_for_host(until_, "all ranks to connect to one another");
     hear_welcome({});
     return connections.take();
   }
@@ -430,15 +431,16 @@ class Guest {
     return true;
   }
 
-  // Receives a message of rank 0, and then the bytes `follows` unless it refuses.
+  // Receives a message of rank 0, of which something has arrived, and then the bytes `follows` unless it refuses.
   template <typename T>
   void hear_host(T& message, std::span<std::byte> follows = {}) {
+    const Deadline until = std::min<Deadline>(until_, Clock::now() + options_.timeout);
     try {
-      receive_all(host_, std::as_writable_bytes(std::span(&message, 1)), until_, options_.stop);
+      receive_all(host_, std::as_writable_bytes(std::span(&message, 1)), until, options_.stop);
       if constexpr (std::is_same_v<T, Welcome>)
-        if (message.begins == T().begins && message.refused[0] == 0) receive_all(host_, follows, until_, options_.stop);
+        if (message.begins == T().begins && message.refused[0] == 0) receive_all(host_, follows, until, options_.stop);
     } catch (const Error& error) {
-      if (Clock::now() >= until_)
+      if (Clock::now() >= until)
         throw too_late(options_, fmt::format("rank 0 at {} has not answered", place_of(options_)));
       throw Error(
           Category::io_error,

@@ -1,6 +1,7 @@
 // Ranks that are connected by TCP: as threads, each with its own connections, and as processes.
 #include "feedline/tcp_communicator.h"
 
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
@@ -11,10 +12,13 @@
 #include <latch>
 
 #include "base/audit.h"
+#include "ranks/collective_call.h"
 #include "ranks/communicator_conformance.h"
+#include "ranks/process/linked_communicator.h"
 #include "ranks/tcp/lobby.h"
 #include "ranks/tcp/meeting_messages.h"
 #include "ranks/tcp/sockets.h"
+#include "ranks/tcp/tcp_links.h"
 #include "ranks/tcp/tcp_rendezvous.h"
 #include "support/catch.h"
 #include "support/launch.h"
@@ -110,6 +114,39 @@ TEST_CASE("tcp: ranks that are long in coming are named in the log, by those tha
     gpu::meet(tcp_options(rank, 4, port), nullptr, std::chrono::milliseconds(1));
   });
   for (const std::string& text : thrown) CHECK(text == "");
+}
+
+TEST_CASE("tcp: a rank that leaves has finished no more calls than there were") {
+  const uint64_t finished = GENERATE(0, 1, 2, UINT64_MAX);
+  INFO(finished);
+  std::vector<gpu::TcpPeer> peers(2);
+  const auto connect = [](gpu::Socket& mine) {
+    std::array<int, 2> ends;
+    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()) == 0);
+    mine = gpu::Socket(ends[0]);
+    return gpu::Socket(ends[1]);
+  };
+  const gpu::Socket data = connect(peers[1].data), notes = connect(peers[1].notes);
+  const auto rank_0 = gpu::linked_communicator(gpu::tcp_links(0, std::move(peers)), std::chrono::seconds(30));
+  const gpu::CollectiveCall barrier;
+  const gpu::Note left(gpu::Note::left, finished);
+  if (finished == 1) gpu::send_all(data, std::as_bytes(std::span(&barrier, 1)), soon());
+  gpu::send_all(notes, std::as_bytes(std::span(&left, 1)), soon());
+  if (finished == 1) rank_0->barrier();
+  CHECK_THROWS_WITH(rank_0->barrier(), Catch::Contains(finished < 2 ? "has destroyed its communicator" : "calls"));
+}
+
+TEST_CASE("tcp: the system watches connections") {
+  const gpu::Socket listener = gpu::listen_at(gpu::resolve("127.0.0.1", 0).front());
+  const gpu::Socket there = gpu::connect_to(gpu::address_of(listener), soon());
+  const auto here = gpu::accept_from(listener, soon());
+  REQUIRE(here);
+  for (const gpu::Socket* socket : {&there, &here->first}) {
+    int on = 0;
+    socklen_t size = sizeof on;
+    CHECK(getsockopt(socket->fd(), SOL_SOCKET, SO_KEEPALIVE, &on, &size) == 0);
+    CHECK(on == 1);
+  }
 }
 
 TEST_CASE("tcp: a wait for ranks can be stopped") {
