@@ -116,6 +116,9 @@ class Other {
 
   /// Whether all that it has said is what it should have.
   bool is_honest() const noexcept { return honest_; }
+  /// Whether it has said what must be refused.
+  bool has_lied() const noexcept { return lied_; }
+  void lie(bool lied = true) { lied_ = lied; }
   const Socket& keep(Socket socket) { return sockets_.emplace_back(std::move(socket)); }
   void leave() { sockets_.clear(); }
 
@@ -127,7 +130,8 @@ class Other {
     honest_ = honest_ && !wrong;
     return wrong;
   }
-  void say(const Socket& socket, std::string bytes) {
+  /// Returns what it says.
+  std::string say(const Socket& socket, std::string bytes) {
     if (wrongly()) bytes = changed(draw_, std::move(bytes));
     try {
       send_all(socket, std::as_bytes(std::span(bytes)), soon());
@@ -138,13 +142,18 @@ class Other {
       honest_ = false;
       throw Ends();
     }
+    return bytes;
   }
   template <typename T>
   void say(const Socket& socket, const T& message, const Nonce& nonce, std::span<const std::byte> follows = {}) {
-    const T proven = signed_by(message, secret_, nonce, follows);
+    T proven = signed_by(message, secret_, nonce, follows);
+    if (wrongly()) {
+      proven.proof[draw_.below(sizeof(Proof))] ^= std::byte{1};
+      lied_ = true;
+    }
     std::string bytes(reinterpret_cast<const char*>(&proven), sizeof proven);
     bytes.append(reinterpret_cast<const char*>(follows.data()), follows.size());
-    say(socket, std::move(bytes));
+    if (!say(socket, bytes).starts_with(bytes)) lied_ = true;
   }
   template <typename T>
   T hear(const Socket& socket) {
@@ -162,9 +171,12 @@ class Other {
   void must_be_proven(const T& message, const Nonce& nonce, std::span<const std::byte> follows = {}) const {
     require(!honest_ || same(message.proof, proof_in(message, secret_, nonce, follows)), "ranks prove that they know");
   }
+  /// Returns whether it has changed the number.
   template <typename T>
-  void change(T& number, uint64_t near) {
-    if (wrongly()) number = static_cast<T>(draw_.near(near));
+  bool change(T& number, uint64_t near) {
+    if (!wrongly()) return false;
+    const T right = std::exchange(number, static_cast<T>(draw_.near(near)));
+    return number != right;
   }
   std::optional<Socket> come_to(const Address& address) {
     try {
@@ -180,10 +192,10 @@ class Other {
     const Socket& socket = keep(*come_to(address));
     const auto challenge = hear<Challenge>(socket);
     Join join{.group = group, .rank = from, .to = to, .use = use, .nonce = make_nonce()};
-    change(join.group, group);
-    change(join.rank, static_cast<uint64_t>(from));
-    change(join.to, static_cast<uint64_t>(to));
-    if (wrongly()) join.use = static_cast<Join::Use>(draw_.near(1));
+    if (change(join.group, group)) lie();
+    if (change(join.rank, static_cast<uint64_t>(from))) lie();
+    if (change(join.to, static_cast<uint64_t>(to))) lie();
+    if (change(join.use, use)) lie();
     say(socket, join, challenge.nonce);
     must_be_proven(hear<Joined>(socket), join.nonce);
     return socket;
@@ -260,26 +272,27 @@ class Other {
   Draw& draw_;
   const std::string secret_;
   const int ranks_;
-  bool honest_;
+  bool honest_, lied_ = false;
   const uint64_t wrong_at_[2], leaves_at_;  // the number of a question or a message; 0: none
   uint64_t asked_ = 0, said_ = 0;
   std::deque<Socket> sockets_;
 };
 
-void must_end(Rank& rank, bool well) {
-  const auto& error = rank.wait();
-  if (well && error) std::fprintf(stderr, "%s\n", error->what());
-  require(!well || !error, "nothing keeps the ranks from meeting");
+void must_end_well(Rank& rank) {
+  if (const auto& error = rank.wait()) require(false, error->what());
 }
 
 /// Ends what has been said. `done`: to the last word.
 void end(std::deque<Rank>& ranks, Other& other, bool done, const Meeting& meeting) {
-  if (!meeting.is_hasty) {
-    other.leave();
-    if (!done)
-      for (Rank& rank : ranks) rank.stop();
-  }
-  for (Rank& rank : ranks) must_end(rank, done && other.is_honest());
+  if (meeting.is_hasty) std::this_thread::sleep_for(100ms);  // the ranks' time has run out, as a rule
+  other.leave();
+  if (!done)
+    for (Rank& rank : ranks) rank.stop();
+  for (Rank& rank : ranks)
+    if (done && other.is_honest())
+      must_end_well(rank);
+    else
+      require(rank.wait() || !other.has_lied(), "ranks believe a lie");
 }
 
 /// Strangers come to rank 0 before and between the others.
@@ -334,7 +347,7 @@ void strangers(Draw& draw) {
         // The connection has ended.
       }
   }
-  for (Rank& rank : ranks) must_end(rank, true);
+  for (Rank& rank : ranks) must_end_well(rank);
 }
 
 /// One of the ranks but rank 0, after others that have not come in its place.
@@ -342,8 +355,10 @@ void guest(Draw& draw) {
   const Meeting meeting(draw);
   const int self = 1 + static_cast<int>(draw.below(static_cast<uint64_t>(meeting.ranks - 1)));
   std::deque<Rank> ranks;
+  std::optional<int> late;  // a rank that comes after this one
+  if (meeting.ranks == 3 && draw.coin()) late = 3 - self;
   for (int rank = 0; rank < meeting.ranks; rank++)
-    if (rank != self) ranks.emplace_back(meeting.options(rank));
+    if (rank != self && rank != late) ranks.emplace_back(meeting.options(rank));
   Other other(draw, meeting);
   bool done = false;
   try {
@@ -356,20 +371,40 @@ void guest(Draw& draw) {
         if (ranks[0].ended()) throw Ends();
         require(std::chrono::steady_clock::now() < until, "rank 0 listens");
       }
-    const Socket& host = other.keep(std::move(*come));
-    const auto challenge = other.hear<Challenge>(host);
+    const Socket* host = &other.keep(std::move(*come));
+    const auto challenge = other.hear<Challenge>(*host);
     Hello hello{.rank = self, .world_size = meeting.ranks, .port = address_of(listener).port(), .nonce = make_nonce()};
-    other.change(hello.rank, static_cast<uint64_t>(self));
-    other.change(hello.world_size, static_cast<uint64_t>(meeting.ranks));
+    if (other.change(hello.rank, static_cast<uint64_t>(self))) other.lie();
+    if (other.change(hello.world_size, static_cast<uint64_t>(meeting.ranks))) other.lie();
     other.change(hello.port, hello.port);
-    other.say(host, hello, challenge.nonce);
-    const auto welcome = other.hear<Welcome>(host);
+    other.say(*host, hello, challenge.nonce);
+    if (late) {  // rank 0 is still waiting: of two that come as one rank it refuses the second
+      const Socket& twin = other.keep(*other.come_to(meeting.address));
+      const bool first_has_lied = other.has_lied();
+      other.lie(false);
+      Hello same_rank = hello;
+      const auto asked = other.hear<Challenge>(twin);
+      same_rank.nonce = make_nonce();
+      other.say(twin, same_rank, asked.nonce);
+      std::array<pollfd, 2> both = {pollfd{host->fd(), POLLIN, 0}, pollfd{twin.fd(), POLLIN, 0}};
+      if (!wait_for(both, other.soon())) require(!other.is_honest(), "one of two is refused");
+      const bool stays = both[0].revents == 0;
+      const auto refusal = other.hear<Welcome>(stays ? twin : *host);
+      require(!other.is_honest() || refusal.refused[0] != 0, "one of two is refused");
+      other.must_be_proven(refusal, stays ? same_rank.nonce : hello.nonce);
+      if (stays)
+        other.lie(first_has_lied);
+      else
+        host = &twin, hello.nonce = same_rank.nonce;
+      ranks.emplace_back(meeting.options(*late));
+    }
+    const auto welcome = other.hear<Welcome>(*host);
     if (welcome.refused[0] != 0) {
       require(!other.is_honest(), "an honest rank is welcome");
       throw Ends();
     }
     std::vector<Address> listening;
-    for (int rank = 0; rank < meeting.ranks; rank++) listening.push_back(other.hear<Address>(host));
+    for (int rank = 0; rank < meeting.ranks; rank++) listening.push_back(other.hear<Address>(*host));
     other.must_be_proven(welcome, hello.nonce, std::as_bytes(std::span(listening)));
     std::vector<const Socket*> sockets(2 * static_cast<size_t>(meeting.ranks));
     for (int below = 0; below < self; below++) {
@@ -380,8 +415,8 @@ void guest(Draw& draw) {
     }
     const auto above = other.let_join(listener, self, welcome.group);
     for (size_t s = 2 * static_cast<size_t>(self + 1); s < above.size(); s++) sockets[s] = above[s];
-    other.say(host, std::string(1, static_cast<char>(connected)));
-    const auto go_on = other.hear<Welcome>(host);
+    other.say(*host, std::string(1, static_cast<char>(connected)));
+    const auto go_on = other.hear<Welcome>(*host);
     require(!other.is_honest() || go_on.refused[0] == 0, "the ranks are connected");
     other.must_be_proven(go_on, hello.nonce);
     other.run(sockets, self);
@@ -421,6 +456,9 @@ void host(Draw& draw) {
       if (draw.coin()) at.size = 0;  // on the machine of rank 0
       other.change(at.size, draw.coin() ? sizeof(sockaddr_in) : sizeof(sockaddr_storage));
       other.change(at.storage.ss_family, AF_INET6);
+      const bool is_one = (at.storage.ss_family == AF_INET && at.size == sizeof(sockaddr_in)) ||
+                          (at.storage.ss_family == AF_INET6 && at.size == sizeof(sockaddr_in6));
+      if (at.size > 0 && !is_one) other.lie();
     }
     uint64_t group = draw.any<uint64_t>();
     const auto tell_all = [&](std::span<const std::byte> follows) {
