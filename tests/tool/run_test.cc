@@ -283,29 +283,50 @@ TEST_CASE("ranks of the tool that meet compare what they were given, and are sen
   }
 }
 
-TEST_CASE("a rank that does not come to the end of the epoch fails the run of those that do") {
+// Has a rank of two hear a signal while they are feeding, in each mode of distribution at the same time. Returns what became
+// of the other.
+std::vector<ToolResult> other_ranks(int signal) {
   const TempDir dir;
   const std::string pipeline =
-                        dir.write("p.textproto", chess_pipeline("global_batch_size: 8 last_batch_policy: PARTIAL")),
-                    meet = "localhost:" + std::to_string(free_port());
-  const auto rank = [&](const char* number, const std::vector<std::string>& more) {
-    std::vector<std::string> arguments = {"run", pipeline, "--rank", number, "--world-size", "2", "--meet", meet};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return arguments;
-  };
-  const std::string socket = dir.file("monitor");
-  Tool slow(rank("1", {"--step-ms", "100000", "--monitor", "unix:" + socket})), fast(rank("0", {}));
-  // The monitor of rank 1 is there once the ranks have met.
-  for (int waits = 0; !std::filesystem::exists(socket + ".1"); waits++) {
-    REQUIRE(waits < 60'000);
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      dir.write("p.textproto", chess_pipeline("global_batch_size: 8 last_batch_policy: PARTIAL"));
+  std::deque<Tool> heard, other;
+  for (const std::string mode : {"SPLIT", "REPLICATE", "SCATTER"}) {
+    const std::string meet = "localhost:" + std::to_string(free_port()), socket = dir.file(mode);
+    const auto rank = [&](const char* number, const std::vector<std::string>& more) {
+      std::vector<std::string> arguments = {
+          "run", pipeline, "--set", "distribute=mode: " + mode, "--rank", number, "--world-size", "2", "--meet", meet};
+      arguments.insert(arguments.end(), more.begin(), more.end());
+      return arguments;
+    };
+    heard.emplace_back(rank("1", {"--step-ms", "100000", "--monitor", "unix:" + socket}));
+    other.emplace_back(rank("0", {}));
+    // The monitor of rank 1 is there once the ranks have met.
+    for (int waits = 0; !fs::exists(socket + ".1"); waits++) {
+      REQUIRE(waits < 60'000);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    heard.back().signal(signal);
   }
-  slow.signal(SIGINT);
-  const ToolResult result = fast.wait();
-  INFO(result.err);
-  CHECK(result.code == 1);
-  CHECK_THAT(result.err, Catch::Contains("rank 1"));
+  std::vector<ToolResult> results;
+  for (Tool& tool : other) results.push_back(tool.wait());
+  return results;
 }
+
+void must_fail(const std::vector<ToolResult>& results) {
+  for (const ToolResult& result : results) {
+    INFO(result.err);
+    CHECK(result.code == 1);
+    CHECK_THAT(result.err, Catch::Contains("rank 1"));
+  }
+}
+
+TEST_CASE("a rank that does not come to the end of the epoch fails the run of those that do") {
+  must_fail(other_ranks(SIGINT));
+  must_fail(other_ranks(SIGKILL));
+}
+
+// It is silent for 30 s.
+TEST_CASE("a rank that is stopped fails the run of the others", "[.silent]") { must_fail(other_ranks(SIGSTOP)); }
 
 TEST_CASE("run and dump say whether the epoch was all of its data, and fail where it was not") {
   const TempDir dir;
