@@ -3,14 +3,16 @@
 set -euo pipefail
 source scripts/common.sh
 
-need package tool mpi tests
-options=(-Dpython=disabled -Dbench=false -Dgpu_archs=90 -Dbuildtype=debugoptimized -Dcpp_args=-g1 -Db_lundef=false)
+need package tool mpi tests python
+python_environment requirements
+python=$PWD/build/python-env/bin/python
+options=(-Dbench=false -Dgpu_archs=90 -Dbuildtype=debugoptimized -Dcpp_args=-g1 -Db_lundef=false)
 # The suite install builds programs without sanitizers.
-tests=(--suite commit --suite merge --no-suite install "$@")
+tests=(--suite commit --suite merge --no-suite install --no-suite python --no-suite trainers "$@")
 status=0
 
-echo "== AddressSanitizer and UndefinedBehaviorSanitizer: all tests except the suite install, which builds programs without them"
-configure build-asan "${options[@]}" -Db_sanitize=address,undefined
+echo "== AddressSanitizer and UndefinedBehaviorSanitizer: all tests in C++, and random pipelines"
+configure build-asan "${options[@]}" -Dpython=enabled "-Dpython_interpreter=$python" -Db_sanitize=address,undefined
 compile build-asan
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 in_memory run_tests build-asan --timeout-multiplier 5 "${tests[@]}" || status=1
@@ -18,7 +20,7 @@ in_memory run_tests build-asan --timeout-multiplier 5 "${tests[@]}" || status=1
 echo "== ThreadSanitizer: the same tests"
 # It sees only what is compiled with it. So oneTBB, which synchronises the feed's threads, is compiled with it, too.
 scripts/fetch_sources.sh tbb
-configure build-tsan "${options[@]}" -Db_sanitize=thread -Dforce_fallback_for=tbb
+configure build-tsan "${options[@]}" -Dpython=disabled -Db_sanitize=thread -Dforce_fallback_for=tbb
 compile build-tsan
 export TSAN_OPTIONS=suppressions=$PWD/tests/tsan.supp
 in_memory run_tests build-tsan --timeout-multiplier 10 "${tests[@]}" || status=1
