@@ -12,7 +12,9 @@
 namespace feedline::gpu {
 
 ProcessThread::ProcessThread(std::shared_ptr<Links> links, std::chrono::milliseconds timeout)
-    : links_(std::move(links)), timeout_(timeout), left_(static_cast<size_t>(links_->size())) {
+    : links_(std::move(links)),
+      timeout_(std::min<std::chrono::milliseconds>(timeout, std::chrono::hours(24 * 365))),
+      left_(static_cast<size_t>(links_->size())) {
   thread_ = start_thread("feedline-ranks", [this] { loop(); });
 }
 

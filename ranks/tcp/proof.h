@@ -10,7 +10,7 @@
 
 namespace feedline {
 
-/// Random bytes that are used once, so that no proof can be used twice.
+/// Random bytes, which ranks use once, so that no proof can be used twice.
 using Nonce = std::array<std::byte, 16>;
 using Proof = std::array<std::byte, 32>;
 

@@ -81,17 +81,10 @@ Socket make_socket(int family) {
 
 const sockaddr* raw(const Address& address) { return reinterpret_cast<const sockaddr*>(&address.storage); }
 
-// Disables Nagle's algorithm, because ranks wait for each small message; and has the system end a connection whose other
-// end's machine has been silent for 30 s. A rank that has left sends no heartbeats, although its last data may be on the way.
-void prepare(const Socket& socket) noexcept {
-  const auto set = [&](int level, int option, int value) {
-    setsockopt(socket.fd(), level, option, &value, sizeof value);
-  };
-  set(IPPROTO_TCP, TCP_NODELAY, 1);
-  set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, 15);  // seconds
-  set(IPPROTO_TCP, TCP_KEEPINTVL, 5);
-  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
+// Disables Nagle's algorithm, because ranks wait for each small message.
+void send_at_once(const Socket& socket) noexcept {
+  const int on = 1;
+  setsockopt(socket.fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
 bool to_be_tried_again(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
@@ -280,7 +273,7 @@ std::optional<std::pair<Socket, Address>> accept_from(const Socket& listener, De
         accept4(listener.fd(), reinterpret_cast<sockaddr*>(&from.storage), &from.size, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!socket && !is_of_the_visitor(errno)) fail("accept", errno);
     if (!socket) continue;
-    prepare(socket);
+    send_at_once(socket);
     return std::pair(std::move(socket), plain(from));
   }
 }
@@ -298,7 +291,7 @@ Socket connect_to(const Address& address, Deadline until) {
   // but the system has chosen the same port for this end.
   if (error == 0 && address_of(socket) == peer_of(socket)) error = ECONNREFUSED;
   if (error != 0) fail(call, error);
-  prepare(socket);
+  send_at_once(socket);
   return socket;
 }
 
@@ -336,6 +329,16 @@ void receive_all(const Socket& socket, std::span<std::byte> bytes, Deadline unti
     bytes = bytes.subspan(*received);
     if (*received == 0) wait_until(socket, POLLIN, until, "recv");
   }
+}
+
+void watch_machine(const Socket& socket) noexcept {
+  const auto set = [&](int level, int option, int value) {
+    setsockopt(socket.fd(), level, option, &value, sizeof value);
+  };
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 60);  // seconds
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 10);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 6);
 }
 
 void end_sending(const Socket& socket) noexcept { shutdown(socket.fd(), SHUT_WR); }

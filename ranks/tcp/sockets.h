@@ -41,6 +41,7 @@ class Socket {
 struct Address {
   sockaddr_storage storage{};
   socklen_t size = 0;
+  uint32_t zero = 0;  // so that no byte is left undefined
 
   /// Returns whether it is one by its family and size; of an Address that another rank has sent.
   bool is_one() const noexcept;
@@ -87,6 +88,8 @@ std::optional<size_t> receive_some(const Socket& socket, std::span<std::byte> by
 /// Send or receive all bytes. Throw Error if that takes longer than the deadline.
 void send_all(const Socket& socket, std::span<const std::byte> bytes, Deadline until);
 void receive_all(const Socket& socket, std::span<std::byte> bytes, Deadline until);
+/// Has the system end the connection once the other end's machine has not answered for two minutes.
+void watch_machine(const Socket& socket) noexcept;
 /// Shuts down the sending side, so that the other end receives an end of file.
 void end_sending(const Socket& socket) noexcept;
 

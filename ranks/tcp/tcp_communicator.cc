@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <functional>
@@ -75,6 +76,7 @@ std::unique_ptr<Communicator> tcp_communicator(const TcpOptions& given, const Ex
   RankGroup ranks(exchange ? Exchange(std::cref(exchange)) : Exchange(), options.rank, options.world_size);
   ranks.run([&] {
     check(options);
+    options.timeout = std::min<std::chrono::milliseconds>(options.timeout, std::chrono::hours(24 * 365));
     if (options.world_size > 1 && !exchange && (options.address.empty() || options.port == 0))
       throw Error(Category::bad_pipeline,
                   "tcp_communicator: the address or the port is missing; set both to those at which rank 0 listens");

@@ -191,6 +191,7 @@ class TcpLinks final : public Links {
     peer.heard = 0;
     if (peer.hearing.kind != Note::alive) {  // it is the peer's last note
       end_sending(peer.sockets.notes);
+      watch_machine(peer.sockets.data);  // it sends no more heartbeats, but its last data may be on the way
       peer.deaf = true;
     }
     return peer.hearing;

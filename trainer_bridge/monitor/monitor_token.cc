@@ -18,10 +18,6 @@ constexpr uint64_t valid_s = 30;
 
 std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
 
-uint64_t second_of(MonitorToken::Clock::time_point time) {
-  return static_cast<uint64_t>(std::chrono::floor<std::chrono::seconds>(time.time_since_epoch()).count());
-}
-
 // Returns what follows "Basic" in any case, and spaces; empty if the text is something else.
 std::string_view password_in(std::string_view authorization) {
   const size_t end = std::min(authorization.find(' '), authorization.size());
@@ -46,6 +42,10 @@ std::string MonitorToken::make_nonce(Clock::time_point now) const { return nonce
 
 bool MonitorToken::is_shown_by(std::string_view authorization, std::string_view target, Clock::time_point now) const {
   return same_text(password_in(authorization), password_) || is_proven_by(authorization, target, second_of(now));
+}
+
+uint64_t MonitorToken::second_of(Clock::time_point time) const {
+  return static_cast<uint64_t>(std::chrono::floor<std::chrono::seconds>(time - begin_).count());
 }
 
 std::string MonitorToken::nonce_at(uint64_t second) const {

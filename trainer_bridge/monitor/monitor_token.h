@@ -33,9 +33,11 @@ class MonitorToken {
   bool is_shown_by(std::string_view authorization, std::string_view target, Clock::time_point now = Clock::now()) const;
 
  private:
+  uint64_t second_of(Clock::time_point time) const;
   std::string nonce_at(uint64_t second) const;
   bool is_proven_by(std::string_view authorization, std::string_view target, uint64_t second) const;
 
+  const Clock::time_point begin_ = Clock::now();  // a nonce tells nobody for how long the machine has been on
   const std::string token_;
   const std::string own_;       // a secret of the monitor, by which it knows its nonces again
   const std::string password_;  // in base64, what follows "Basic"

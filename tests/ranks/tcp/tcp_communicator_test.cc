@@ -136,17 +136,18 @@ TEST_CASE("tcp: a rank that leaves has finished no more calls than there were") 
   CHECK_THROWS_WITH(rank_0->barrier(), Catch::Contains(finished < 2 ? "has destroyed its communicator" : "calls"));
 }
 
-TEST_CASE("tcp: the system watches connections") {
+TEST_CASE("tcp: the system can watch the machine at the other end") {
   const gpu::Socket listener = gpu::listen_at(gpu::resolve("127.0.0.1", 0).front());
   const gpu::Socket there = gpu::connect_to(gpu::address_of(listener), soon());
-  const auto here = gpu::accept_from(listener, soon());
-  REQUIRE(here);
-  for (const gpu::Socket* socket : {&there, &here->first}) {
-    int on = 0;
+  const auto is_watched = [&] {
+    int on = -1;
     socklen_t size = sizeof on;
-    CHECK(getsockopt(socket->fd(), SOL_SOCKET, SO_KEEPALIVE, &on, &size) == 0);
-    CHECK(on == 1);
-  }
+    CHECK(getsockopt(there.fd(), SOL_SOCKET, SO_KEEPALIVE, &on, &size) == 0);
+    return on;
+  };
+  CHECK(is_watched() == 0);
+  gpu::watch_machine(there);
+  CHECK(is_watched() == 1);
 }
 
 TEST_CASE("tcp: a wait for ranks can be stopped") {
