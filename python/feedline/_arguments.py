@@ -45,6 +45,13 @@ def string(name, value, advice=""):
     _refuse(name, value, "no string", advice)
 
 
+def secret(name, value):
+    """Returns a str, or "" for None. The error does not show the value."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    raise Error(f"{name}: it is of type {type(value).__name__}; give a string")
+
+
 def one_of(name, value, *choices):
     """Returns one of the choices."""
     if value in choices:

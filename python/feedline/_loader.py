@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn, Self
 
 from . import _feedline, _log
-from ._arguments import flag, integer, number, one_of
+from ._arguments import flag, integer, number, one_of, secret
 from ._batch import Element, assembler
 from ._errors import Error
 from ._pipeline import Pipeline, pipeline_of
@@ -150,7 +150,7 @@ class Loader:
             data_parallel_rank=integer("data_parallel_rank", data_parallel_rank, range(-1, 2**31), _PARTS),
             data_parallel_size=integer("data_parallel_size", data_parallel_size, _INT, _PARTS),
             monitor=_text("monitor", monitor),
-            monitor_token=_text("monitor_token", monitor_token),
+            monitor_token=secret("monitor_token", monitor_token),
         )
         self._progress = progress
         self.as_tuple = None if as_tuple is None else tuple(as_tuple)

@@ -10,7 +10,7 @@ import sys
 import zlib
 from typing import Any, NamedTuple
 
-from ._arguments import integer, number, string
+from ._arguments import integer, number, secret, string
 from ._errors import Error
 
 
@@ -43,7 +43,7 @@ class Tcp(NamedTuple):
             integer("Tcp.port", self.port, range(65536)),
             _milliseconds("Tcp.start_timeout", self.start_timeout),
             _milliseconds("Tcp.timeout", self.timeout),
-            string("Tcp.token", self.token),
+            secret("Tcp.token", self.token),
             bool(self.open),
         )
 

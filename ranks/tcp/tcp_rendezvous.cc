@@ -461,8 +461,10 @@ class Guest {
     hear_host(welcome, follows);
     const bool refuses = welcome.refused[0] != 0;
     if (!same(welcome.proof, proof_in(welcome, options_.token, nonce_, refuses ? std::span<std::byte>() : follows)))
-      throw Error(Category::bad_pipeline, fmt::format("what listens at {} has another secret than this rank; {}",
-                                                      place_of(options_), same_token));
+      throw Error(Category::bad_pipeline, fmt::format("what listens at {} has {}; {}", place_of(options_),
+                                                      options_.token.empty() ? "a secret, and this rank has none"
+                                                                             : "another secret than this rank",
+                                                      same_token));
     welcome.refused.back() = 0;
     if (refuses) throw Error(Category::stalled, fmt::format("rank 0: {}", welcome.refused.data()));
     return welcome.group;

@@ -163,6 +163,8 @@ def test_what_is_refused(numbers):
         ({"communicator": feedline.Tcp(5, 1)}, "Tcp.address: 5 is no string"),
         ({"communicator": feedline.Tcp("localhost", 1, timeout="x")}, "Tcp.timeout: 'x' is no number; it is in"),
         ({"communicator": feedline.Tcp("localhost", 1, float("inf"))}, "Tcp.start_timeout: inf is no number of"),
+        ({"communicator": feedline.Tcp("localhost", 1, token=b"0123456789abcdef")}, "Tcp.token: it is of type bytes; give"),
+        ({"monitor_token": b"secret"}, "monitor_token: it is of type bytes; give a string"),
         ({"start_epoch": -1}, "counted from 0"),
         ({"rank": 0}, "rank and world_size, or neither"),
         ({"gpu_communicator": "gloo"}, "'nccl' is the only one"),
