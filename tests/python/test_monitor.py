@@ -66,7 +66,7 @@ def test_wrong_addresses(numbers):
         ({"monitor": "here"}, "'here' is no address"),
         ({"monitor": "0.0.0.0:0"}, "set options.monitor_token"),
         ({"monitor": 9400}, "9400 is no text"),
-        ({"monitor": "127.0.0.1:0", "monitor_token": 7}, "7 is no text"),
+        ({"monitor": "127.0.0.1:0", "monitor_token": 7}, "monitor_token: it is of type int; give a string"),
     ]:
         with pytest.raises(feedline.Error, match=message):
             feedline.Loader(numbers, **options)
