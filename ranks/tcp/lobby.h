@@ -24,22 +24,26 @@
 
 namespace feedline::gpu {
 
-/// Logs which processes were refused. Strangers may come often, so only the first ones are named.
+/// Logs which processes were refused. They may be many, so only the first ones are named: of ranks that have said who they
+/// are, and of others.
 class Refusals {
  public:
-  void note(const Address& from, const std::string& why) {
-    constexpr int named = 10;
-    if (++count_ > named) return;
-    log_warning(fmt::format("refused a process at {}: {}{}", from.text(), why,
-                            count_ == named ? "; those that are refused from now on are not named" : ""));
-  }
+  void note_rank(const Address& from, const std::string& why) { note(ranks_, from, why); }
+  void note_stranger(const Address& from, const std::string& why) { note(strangers_, from, why); }
   /// Returns how many were refused, in words; nothing if none was.
   std::string text() const {
-    return count_ == 0 ? "" : fmt::format(" ({} refused: see the log)", format_count(count_, "connection"));
+    const uint64_t count = ranks_ + strangers_;
+    return count == 0 ? "" : fmt::format(" ({} refused: see the log)", format_count(count, "connection"));
   }
 
  private:
-  uint64_t count_ = 0;
+  static void note(uint64_t& count, const Address& from, const std::string& why) {
+    constexpr int named = 10;
+    if (++count > named) return;
+    log_warning(fmt::format("refused a process at {}: {}{}", from.text(), why,
+                            count == named ? "; those that are refused from now on are not named" : ""));
+  }
+  uint64_t ranks_ = 0, strangers_ = 0;
 };
 
 /// Accepts connections at a port, asks each for a proof, and receives the first message, a T, of each. It polls all
@@ -47,9 +51,9 @@ class Refusals {
 template <typename T>
 class Lobby {
  public:
-  /// At most 256 visitors that have not said who they are have a place. While all places are taken, and none for longer
-  /// than `to_speak`, others wait outside; then the oldest visitor is disconnected. `listeners` and `refusals` must
-  /// outlive the object.
+  /// At most 256 visitors that have not said who they are have a place. One more costs the oldest visitor of the host that
+  /// has most of them its place; but if it is of that host itself, and all others have come within `to_speak`, its own.
+  /// Ranks that are disconnected before they were asked come again. `listeners` and `refusals` must outlive the object.
   Lobby(const std::vector<Socket>& listeners, Refusals& refusals, std::stop_token stop,
         std::chrono::milliseconds to_speak = std::chrono::seconds(1))
       : listeners_(listeners), refusals_(refusals), stop_(std::move(stop)), to_speak_(to_speak) {}
@@ -70,12 +74,10 @@ class Lobby {
   std::optional<Visitor> next(const std::vector<const Socket*>& others, Deadline until) {
     for (;;) {
       std::vector<pollfd> ready;
-      const bool full = visitors_.size() == most && Clock::now() < visitors_.front().since + to_speak_;
-      for (const Socket& listener : listeners_) ready.push_back({full ? -1 : listener.fd(), POLLIN, 0});
+      for (const Socket& listener : listeners_) ready.push_back({listener.fd(), POLLIN, 0});
       for (const Visitor& visitor : visitors_) ready.push_back({visitor.socket.fd(), POLLIN, 0});
       for (const Socket* other : others) ready.push_back({other->fd(), POLLIN, 0});
-      const Deadline next = full ? std::min(until, visitors_.front().since + to_speak_) : until;
-      if (!wait_for(ready, next, stop_) && next == until) return std::nullopt;
+      if (!wait_for(ready, until, {stop_})) return std::nullopt;
       for (size_t v = visitors_.size(); v-- > 0;) {
         if (ready[listeners_.size() + v].revents == 0 || goes_on(visitors_[v])) continue;
         Visitor visitor = std::move(visitors_[v]);
@@ -84,9 +86,7 @@ class Lobby {
         if (visitor.heard > 0) refuse_stranger(visitor.from);
       }
       for (size_t listener = 0; listener < listeners_.size(); listener++)
-        if (ready[listener].revents != 0)
-          if (auto come = accept_from(listeners_[listener], Clock::now()))
-            take_in(std::move(come->first), come->second);
+        if (ready[listener].revents != 0) let_in(listeners_[listener]);
       for (size_t other = ready.size() - others.size(); other < ready.size(); other++)
         if (ready[other].revents != 0) return std::nullopt;
       if (Clock::now() >= until) return std::nullopt;  // although strangers keep coming
@@ -96,8 +96,30 @@ class Lobby {
  private:
   using Clock = std::chrono::steady_clock;
 
+  void let_in(const Socket& listener) {
+    try {
+      if (auto come = accept_from(listener, Clock::now())) take_in(std::move(come->first), come->second);
+    } catch (const Error&) {  // such as: the process has no descriptor left
+      if (visitors_.empty()) throw;
+      visitors_.erase(oldest_of_most());
+    }
+  }
+
+  // Returns the oldest visitor of the host from which most of them have come.
+  auto oldest_of_most() {
+    const auto same_host = [&](const Visitor& visitor) {
+      return std::ranges::count_if(visitors_,
+                                   [&](const Visitor& other) { return visitor.from.is_host_of(other.from); });
+    };
+    return std::ranges::max_element(visitors_, {}, same_host);
+  }
+
   void take_in(Socket socket, const Address& from) {
-    if (visitors_.size() == most) visitors_.erase(visitors_.begin());
+    if (visitors_.size() == most) {
+      const auto oldest = oldest_of_most();
+      if (oldest->from.is_host_of(from) && Clock::now() < oldest->since + to_speak_) return;
+      visitors_.erase(oldest);
+    }
     const Challenge challenge{.nonce = make_nonce()};
     try {
       send_all(socket, bytes_of(challenge), Clock::now());
@@ -107,7 +129,9 @@ class Lobby {
     visitors_.push_back({.socket = std::move(socket), .from = from, .since = Clock::now(), .nonce = challenge.nonce});
   }
 
-  void refuse_stranger(const Address& from) { refusals_.note(from, "it is no rank of this version of feedline"); }
+  void refuse_stranger(const Address& from) {
+    refusals_.note_stranger(from, "it is no rank of this version of feedline");
+  }
 
   // Receives more of the visitor's message. Returns whether the message is still incomplete, is no other than a T so far,
   // and the connection is open.

@@ -60,7 +60,10 @@ struct PollOp {
 };
 
 [[noreturn]] void fail(const std::string& what, int error) {
-  throw Error(Category::io_error, fmt::format("{}: {}", what, std::generic_category().message(error)));
+  const char* const to_do = error == EMFILE       ? "; raise the limit of open files (ulimit -n)"
+                            : error == EADDRINUSE ? "; another program listens there: choose another port"
+                                                  : "";
+  throw Error(Category::io_error, fmt::format("{}: {}{}", what, std::generic_category().message(error), to_do));
 }
 
 template <typename Op>

@@ -55,9 +55,14 @@ class TcpLinks final : public Links {
     bool done = true;
     for (Peer& peer : peers_) {
       try {
-        while (move_some(peer.to_send, [&](auto bytes) { return send_some(peer.sockets.data, bytes); })) {
+        // Not for as long as there is something to do: a heartbeat may be due.
+        for (int n = 0;
+             n < at_once && move_some(peer.to_send, [&](auto bytes) { return send_some(peer.sockets.data, bytes); });
+             n++) {
         }
-        while (move_some(peer.to_receive, [&](auto bytes) { return receive(peer.sockets.data, bytes); })) {
+        for (int n = 0;
+             n < at_once && move_some(peer.to_receive, [&](auto bytes) { return receive(peer.sockets.data, bytes); });
+             n++) {
         }
       } catch (const Error& error) {
         if (peer.lost)  // it left without a failure, but before it had sent everything
@@ -140,6 +145,8 @@ class TcpLinks final : public Links {
   }
 
  private:
+  static constexpr int at_once = 64;  // sends, and receives, of one peer without a look at the others
+
   struct Peer {
     TcpPeer sockets;  // empty for this rank itself
     std::deque<std::span<std::byte>> to_send = {}, to_receive = {};

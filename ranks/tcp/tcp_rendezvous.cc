@@ -29,8 +29,8 @@ constexpr const char* same_token = "give all ranks the same secret (FEEDLINE_MEE
 
 Error too_late(const TcpOptions& options, const std::string& who) {
   return Error(Category::stalled,
-               fmt::format("{} within {} s; start all ranks with the same address, port and world size, and check that "
-                           "no firewall is between them",
+               fmt::format("{} within {} s; start all ranks with the same address, port, world size and secret, and check "
+                           "that no firewall is between them",
                            who, std::chrono::duration<double>(options.start_timeout).count()));
 }
 
@@ -40,6 +40,17 @@ Error not_connected(const TcpOptions& options) {
                            "no firewall is between them",
                            options.world_size, std::chrono::duration<double>(options.timeout).count()));
 }
+
+Error no_rank_0(const TcpOptions& options) {
+  return Error(
+      Category::bad_pipeline,
+      fmt::format("the program that listens at {} is not rank 0 of this version of feedline; choose a port that "
+                  "no other program uses",
+                  place_of(options)));
+}
+
+// Returns how long ranks that know one another may take to connect, one after another.
+milliseconds time_to_connect(const TcpOptions& options) { return options.timeout + options.world_size * look; }
 
 /// Returns "rank 3" or "ranks 1, 3".
 std::string named(const std::vector<int>& ranks) {
@@ -86,13 +97,49 @@ std::optional<bool> word_of(const Socket& socket) {
   }
 }
 
+// A connection to a process that should be a rank, and what it asks.
+struct Reached {
+  Socket socket;
+  Challenge challenge;
+  bool answered;  // in time
+  bool is_rank() const { return challenge.begins == Challenge().begins; }
+};
+
+// Connects to a rank. Returns nullopt if it is worth another try: it did not accept within some seconds, or closed the
+// connection before it had asked, because there was no place, or because only a forwarded port was there. Throws Error if
+// there is no listener, or if the start is interrupted.
+std::optional<Reached> reach(const Address& address, Deadline until, Deadline answer, const Interrupts& by) {
+  const Deadline accepted = std::min(until, Clock::now() + patience);
+  Reached reached{.socket = {}, .challenge = {}, .answered = true};
+  try {
+    reached.socket = connect_to(address, accepted);
+  } catch (const Error&) {
+    throw_if_interrupted(by);
+    if (Clock::now() < accepted || Clock::now() >= until) throw;
+    return std::nullopt;
+  }
+  try {
+    receive_all(reached.socket, std::as_writable_bytes(std::span(&reached.challenge, 1)), answer, by);
+  } catch (const Error&) {
+    throw_if_interrupted(by);
+    reached.answered = false;
+    if (Clock::now() >= answer) return reached;
+    std::this_thread::sleep_for(look);
+    return std::nullopt;
+  }
+  return reached;
+}
+
 // The connections of one rank with all others.
 class Connections {
  public:
-  Connections(const TcpOptions& options, const Group& group, const std::vector<Socket>& listeners, Refusals& refusals)
+  /// host: the connection to rank 0; null on rank 0 itself.
+  Connections(const TcpOptions& options, const Group& group, const std::vector<Socket>& listeners, Refusals& refusals,
+              const Socket* host)
       : options_(options),
         group_(group),
-        until_(Clock::now() + options.timeout),
+        by_{options.stop, host},
+        until_(Clock::now() + time_to_connect(options)),
         refusals_(refusals),
         lobby_(listeners, refusals, options.stop),
         missing_(2 * (options.world_size - 1 - options.rank)),
@@ -115,7 +162,7 @@ class Connections {
     const Join& join = visitor->message;
     if (!visitor->knows(options_.token) || join.group != group_.number || join.to != options_.rank ||
         join.rank <= options_.rank || join.rank >= options_.world_size || join.use > Join::notes) {
-      refusals_.note(visitor->from, "it is none of the ranks that have met");
+      refusals_.note_rank(visitor->from, "it is none of the ranks that have met");
       return true;
     }
     try {
@@ -133,22 +180,20 @@ class Connections {
  private:
   Socket join(int rank, Join::Use use) {
     try {
-      Socket socket =
-          connect_to(group_.listening[static_cast<size_t>(rank)], std::min(until_, Clock::now() + patience));
+      const Address& address = group_.listening[static_cast<size_t>(rank)];
+      std::optional<Reached> reached;
       // The other rank answers once it is connected to those below it.
-      const auto hear = [&]<typename T>(T& message) {
-        receive_all(socket, std::as_writable_bytes(std::span(&message, 1)), until_, options_.stop);
-        if (message.begins != T().begins) throw another_program();
-      };
-      Challenge challenge;
-      hear(challenge);
+      while (!reached && !late()) reached = reach(address, until_, until_, by_);
+      if (!reached || !reached->answered) throw not_connected(options_);
+      if (!reached->is_rank()) throw another_program();
       const Nonce nonce = make_nonce();
       const Join join{.group = group_.number, .rank = options_.rank, .to = rank, .use = use, .nonce = nonce};
-      send_all(socket, bytes_of(signed_by(join, options_.token, challenge.nonce)), until_);
+      send_all(reached->socket, bytes_of(signed_by(join, options_.token, reached->challenge.nonce)), until_, by_);
       Joined joined;
-      hear(joined);
-      if (!same(joined.proof, proof_in(joined, options_.token, nonce))) throw another_program();
-      return socket;
+      receive_all(reached->socket, std::as_writable_bytes(std::span(&joined, 1)), until_, by_);
+      if (joined.begins != Joined().begins || !same(joined.proof, proof_in(joined, options_.token, nonce)))
+        throw another_program();
+      return std::move(reached->socket);
     } catch (const Error& error) {
       throw Error(error.category(), fmt::format("rank {} cannot be reached: {}", rank, error.message()));
     }
@@ -158,6 +203,7 @@ class Connections {
 
   const TcpOptions& options_;
   const Group& group_;
+  const Interrupts by_;
   const Deadline until_;
   Refusals& refusals_;
   Lobby<Join> lobby_;
@@ -213,9 +259,10 @@ class Host {
         wait.go_on([&](int64_t seconds) {
           const std::vector<int> here = ranks_that(true);
           return fmt::format(
-              "rank 0 has waited {} s at {} for {} of {}; {}", seconds, place_of(options_), named(missing),
+              "rank 0 has waited {} s at {} for {} of {}; {}{}", seconds, place_of(options_), named(missing),
               options_.world_size,
-              here.empty() ? "no other rank has come" : fmt::format("{} {} come", named(here), have(here)));
+              here.empty() ? "no other rank has come" : fmt::format("{} {} come", named(here), have(here)),
+              refusals_.text());
         });
     }
   }
@@ -224,8 +271,8 @@ class Host {
     const Hello& hello = visitor.message;
     if (!visitor.knows(options_.token)) {
       // Nothing that is made with the secret is sent to who does not know it: it could try secrets until one fits.
-      refusals_.note(visitor.from,
-                     fmt::format("it says that it is rank {}, and has another secret; {}", hello.rank, same_token));
+      refusals_.note_rank(
+          visitor.from, fmt::format("it says that it is rank {}, and has another secret; {}", hello.rank, same_token));
       return send_at_once(visitor.socket, refusal_of(same_token));
     }
     if (hello.world_size != options_.world_size || hello.rank <= 0 || hello.rank >= options_.world_size)
@@ -242,12 +289,13 @@ class Host {
     address.set_port(hello.port);
     if (visitor.from.is_loopback() || visitor.from.is_host_of(there))
       address.size = 0;  // the rank is on the machine of rank 0
+    watch_machine(visitor.socket);  // if it dies, the rank may be started again
     came_[rank] = {std::move(visitor.socket), hello.nonce};
   }
 
   // A process that differs is told why. It does not keep the others from meeting.
   void refuse(const Lobby<Hello>::Visitor& visitor, const std::string& why) {
-    refusals_.note(visitor.from, why);
+    refusals_.note_rank(visitor.from, why);
     answer(visitor.socket, visitor.message.nonce, why);
   }
 
@@ -258,7 +306,7 @@ class Host {
   }
 
   std::vector<TcpPeer> connect_all() {
-    Connections connections(options_, group_, listeners_, refusals_);
+    Connections connections(options_, group_, listeners_, refusals_, nullptr);
     std::vector<bool> done(came_.size());
     done[0] = true;
     while (!connections.complete() || std::find(done.begin(), done.end(), false) != done.end()) {
@@ -301,7 +349,7 @@ class Host {
         // At once, so that nobody takes a refusal for what follows.
         std::vector<std::byte> message(bytes_of(proven).begin(), bytes_of(proven).end());
         message.insert(message.end(), follows.begin(), follows.end());
-        send_all(came_[rank].socket, message, until);
+        send_all(came_[rank].socket, message, until, {options_.stop});
       } catch (const Error& error) {
         throw Error(error.category(), fmt::format("rank {} cannot be answered: {}", rank, error.message()));
       }
@@ -338,27 +386,47 @@ class Host {
   std::vector<Came> came_;  // by rank
 };
 
-// Connects to rank 0, and tries again until `until`: rank 0 may start later, and its name may become known only later.
-Socket reach_host(const TcpOptions& options, const std::vector<std::string>& names, Deadline until, LongWait& wait) {
+// Connects to rank 0, and tries again until `until`: rank 0 may start later, and its name may become known only later. If
+// only other programs answer, it throws Error.
+Reached reach_host(const TcpOptions& options, const std::vector<std::string>& names, Deadline until, LongWait& wait) {
+  std::string why;  // it could not be reached
   for (;;) {
+    std::optional<Error> other_program;
     for (const std::string& name : names) try {
         for (const Address& address : resolve(name, options.port)) {
           if (stays_on_this_machine(options) && !address.is_loopback()) throw needs_token(options);
           try {
-            return connect_to(address, std::min(until, Clock::now() + patience));
-          } catch (const Error&) {
+            // Rank 0 asks at once. Another program may wait for this one to speak.
+            const Deadline answer = std::min<Deadline>(until + patience, Clock::now() + options.timeout);
+            auto reached = reach(address, until, answer, {options.stop});
+            if (!reached)
+              why = " (what listens there does not take connections, or ends them at once)";
+            else if (!reached->answered)
+              other_program = Error(Category::stalled,
+                                    fmt::format("what listens at {} has not answered; it may be another program, such "
+                                                "as a launcher: choose another port",
+                                                place_of(options)));
+            else if (!reached->is_rank())
+              other_program = no_rank_0(options);
+            else
+              return std::move(*reached);
+          } catch (const Error& error) {
+            throw_if_interrupted({options.stop});
+            why = fmt::format(" ({})", error.message());
           }
         }
       } catch (const Error& error) {
+        throw_if_interrupted({options.stop});
         if (error.category() == Category::bad_pipeline) throw;
+        why = fmt::format(" ({})", error.message());
       }
+    if (other_program) throw *other_program;
     if (Clock::now() > until)
-      throw too_late(options, fmt::format("rank 0 could not be reached at {}", place_of(options)));
+      throw too_late(options, fmt::format("rank 0 could not be reached at {}{}", place_of(options), why));
     wait.go_on([&](int64_t seconds) {
-      return fmt::format("rank {} has waited {} s for rank 0 at {}, which is not there", options.rank, seconds,
-                         place_of(options));
+      return fmt::format("rank {} has waited {} s for rank 0 at {}{}", options.rank, seconds, place_of(options), why);
     });
-    throw_if_stopped(options.stop);
+    throw_if_interrupted({options.stop});
     std::this_thread::sleep_for(look);
   }
 }
@@ -371,26 +439,18 @@ class Guest {
   Guest(const TcpOptions& options, const std::vector<std::string>& names, Deadline until, milliseconds long_wait)
       : options_(options),
         wait_(long_wait),
-        host_(reach_host(options, names, until, wait_)),
+        reached_(reach_host(options, names, until, wait_)),
+        host_(reached_.socket),
         listeners_(listen_beside(host_, options, names)),
         until_(until + patience) {}
 
   std::vector<TcpPeer> join() {
-    // Rank 0 asks at once. Another program may wait for this one to speak.
-    const Deadline until = std::min<Deadline>(until_, Clock::now() + options_.timeout);
-    if (!wait_for_host(until, "an answer of rank 0"))
-      throw Error(Category::stalled,
-                  fmt::format("what listens at {} has not answered; it may be another program, such as a "
-                              "launcher: choose another port",
-                              place_of(options_)));
-    Challenge challenge;
-    hear_host(challenge);
     const Hello hello{.rank = options_.rank,
                       .world_size = options_.world_size,
                       .port = address_of(listeners_.front()).port(),
                       .nonce = nonce_};
-    send_all(host_, bytes_of(signed_by(hello, options_.token, challenge.nonce)), until_);
-    wait_for_host(until_, "other ranks to come to rank 0");
+    send_all(host_, bytes_of(signed_by(hello, options_.token, reached_.challenge.nonce)), until_, {options_.stop});
+    wait_for_host("other ranks to come to rank 0");
     Group group;
     group.listening.resize(static_cast<size_t>(options_.world_size));
     group.number = hear_welcome(std::as_writable_bytes(std::span(group.listening)));
@@ -403,56 +463,55 @@ class Guest {
       address = peer_of(host_);
       if (port != 0) address.set_port(port);  // 0: rank 0 itself
     }
-    Refusals refusals;
-    Connections connections(options_, group, listeners_, refusals);
-    until_ = Clock::now() + options_.timeout + patience;
-    while (!connections.complete()) {
-      if (connections.let_join({&host_})) continue;
-      if (connections.late()) throw not_connected(options_);
-      hear_welcome({});  // at this point rank 0 can only refuse, or end, and both throw
-    }
-    send_all(host_, {&connected, 1}, until_);
-    wait_for_host(until_, "all ranks to connect to one another");
+    until_ = Clock::now() + time_to_connect(options_) + patience;
+    std::vector<TcpPeer> peers = connect_all(group);
+    send_all(host_, {&connected, 1}, until_, {options_.stop});
+    wait_for_host("all ranks to connect to one another");
     hear_welcome({});
-    return connections.take();
+    return peers;
   }
 
  private:
-  // Returns whether there is something to receive before `until`.
-  bool wait_for_host(Deadline until, std::string_view what) {
+  std::vector<TcpPeer> connect_all(const Group& group) {
+    Refusals refusals;
+    try {
+      Connections connections(options_, group, listeners_, refusals, &host_);
+      while (!connections.complete())
+        if (!connections.let_join({&host_})) throw not_connected(options_);  // unless rank 0 says why
+      return connections.take();
+    } catch (const Error&) {
+      // At this point rank 0 can only refuse, or end. It knows more than this rank.
+      pollfd word = {host_.fd(), POLLIN, 0};
+      if (wait_for({&word, 1}, Clock::now())) hear_welcome({});
+      throw;
+    }
+  }
+
+  // Waits until there is something to receive.
+  void wait_for_host(std::string_view what) {
     std::vector<pollfd> answer = {{host_.fd(), POLLIN, 0}};
-    while (!wait_for(answer, wait_.until(until), options_.stop)) {
-      if (Clock::now() >= until) return false;
+    while (!wait_for(answer, wait_.until(until_), {options_.stop}) && Clock::now() < until_)
       wait_.go_on([&](int64_t seconds) {
         return fmt::format("rank {} has waited {} s for {} at {}; the log of rank 0 says more", options_.rank, seconds,
                            what, place_of(options_));
       });
-    }
-    return true;
   }
 
   // Receives a message of rank 0, of which something has arrived, and then the bytes `follows` unless it refuses.
-  template <typename T>
-  void hear_host(T& message, std::span<std::byte> follows = {}) {
+  void hear_host(Welcome& message, std::span<std::byte> follows) {
     const Deadline until = std::min<Deadline>(until_, Clock::now() + options_.timeout);
     try {
-      receive_all(host_, std::as_writable_bytes(std::span(&message, 1)), until, options_.stop);
-      if constexpr (std::is_same_v<T, Welcome>)
-        if (message.begins == T().begins && message.refused[0] == 0) receive_all(host_, follows, until, options_.stop);
+      receive_all(host_, std::as_writable_bytes(std::span(&message, 1)), until, {options_.stop});
+      if (message.begins == Welcome().begins && message.refused[0] == 0)
+        receive_all(host_, follows, until, {options_.stop});
     } catch (const Error& error) {
+      throw_if_interrupted({options_.stop});
       if (Clock::now() >= until)
         throw too_late(options_, fmt::format("rank 0 at {} has not answered", place_of(options_)));
-      throw Error(
-          Category::io_error,
-          fmt::format("rank 0 at {} has ended, or another program, such as a launcher, listens there ({}); see the "
-                      "error of rank 0, or choose another port",
-                      place_of(options_), error.message()));
+      throw Error(Category::io_error,
+                  fmt::format("rank 0 at {} has ended ({}); see its error", place_of(options_), error.message()));
     }
-    if (message.begins != T().begins)
-      throw Error(Category::bad_pipeline,
-                  fmt::format("the program that listens at {} is not rank 0 of this version of feedline; choose a port "
-                              "that no other program uses",
-                              place_of(options_)));
+    if (message.begins != Welcome().begins) throw no_rank_0(options_);
   }
 
   // Returns the group's number. Throws if rank 0 refuses.
@@ -472,7 +531,8 @@ class Guest {
 
   const TcpOptions& options_;
   LongWait wait_;
-  const Socket host_;
+  const Reached reached_;
+  const Socket& host_;
   const std::vector<Socket> listeners_;
   const Nonce nonce_ = make_nonce();
   Deadline until_;

@@ -54,6 +54,20 @@ gpu::Socket come_to(int port) {
     }
 }
 
+// A rank that has come to rank 0, and does no more.
+struct IdleRank {
+  gpu::Socket listener, host;
+};
+
+IdleRank come_as(int rank, int ranks, int port) {
+  IdleRank idle{.listener = gpu::listen_at(gpu::resolve("127.0.0.1", 0).front()), .host = come_to(port)};
+  gpu::Challenge challenge;
+  gpu::receive_all(idle.host, std::as_writable_bytes(std::span(&challenge, 1)), soon());
+  const gpu::Hello hello{.rank = rank, .world_size = ranks, .port = gpu::address_of(idle.listener).port()};
+  gpu::send_all(idle.host, gpu::bytes_of(gpu::signed_by(hello, "", challenge.nonce)), soon());
+  return idle;
+}
+
 }  // namespace
 
 TEST_CASE("tcp: a communicator does what all do") {
@@ -105,7 +119,7 @@ TEST_CASE("tcp: ranks that are long in coming are named in the log, by those tha
   const int port = free_port();
   const std::string place = "127.0.0.1:" + std::to_string(port);
   const auto thrown = side_by_side(4, [&](int rank) {
-    if (rank == 0) expect(log.wait_for("s for rank 0 at " + place + ", which is not there"), "rank 2 waits");
+    if (rank == 0) expect(log.wait_for("s for rank 0 at " + place + " (connecting to " + place), "rank 2 waits");
     if (rank == 1) expect(log.wait_for("s at " + place + " for ranks 1, 3 of 4; rank 2 has come"), "rank 0 waits");
     if (rank == 3) {
       expect(log.wait_for("s at " + place + " for rank 3 of 4; ranks 1, 2 have come"), "rank 0 waits on");
@@ -181,24 +195,56 @@ TEST_CASE("tcp: a stop is heard while ranks connect to one another") {
     if (rank == stopped) options.stop = stop.get_token();
     if (rank != 1) return static_cast<void>(gpu::meet(options, nullptr));
     // Rank 1 comes to rank 0, and lets rank 2 wait.
-    const gpu::Socket listener = gpu::listen_at(gpu::resolve("127.0.0.1", 0).front());
-    const gpu::Socket host = come_to(port);
-    gpu::Challenge challenge;
-    gpu::receive_all(host, std::as_writable_bytes(std::span(&challenge, 1)), soon());
-    const gpu::Hello hello{.rank = 1, .world_size = 3, .port = gpu::address_of(listener).port()};
-    gpu::send_all(host, gpu::bytes_of(gpu::signed_by(hello, "", challenge.nonce)), soon());
-    const auto come = gpu::accept_from(listener, soon());
+    const IdleRank idle = come_as(1, 3, port);
+    const auto come = gpu::accept_from(idle.listener, soon());
     expect(come.has_value(), "rank 2 comes");
     stop.request_stop();
     std::array<std::byte, 1> one;
     const auto until_it_ends = [&] {
-      for (;;) gpu::receive_all(stopped == 0 ? host : come->first, one, soon());
+      for (;;) gpu::receive_all(stopped == 0 ? idle.host : come->first, one, soon());
     };
     expect(error_of(until_it_ends).message().find("reset") != std::string::npos, "the stopped rank ends");
   });
   CHECK(thrown[1] == "");
   CHECK_THAT(thrown[static_cast<size_t>(stopped)], Catch::Contains("the wait for other ranks to start was stopped"));
   CHECK(thrown[static_cast<size_t>(2 - stopped)] != "");
+}
+
+TEST_CASE("tcp: a rank that ends while ranks connect ends them at once") {
+  const int port = free_port();
+  const auto thrown = side_by_side(3, [&](int rank) {
+    if (rank == 1) {
+      const IdleRank idle = come_as(1, 3, port);
+      expect(gpu::accept_from(idle.listener, soon()).has_value(), "rank 2 comes");  // and must try again
+      expect(gpu::accept_from(idle.listener, soon()).has_value(), "rank 2 comes again");
+      gpu::end_sending(idle.host);
+      std::array<std::byte, 1> one;
+      const auto until_it_ends = [&] {
+        for (;;) gpu::receive_all(idle.host, one, soon());
+      };
+      error_of(until_it_ends);
+    } else {
+      TcpOptions options = tcp_options(rank, 3, port);
+      options.timeout = std::chrono::hours(1);
+      tcp_communicator(options);
+    }
+  });
+  CHECK(thrown[1] == "");
+  for (const size_t rank : {0, 2})
+    CHECK_THAT(thrown[rank], Catch::Contains("rank 1 ended while the ranks were connecting to one another"));
+}
+
+TEST_CASE("tcp: ranks try again where a connection ends before they were asked") {
+  const int port = free_port();
+  const auto thrown = side_by_side(2, [&](int rank) {
+    if (rank == 0) {
+      // A forwarded port that has nothing behind it yet.
+      const gpu::Socket forwards = gpu::listen_at(gpu::resolve("127.0.0.1", static_cast<uint16_t>(port)).front());
+      for (int times = 0; times < 3; times++) expect(gpu::accept_from(forwards, soon()).has_value(), "rank 1 comes");
+    }
+    gathers(*tcp_communicator(tcp_options(rank, 2, port)));
+  });
+  for (const std::string& text : thrown) CHECK(text == "");
 }
 
 TEST_CASE("tcp: processes that differ are refused by name, and the others meet") {
@@ -226,6 +272,7 @@ TEST_CASE("tcp: processes that differ are refused by name, and the others meet")
                                 (token.empty() ? " has a secret, and this rank has none" : " has another secret")),
                "another secret");
       expect(log.wait_for("it says that it is rank 2, and has another secret"), "rank 0 says why");
+      expect(log.wait_for("rank 1 has come (4 connections refused: see the log)"), "and while it waits, that it did");
     }
     gpu::meet(options, nullptr, std::chrono::milliseconds(1));
   });
@@ -307,22 +354,45 @@ TEST_CASE("tcp: connections that are no rank's change nothing") {
   for (const std::string& text : thrown) CHECK(text == "");
 }
 
+namespace {
+
+// Returns a connection to `address` that comes from another loopback address.
+gpu::Socket come_from(const char* host, const gpu::Address& address) {
+  gpu::Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const gpu::Address from = gpu::resolve(host, 0).front();
+  REQUIRE(bind(socket.fd(), reinterpret_cast<const sockaddr*>(&from.storage), from.size) == 0);
+  REQUIRE(connect(socket.fd(), reinterpret_cast<const sockaddr*>(&address.storage), address.size) == 0);
+  return socket;
+}
+
+}  // namespace
+
 TEST_CASE("tcp: a process has time to say who it is, however many come after it") {
   const auto to_speak = GENERATE(0h, 24h);
+  const char* const others = GENERATE("127.0.0.1", "127.0.0.2");
+  INFO(to_speak.count() << " " << others);
   std::vector<gpu::Socket> listeners;
   listeners.push_back(gpu::listen_at(gpu::resolve("127.0.0.1", 0).front()));
+  const gpu::Address place = gpu::address_of(listeners[0]);
   gpu::Refusals refusals;
   gpu::Lobby<gpu::Hello> lobby(listeners, refusals, {}, to_speak);
   std::deque<gpu::Socket> visitors;
-  for (int i = 0; i < 300; i++) {
-    visitors.push_back(gpu::connect_to(gpu::address_of(listeners[0]), soon()));
-    CHECK_FALSE(lobby.next({}, std::chrono::steady_clock::now()));  // takes in who has come, if there is a place
-  }
+  const auto come = [&](const char* from) {
+    visitors.push_back(come_from(from, place));
+    CHECK_FALSE(lobby.next({}, std::chrono::steady_clock::now()));  // takes in who has come, or refuses
+  };
+  const auto is_asked = [&](const gpu::Socket& visitor, gpu::Challenge& challenge) {
+    return receive_some(visitor, std::as_writable_bytes(std::span(&challenge, 1))) == sizeof challenge;
+  };
+  come("127.0.0.1");
+  for (int i = 1; i < 300; i++) come(others);
   gpu::Challenge challenge;
-  gpu::receive_all(visitors[0], std::as_writable_bytes(std::span(&challenge, 1)), soon());
-  if (to_speak == 0h) {  // it was disconnected when the 257th came
-    std::array<std::byte, 1> none;
-    CHECK_THROWS_WITH(gpu::receive_all(visitors[0], none, soon()), Catch::Contains("reset"));
+  // Places are full. A host that takes most of them loses its own: the oldest, once it has had the time to speak.
+  REQUIRE(is_asked(visitors[0], challenge));
+  const bool same_host = others == std::string_view("127.0.0.1");
+  if (to_speak == 0h && same_host) {
+    CHECK_THROWS_WITH(gpu::receive_all(visitors[0], {reinterpret_cast<std::byte*>(&challenge), 1}, soon()),
+                      Catch::Contains("reset"));
     return;
   }
   gpu::send_all(visitors[0], gpu::bytes_of(gpu::signed_by(gpu::Hello{.rank = 7}, "", challenge.nonce)), soon());
@@ -330,6 +400,33 @@ TEST_CASE("tcp: a process has time to say who it is, however many come after it"
   REQUIRE(visitor);
   CHECK(visitor->message.rank == 7);
   CHECK(visitor->knows(""));
+  come(same_host ? "127.0.0.3" : "127.0.0.1");  // takes the place that has become free
+  CHECK(is_asked(visitors.back(), challenge));
+  come(same_host ? "127.0.0.3" : "127.0.0.1");  // takes that of the first of the others
+  CHECK(is_asked(visitors.back(), challenge));
+}
+
+TEST_CASE("tcp: who has not said who it is makes room when the system has no descriptor left") {
+  std::vector<gpu::Socket> listeners;
+  listeners.push_back(gpu::listen_at(gpu::resolve("127.0.0.1", 0).front()));
+  gpu::Refusals refusals;
+  gpu::Lobby<gpu::Hello> lobby(listeners, refusals, {});
+  const gpu::Socket silent = gpu::connect_to(gpu::address_of(listeners[0]), soon());
+  CHECK_FALSE(lobby.next({}, std::chrono::steady_clock::now()));
+  const gpu::Socket rank = gpu::connect_to(gpu::address_of(listeners[0]), soon());
+  SyscallHook* const hook = find_hook("accept");
+  REQUIRE(hook);
+  hook->fail_nth_call(1);
+  CHECK_FALSE(lobby.next({}, std::chrono::steady_clock::now()));  // refused, and the silent one is gone
+  CHECK_FALSE(hook->pending());
+  CHECK_FALSE(lobby.next({}, std::chrono::steady_clock::now()));
+  gpu::Challenge challenge;
+  gpu::receive_all(rank, std::as_writable_bytes(std::span(&challenge, 1)), soon());
+  hook->fail_nth_call(1);
+  const gpu::Socket next = gpu::connect_to(gpu::address_of(listeners[0]), soon());
+  gpu::send_all(rank, gpu::bytes_of(gpu::signed_by(gpu::Hello{.rank = 7}, "", challenge.nonce)), soon());
+  REQUIRE(lobby.next({}, soon()));
+  CHECK_THROWS_WITH(lobby.next({}, soon()), Catch::Contains("accept: "));  // nobody can make room
 }
 
 TEST_CASE("tcp: ranks may know rank 0 by different names") {
