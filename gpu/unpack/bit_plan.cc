@@ -35,7 +35,7 @@ void find_period(BitLayout& layout, size_t count) {
   const BitLayout::Block* const blocks = layout.blocks;
   for (const size_t period : {1, 3}) {
     if (count < 2 * period) return;
-    const uint64_t step = blocks[period].byte - blocks[0].byte;
+    const uint64_t step = blocks[period].byte - blocks[0].byte;  // modulo 2^64
     size_t same = period;
     while (same < count && blocks[same].recipe == blocks[same - period].recipe &&
            blocks[same].byte == blocks[same - period].byte + step)
@@ -44,7 +44,7 @@ void find_period(BitLayout& layout, size_t count) {
     if (same < 2 * period || same <= layout.repeated) continue;
     layout.period = period;
     layout.repeated = same;
-    layout.repeated_bytes = step;
+    layout.repeated_bytes = static_cast<ptrdiff_t>(step);
   }
 }
 

@@ -64,8 +64,9 @@ struct BitLayout {
   const Block* blocks = nullptr;
   const Window* windows = nullptr;
   // Among the first `repeated` blocks (a multiple of `period`; 0: none), each block b >= period has the recipe of block
-  // b - period, and its window begins `repeated_bytes` later.
-  size_t period = 0, repeated = 0, repeated_bytes = 0;
+  // b - period, and its window begins `repeated_bytes` later: earlier, if that is negative.
+  size_t period = 0, repeated = 0;
+  ptrdiff_t repeated_bytes = 0;
   bool one_window = false;   // no block has further windows
   bool low_is_zero = false;  // all bytes of all values for 0 are zero
 };

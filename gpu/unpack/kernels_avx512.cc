@@ -132,18 +132,20 @@ struct Repeated {
   explicit Repeated(const BitLayout& layout) : blocks(period > 0 ? layout.repeated : 0), step(layout.repeated_bytes) {
     for (size_t p = 0; p < period; p++) {
       recipes[p] = Recipe<T, true, low_is_zero>(layout.blocks[p]);
-      byte[p] = layout.blocks[p].byte;
+      byte[p] = static_cast<ptrdiff_t>(layout.blocks[p].byte);
     }
   }
   void write(const std::byte* row, std::byte* to) const {
-    for (size_t done = 0; done < blocks; done += period, row += step) {
+    ptrdiff_t at = 0;
+    for (size_t done = 0; done < blocks; done += period, at += step) {
 #pragma GCC unroll 8
       for (size_t p = 0; p < period; p++, to += 64 * sizeof(T))
-        write_block(recipes[p], recipes[p].ones(row + byte[p]), to);
+        write_block(recipes[p], recipes[p].ones(row + (at + byte[p])), to);
     }
   }
-  size_t blocks, step;
-  std::array<uint64_t, period> byte;
+  size_t blocks;
+  ptrdiff_t step;
+  std::array<ptrdiff_t, period> byte;
   std::array<Recipe<T, true, low_is_zero>, period> recipes;
 };
 
