@@ -66,6 +66,8 @@ TEST_CASE("wrong usage is one line and exit code 2") {
       {"run", "x.textproto", "--rank", "1"},
       {"run", "x.textproto", "--meet", "node0"},
       {"run", "x.textproto", "--meet", "node0:0"},
+      {"run", "x.textproto", "--meet", "node0:99999"},
+      {"run", "x.textproto", "--meet-open"},
       {"run", "x.textproto", "--meet", ":29501"},
       {"dump", "x.textproto"},
       {"dump", "x.textproto", "--out"},

@@ -266,10 +266,17 @@ TEST_CASE("ranks of the tool that meet compare what they were given, and are sen
     CHECK(result.json().at("bytes_received") == 0);
     CHECK(result.json().at("epoch_audit").at("holds") == true);  // the audit of all ranks together
   }
-  for (const ToolResult& result : ranks({"--set", "seed=7"})) {
-    CHECK(result.code == 1);
-    CHECK_THAT(result.err, Catch::Contains("rank 2 differs from rank 0: seed"));
-  }
+  const auto differ = [&](const std::vector<std::string>& of_last, const std::string& how) {
+    for (const ToolResult& result : ranks(of_last)) {
+      CHECK(result.code == 1);
+      CHECK_THAT(result.err, Catch::Contains("rank 2 " + how));
+    }
+  };
+  differ({"--set", "seed=7"}, "differs from rank 0: seed");
+  differ({"--epochs", "2"}, "has --epochs 2, and rank 0 has --epochs 1");
+  differ({"--steps", "3"}, "has --steps 3, and rank 0 has no --steps");
+  differ({"--replay", "3"}, "has --replay 3, and rank 0 has no --replay");
+  differ({"--trace", dir.file("trace")}, "has --trace, and rank 0 has no --trace");
   dir.write("p.textproto", read_file(pipeline) + " distribute { mode: SCATTER }");
   const std::vector<ToolResult> scattered = ranks({});
   for (size_t rank = 0; rank < 3; rank++) {

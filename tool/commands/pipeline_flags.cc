@@ -41,17 +41,19 @@ void add_rank_args(CLI::App& command, PipelineArgs& args) {
   command.add_option("--world-size", args.world_size, "number of processes that share the data (default: 1)")
       ->check(whole_number(1, INT32_MAX))
       ->option_text("W");
+  CLI::Option* const meet =
+      command
+          .add_option(
+              "--meet", args.meet,
+              "address at which rank 0 waits for the other ranks, 10 minutes at most; they then compare pipelines and "
+              "data, share the counting, learn if one fails, and can use the pipeline's `distribute` (default: none, "
+              "each rank is by itself). On several machines the ranks need a secret, the same for all, in the "
+              "variable FEEDLINE_MEET_TOKEN: for example that of openssl rand -hex 16")
+          ->option_text("ADDRESS:PORT");
   command
-      .add_option(
-          "--meet", args.meet,
-          "address at which rank 0 waits for the other ranks; they then compare pipelines and data, share the "
-          "counting, learn if one fails, and can use the pipeline's `distribute` (default: none, each rank is by "
-          "itself). On several machines the ranks need a secret, the same for all, in the variable "
-          "FEEDLINE_MEET_TOKEN: "
-          "for example that of openssl rand -hex 16")
-      ->option_text("ADDRESS:PORT");
-  command.add_flag("--meet-open", args.meet_open,
-                   "let any process that reaches rank 0 come as a rank, without a secret, in a network that you trust");
+      .add_flag("--meet-open", args.meet_open,
+                "let any process that reaches rank 0 come as a rank, without a secret, in a network that you trust")
+      ->needs(meet);
 }
 
 }  // namespace feedline::cli

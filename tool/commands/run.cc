@@ -177,6 +177,11 @@ int run_pipeline(const RunArgs& args) {
   if (const char* token = std::getenv("FEEDLINE_MONITOR_TOKEN")) options.monitor_token = token;
   FeedResult result;
   try {
+    const auto given = [](const char* flag, uint64_t number) {
+      return number == 0 ? fmt::format("no {}", flag) : fmt::format("{} {}", flag, number);
+    };
+    compare_flags(options, {given("--epochs", how.epochs), given("--steps", how.steps), given("--replay", how.replay),
+                            trace ? "--trace" : "no --trace"});
     const Interrupt interrupt;
     result = feed(rows ? rows->pipeline() : pipeline, std::move(options), how, "");
     if (!result.resumed.empty())

@@ -32,7 +32,9 @@ int print_stats(const StatsArgs& args) {
   const Pipeline pipeline = load(args.pipeline);
   if (args.pipeline.world_size > 1 && args.pipeline.meet.empty())
     throw UsageError("--world-size: ranks share the statistics only if they meet; add --meet ADDRESS:PORT");
-  const CollectedStats stats = collect_stats(pipeline, feeder_options(args.pipeline), sample);
+  Options options = feeder_options(args.pipeline);
+  compare_flags(options, {sample ? "--records " + args.records : "no --records"});
+  const CollectedStats stats = collect_stats(pipeline, std::move(options), sample);
   const auto differs = audit_failure(stats.report);
   if (args.pipeline.rank == 0) {
     const Json json = stats_json(stats, pipeline, sample);

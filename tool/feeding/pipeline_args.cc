@@ -35,9 +35,12 @@ TcpOptions meeting(const PipelineArgs& args) {
     options.address = options.address.substr(1, options.address.size() - 2);
   const std::string port = colon == std::string::npos ? "" : args.meet.substr(colon + 1);
   const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), options.port);
-  if (options.address.empty() || error != std::errc() || end != port.data() + port.size() || options.port == 0)
+  const bool is_number = !port.empty() && end == port.data() + port.size() && error != std::errc::invalid_argument;
+  if (options.address.empty() || !is_number)
     throw UsageError(
         fmt::format("--meet: '{}' does not have the form ADDRESS:PORT, for example node0:29501", args.meet));
+  if (error != std::errc() || options.port == 0)
+    throw UsageError(fmt::format("--meet: the port of '{}' is not from 1 to 65535", args.meet));
   return options;
 }
 
@@ -79,6 +82,18 @@ Options feeder_options(const PipelineArgs& args) {
   };
   if (!args.meet.empty()) options.communicator = tcp_communicator(meeting(args));
   return options;
+}
+
+void compare_flags(const Options& options, const std::vector<std::string>& flags) {
+  if (!options.communicator) return;
+  const Exchange exchange = exchange_over(options.communicator);
+  for (const std::string& mine : flags) {
+    const std::vector<std::string> all = exchange(mine);
+    for (size_t rank = 1; rank < all.size(); rank++)
+      if (all[rank] != all[0])
+        throw Error(Category::bad_pipeline, fmt::format("rank {} has {}, and rank 0 has {}; give all ranks the same",
+                                                        rank, all[rank], all[0]));
+  }
 }
 
 void print_warnings(const Feeder& feeder) {

@@ -28,6 +28,11 @@ Pipeline load(const PipelineArgs& args);
 /// connected.
 Options feeder_options(const PipelineArgs& args);
 
+/// Compares flags that say how far a command runs, such as "--steps 3", between the ranks that have met. Throws Error
+/// bad_pipeline on all ranks if those of one differ: it would end before the others. All ranks must call it, with as many
+/// flags.
+void compare_flags(const Options& options, const std::vector<std::string>& flags);
+
 /// Prints the feeder's warnings about its pipeline to stderr.
 void print_warnings(const Feeder& feeder);
 
