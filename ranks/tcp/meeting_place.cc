@@ -58,7 +58,8 @@ Error needs_token(const TcpOptions& options) {
       fmt::format(
           "the ranks are to meet at {}, which other machines can reach, and have no secret by which to recognise "
           "one another; set FEEDLINE_MEET_TOKEN to the same random text for all ranks (openssl rand -hex 16), "
-          "or, in a network that you trust, let any process join (--meet-open, TcpOptions::open, feedline.Tcp(open=True))",
+          "or, in a network that you trust, let any process join (--meet-open, TcpOptions::open, "
+          "feedline.Tcp(open=True))",
           place_of(options)));
 }
 
@@ -75,9 +76,10 @@ std::vector<Socket> listen_for(const TcpOptions& options) {
   } else if (is_ip_address(options.address) || is_loopback_name(options.address)) {
     add_own(found, addresses);
     if (addresses.empty())
-      log_warning(fmt::format("rank 0 listens at all addresses of this machine, because {} is none of them; if it is that "
-                              "of a tunnel or a forwarded port, this is right",
-                              options.address));
+      log_warning(
+          fmt::format("rank 0 listens at all addresses of this machine, because {} is none of them; if it is that "
+                      "of a tunnel or a forwarded port, this is right",
+                      options.address));
   }  // Any other name may mean other addresses to other machines.
   return addresses.empty() ? listen_everywhere_at(options.port) : listen_at_all(addresses);
 }

@@ -28,10 +28,11 @@ constexpr std::chrono::seconds patience(5);  // the time limit of an operation w
 constexpr const char* same_token = "give all ranks the same secret (FEEDLINE_MEET_TOKEN)";
 
 Error too_late(const TcpOptions& options, const std::string& who) {
-  return Error(Category::stalled,
-               fmt::format("{} within {} s; start all ranks with the same address, port, world size and secret, and check "
-                           "that no firewall is between them",
-                           who, std::chrono::duration<double>(options.start_timeout).count()));
+  return Error(
+      Category::stalled,
+      fmt::format("{} within {} s; start all ranks with the same address, port, world size and secret, and check "
+                  "that no firewall is between them",
+                  who, std::chrono::duration<double>(options.start_timeout).count()));
 }
 
 Error not_connected(const TcpOptions& options) {
@@ -288,7 +289,7 @@ class Host {
     address = visitor.from;
     address.set_port(hello.port);
     if (visitor.from.is_loopback() || visitor.from.is_host_of(there))
-      address.size = 0;  // the rank is on the machine of rank 0
+      address.size = 0;             // the rank is on the machine of rank 0
     watch_machine(visitor.socket);  // if it dies, the rank may be started again
     came_[rank] = {std::move(visitor.socket), hello.nonce};
   }

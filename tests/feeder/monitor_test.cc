@@ -135,7 +135,7 @@ TEST_CASE("monitor: where it cannot be, there is no feeder") {
   CHECK(Feeder(pipeline).monitor_address().empty());
   CHECK_THAT(error_of(pipeline, with_monitor("here")), StartsWith("options.monitor: 'here' is no address"));
   CHECK_THAT(error_of(pipeline, with_monitor("0.0.0.0:0")),
-             StartsWith("options.monitor: other machines can reach 0.0.0.0:0; set options.monitor_token"));
+             StartsWith("options.monitor: other machines can reach 0.0.0.0:0; give it a token (monitor_token,"));
   Options open = with_monitor("0.0.0.0:0");
   open.monitor_token = "secret";
   const Feeder others_may(pipeline, open);

@@ -10,4 +10,7 @@ tool=$(realpath "$1")
 ln -s "$tool" "$(dirname "$tool")/examples" "$folder/build"
 ln -s "$2/examples" "$2/tests" "$folder"
 cd "$folder"
+# The commands name ports, which another run on this machine may use at this time.
+exec 9> "/tmp/feedline-documents-$(id -u).lock"
+flock 9
 sh -eux -c "$commands"

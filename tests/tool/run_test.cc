@@ -112,7 +112,9 @@ TEST_CASE("run has a monitor where it is told to") {
   CHECK_THAT(nowhere.err, Catch::Contains("--monitor: 'nowhere' is no address"));
   const ToolResult open = run_tool({"run", pipeline, "--monitor", "0.0.0.0:0"});
   CHECK(open.code == 1);
-  CHECK_THAT(open.err, Catch::Contains("other machines can reach 0.0.0.0:0; set options.monitor_token"));
+  CHECK_THAT(
+      open.err,
+      Catch::Contains("other machines can reach 0.0.0.0:0; give it a token (monitor_token, or FEEDLINE_MONITOR_TOKEN"));
   setenv("FEEDLINE_MONITOR_TOKEN", "secret", 1);
   CHECK(run_tool({"run", pipeline, "--monitor", "0.0.0.0:0"}).code == 0);
   unsetenv("FEEDLINE_MONITOR_TOKEN");

@@ -138,7 +138,8 @@ void dump_epoch(const DumpArgs& args, Result& result) {
         "epoch.repeat is -1, so the epoch never ends and cannot be dumped as a whole; dump the first N steps of "
         "it with --steps N, or one pass over the data with --set epoch.repeat=1");
   Options options = feeder_options(args.pipeline);
-  compare_flags(options, {fmt::format("--epoch {}", args.epoch), args.steps == 0 ? "no --steps" : fmt::format("--steps {}", args.steps)});
+  compare_flags(options, {fmt::format("--epoch {}", args.epoch),
+                          args.steps == 0 ? "no --steps" : fmt::format("--steps {}", args.steps)});
   options.epoch = args.epoch;
   options.deliver_before_error = true;
   std::optional<StateFile> state;

@@ -59,6 +59,7 @@ struct Watched {
       trouble.clear();
     } catch (const Error& error) {
       trouble = without_controls(error.message());
+      if (token.empty() && trouble.starts_with("401")) trouble += "; set FEEDLINE_MONITOR_TOKEN";
     } catch (const Json::exception&) {
       trouble = "what answers there is no monitor of this version";
     }

@@ -91,8 +91,8 @@ void compare_flags(const Options& options, const std::vector<std::string>& flags
     const std::vector<std::string> all = exchange(mine);
     for (size_t rank = 1; rank < all.size(); rank++)
       if (all[rank] != all[0])
-        throw Error(Category::bad_pipeline, fmt::format("rank {} has {}, and rank 0 has {}; give all ranks the same",
-                                                        rank, all[rank], all[0]));
+        throw Error(Category::bad_pipeline,
+                    fmt::format("rank {} has {}, and rank 0 has {}; give all ranks the same", rank, all[rank], all[0]));
   }
 }
 

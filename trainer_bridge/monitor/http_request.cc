@@ -100,7 +100,9 @@ std::variant<HttpRequest, HttpResponse> read_request(std::string_view head, cons
   }
   const bool for_nonce = access.token && target == "/nonce";
   if (access.token && !for_nonce && !access.token->is_shown_by(fields.authorization, target))
-    return refusal(401, "the monitor wants the user feedline with its token as the password");
+    return refusal(401, fields.authorization.empty()
+                            ? "the monitor wants the user feedline with its token as the password"
+                            : "that is not the monitor's token");
   if (!access.token && access.local_names && !is_local_name(fields.host.value_or("localhost")))
     return refusal(403, "without a token the monitor is found under an IP address or localhost alone");
   if (method != "GET" && method != "HEAD") return refusal(405, "the monitor answers GET and HEAD");

@@ -28,10 +28,10 @@ HttpAddress address_of(const MonitorOptions& options) {
   HttpAddress address = parse_http_address("options.monitor", options.address);
   if (address.path.empty()) {
     if (!address.ip.is_loopback() && options.token.empty())
-      throw Error(Category::bad_pipeline,
-                  fmt::format("options.monitor: other machines can reach {}; set options.monitor_token, or listen on "
-                              "127.0.0.1 and use a tunnel of SSH",
-                              options.address));
+      throw Error(Category::bad_pipeline, fmt::format("options.monitor: other machines can reach {}; give it a token "
+                                                      "(monitor_token, or FEEDLINE_MONITOR_TOKEN for "
+                                                      "feedline run), or listen on 127.0.0.1 and use a tunnel of SSH",
+                                                      options.address));
     const int port = address.ip.port() + (address.ip.port() > 0 ? options.rank : 0);
     if (port > UINT16_MAX)
       throw Error(Category::bad_pipeline,

@@ -83,11 +83,11 @@ RankReports::RankReports(int rank, const std::vector<std::string>& places, std::
     if (other == rank) continue;
     const std::string& message = places[static_cast<size_t>(other)];
     std::vector<HttpAddress> found = message.empty() ? std::vector<HttpAddress>() : places_in(message, other);
-    const char* const trouble = message.empty() ? "it has no monitor; give options.monitor to every rank"
+    const char* const trouble = message.empty() ? "it has no monitor; give one to every rank"
                                 : found.empty()
                                     ? "its monitor is for its own machine alone; give every rank an address that other "
                                       "machines reach, and a token"
-                                    : "it has not been asked yet";
+                                    : "it is being asked; look again";
     others_.push_back({other, std::move(found), row_of(other, nullptr, nullptr, trouble)});
   }
   thread_ = start_thread("feedline-ranks", [this] { run(); });
