@@ -405,7 +405,7 @@ Reached reach_host(const TcpOptions& options, const std::vector<std::string>& na
             else if (!reached->answered)
               other_program = Error(Category::stalled,
                                     fmt::format("what listens at {} has not answered; it may be another program, such "
-                                                "as a launcher: choose another port",
+                                                "as a launcher (choose another port), or a rank 0 that stands still",
                                                 place_of(options)));
             else if (!reached->is_rank())
               other_program = no_rank_0(options);

@@ -50,7 +50,8 @@ FEEDLINE_PUBLIC TcpOptions tcp_options_of_environment();
 
 /// Makes this rank's communicator; all ranks must call it. Buffers lie in host memory and streams are Stream::host.
 /// After a failure the communicator does not touch the buffers any more. Throws Error
-///   * bad_pipeline if the options of this rank are invalid;
+///   * bad_pipeline if the options of this rank are invalid, its secret is not that of rank 0, or another program
+///     answers;
 ///   * stalled if not all ranks connect within start_timeout (on rank 0 the message names the missing ranks), if
 ///     `stop` ends the wait, or if rank 0 refuses to form a group, for example because the ranks' options differ;
 ///   * io_error if a connection fails.

@@ -105,7 +105,7 @@ TEST_CASE("ranks without a report say why") {
     CHECK(row.at("address").is_null());
     return row.at("trouble").get<std::string>();
   };
-  CHECK(trouble(1) == "it has no monitor; give options.monitor to every rank");
+  CHECK(trouble(1) == "it has no monitor; give one to every rank");
   CHECK_THAT(trouble(2), Contains("401"));
   CHECK_THAT(trouble(3), Contains("no monitor of this version"));
   CHECK_THAT(trouble(4), Contains("no monitor of this version"));
