@@ -129,9 +129,10 @@ Wanted wanted_of(std::string bytes, const std::string& token, const std::string&
   }
   const std::string given = head.last("authorization");
   const size_t space = std::min(given.find(' '), given.size());
+  const std::string credentials = given.substr(std::min(given.find_first_not_of(' ', space), given.size()));
   const bool for_nonce = !token.empty() && target == "/nonce";
   if (!token.empty() && !for_nonce && given != token_proof(token, nonce, target) &&
-      (lower(given.substr(0, space)) != "basic" || without_spaces(given.substr(space)) != base64("feedline:" + token)))
+      (lower(given.substr(0, space)) != "basic" || credentials != base64("feedline:" + token)))
     return {401};
   if (token.empty() && local_names) {
     std::string name = lower(host);
@@ -203,7 +204,7 @@ void read_requests(Draw& draw) {
                                "Authorization: " + token_proof("secret", nonce, "/"),
                                "authorization:" + token_proof("secret", nonce, "/a?b=c?d") + " ",
                                "Authorization: " + token_proof("other", nonce, "/"),
-                               "Authorization: " + token_proof("secret", "0" + nonce.substr(nonce.find('-')), "/"),
+                               "Authorization: " + token_proof("secret", "123" + nonce.substr(nonce.find('-')), "/"),
                                "Authorization: Feedline " + nonce,
                                "Authorization: Feedline 99999999999999999-",
                                " folded: x"};
