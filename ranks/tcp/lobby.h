@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -24,8 +25,8 @@
 
 namespace feedline::gpu {
 
-/// Logs which processes were refused. They may be many, so only the first ones are named: of ranks that have said who they
-/// are, and of others.
+/// Logs which processes were refused. They may be many, so only the first ones are named: of ranks that have shown that
+/// they know the secret, and of others.
 class Refusals {
  public:
   void note_rank(const Address& from, const std::string& why) { note(ranks_, from, why); }
@@ -51,9 +52,9 @@ class Refusals {
 template <typename T>
 class Lobby {
  public:
-  /// At most 256 visitors that have not said who they are have a place. One more costs the oldest visitor of the host that
-  /// has most of them its place; but if it is of that host itself, and all others have come within `to_speak`, its own.
-  /// Ranks that are disconnected before they were asked come again. `listeners` and `refusals` must outlive the object.
+  /// At most 256 visitors that have not said who they are have a place, and at most 128 of one host (of one network, with
+  /// IPv6). One more costs the oldest of them its place if that has had it for `to_speak`. Otherwise it is turned away
+  /// before it is asked, and comes again if it is a rank. `listeners` and `refusals` must outlive the object.
   Lobby(const std::vector<Socket>& listeners, Refusals& refusals, std::stop_token stop,
         std::chrono::milliseconds to_speak = std::chrono::seconds(1))
       : listeners_(listeners), refusals_(refusals), stop_(std::move(stop)), to_speak_(to_speak) {}
@@ -61,6 +62,7 @@ class Lobby {
   struct Visitor {
     Socket socket;
     Address from;
+    Address::Network network;
     Deadline since;    // when it came
     Nonce nonce = {};  // what it was sent
     T message = {};
@@ -74,10 +76,12 @@ class Lobby {
   std::optional<Visitor> next(const std::vector<const Socket*>& others, Deadline until) {
     for (;;) {
       std::vector<pollfd> ready;
-      for (const Socket& listener : listeners_) ready.push_back({listener.fd(), POLLIN, 0});
+      const bool closed = Clock::now() < opens_;
+      for (const Socket& listener : listeners_) ready.push_back({closed ? -1 : listener.fd(), POLLIN, 0});
       for (const Visitor& visitor : visitors_) ready.push_back({visitor.socket.fd(), POLLIN, 0});
       for (const Socket* other : others) ready.push_back({other->fd(), POLLIN, 0});
-      if (!wait_for(ready, until, {stop_})) return std::nullopt;
+      const Deadline next = closed ? std::min(until, opens_) : until;
+      if (!wait_for(ready, next, {stop_}) && next == until) return std::nullopt;
       for (size_t v = visitors_.size(); v-- > 0;) {
         if (ready[listeners_.size() + v].revents == 0 || goes_on(visitors_[v])) continue;
         Visitor visitor = std::move(visitors_[v]);
@@ -97,28 +101,30 @@ class Lobby {
   using Clock = std::chrono::steady_clock;
 
   void let_in(const Socket& listener) {
-    try {
-      if (auto come = accept_from(listener, Clock::now())) take_in(std::move(come->first), come->second);
-    } catch (const Error&) {  // such as: the process has no descriptor left
-      if (visitors_.empty()) throw;
-      visitors_.erase(oldest_of_most());
-    }
+    for (int n = 0; n < at_once; n++) try {
+        auto come = accept_from(listener, Clock::now());
+        if (!come) return;
+        take_in(std::move(come->first), come->second);
+      } catch (const Error&) {  // such as: the process has no descriptor left
+        if (visitors_.empty()) throw;
+        if (!make_room(visitors_.begin())) opens_ = visitors_.front().since + to_speak_;
+        return;
+      }
   }
 
-  // Returns the oldest visitor of the host from which most of them have come.
-  auto oldest_of_most() {
-    const auto same_host = [&](const Visitor& visitor) {
-      return std::ranges::count_if(visitors_,
-                                   [&](const Visitor& other) { return visitor.from.is_host_of(other.from); });
-    };
-    return std::ranges::max_element(visitors_, {}, same_host);
+  // Disconnects the visitor if it has had its time to speak. Returns whether it did.
+  bool make_room(typename std::vector<Visitor>::iterator visitor) {
+    if (Clock::now() < visitor->since + to_speak_) return false;
+    visitors_.erase(visitor);
+    return true;
   }
 
   void take_in(Socket socket, const Address& from) {
-    if (visitors_.size() == most) {
-      const auto oldest = oldest_of_most();
-      if (oldest->from.is_host_of(from) && Clock::now() < oldest->since + to_speak_) return;
-      visitors_.erase(oldest);
+    const auto is_of_host = [network = from.network()](const Visitor& visitor) { return visitor.network == network; };
+    if (std::ranges::count_if(visitors_, is_of_host) >= most / 2) {
+      if (!make_room(std::ranges::find_if(visitors_, is_of_host))) return;
+    } else if (std::ssize(visitors_) == most) {
+      if (!make_room(visitors_.begin())) return;
     }
     const Challenge challenge{.nonce = make_nonce()};
     try {
@@ -126,7 +132,11 @@ class Lobby {
     } catch (const Error&) {
       return;  // it has ended already
     }
-    visitors_.push_back({.socket = std::move(socket), .from = from, .since = Clock::now(), .nonce = challenge.nonce});
+    visitors_.push_back({.socket = std::move(socket),
+                         .from = from,
+                         .network = from.network(),
+                         .since = Clock::now(),
+                         .nonce = challenge.nonce});
   }
 
   void refuse_stranger(const Address& from) {
@@ -152,12 +162,14 @@ class Lobby {
     }
   }
 
-  static constexpr size_t most = 256;
+  static constexpr ptrdiff_t most = 256;
+  static constexpr int at_once = 64;  // connections that are accepted without a look at the others
   const std::vector<Socket>& listeners_;
   Refusals& refusals_;
   const std::stop_token stop_;
   const std::chrono::milliseconds to_speak_;
   std::vector<Visitor> visitors_;  // the oldest first
+  Deadline opens_ = {};            // nobody is accepted before
 };
 
 }  // namespace feedline::gpu

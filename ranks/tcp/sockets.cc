@@ -61,7 +61,7 @@ struct PollOp {
 
 [[noreturn]] void fail(const std::string& what, int error) {
   const char* const to_do = error == EMFILE       ? "; raise the limit of open files (ulimit -n)"
-                            : error == EADDRINUSE ? "; another program listens there: choose another port"
+                            : error == EADDRINUSE ? "; another program uses this port: choose another one"
                                                   : "";
   throw Error(Category::io_error, fmt::format("{}: {}{}", what, std::generic_category().message(error), to_do));
 }
@@ -160,6 +160,17 @@ bool Address::is_loopback() const noexcept {
   if (storage.ss_family == AF_INET6)
     return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr);
   return ntohl(reinterpret_cast<const sockaddr_in&>(storage).sin_addr.s_addr) >> 24 == 127;
+}
+
+Address::Network Address::network() const noexcept {
+  Network network{};
+  if (storage.ss_family == AF_INET6) {
+    network[0] = 6;
+    std::memcpy(&network[1], &reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr, 8);
+  } else {
+    std::memcpy(&network[1], &reinterpret_cast<const sockaddr_in&>(storage).sin_addr, 4);
+  }
+  return network;
 }
 
 bool Address::is_host_of(Address other) const noexcept {
@@ -315,6 +326,13 @@ std::optional<size_t> receive_some(const Socket& socket, std::span<std::byte> by
   if (received == 0) return std::nullopt;
   if (!to_be_tried_again(errno)) fail("recv", errno);
   return 0;
+}
+
+bool has_more(const Socket& socket) {
+  std::byte next;
+  const ssize_t received = recv(socket.fd(), &next, 1, MSG_PEEK);
+  if (received < 0 && !to_be_tried_again(errno)) fail("recv", errno);
+  return received != 0;
 }
 
 void send_all(const Socket& socket, std::span<const std::byte> bytes, Deadline until) {

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -46,6 +47,9 @@ struct Address {
   /// Returns whether it is one by its family and size; of an Address that another rank has sent.
   bool is_one() const noexcept;
   bool is_loopback() const noexcept;
+  /// What the addresses of one host have in common: an IPv4 address, or the first 64 bits of one of IPv6.
+  using Network = std::array<uint8_t, 9>;
+  Network network() const noexcept;
   /// Returns whether `other` is the same host, at any port.
   bool is_host_of(Address other) const noexcept;
   uint16_t port() const noexcept;
@@ -85,6 +89,8 @@ Socket connect_to(const Address& address, Deadline until);
 /// returns nullopt if the other end has closed the connection.
 size_t send_some(const Socket& socket, std::span<const std::byte> bytes);
 std::optional<size_t> receive_some(const Socket& socket, std::span<std::byte> bytes);
+/// Returns whether there is something to receive, or nothing has come; false: the other end has closed the connection.
+bool has_more(const Socket& socket);
 /// Send or receive all bytes. Throw Error if that takes longer than the deadline.
 void send_all(const Socket& socket, std::span<const std::byte> bytes, Deadline until);
 void receive_all(const Socket& socket, std::span<std::byte> bytes, Deadline until);

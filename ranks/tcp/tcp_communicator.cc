@@ -17,6 +17,8 @@
 namespace feedline {
 namespace {
 
+constexpr int most_ranks = 1 << 20;
+
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
   if (!value || !*value)
@@ -42,6 +44,10 @@ void check(const TcpOptions& options) {
     throw Error(Category::bad_pipeline,
                 fmt::format("tcp_communicator: there is no rank {} of {}; ranks are numbered from 0 to world_size - 1",
                             options.rank, options.world_size));
+  if (options.world_size > most_ranks)
+    throw Error(Category::bad_pipeline, fmt::format("tcp_communicator: a world size of {} is more than the {} that "
+                                                    "ranks over TCP may have",
+                                                    options.world_size, most_ranks));
   if (options.timeout <= std::chrono::milliseconds(0))
     throw Error(Category::bad_pipeline,
                 fmt::format("tcp_communicator: the timeout is {} ms; it must be more than 0", options.timeout.count()));
@@ -58,7 +64,7 @@ void check(const TcpOptions& options) {
 
 TcpOptions tcp_options_of_environment() {
   TcpOptions options;
-  options.world_size = number("WORLD_SIZE", 1, 1 << 20);
+  options.world_size = number("WORLD_SIZE", 1, most_ranks);
   options.rank = number("RANK", 0, options.world_size - 1);
   options.address = variable("MASTER_ADDR");
   const char* const here = std::getenv("LOCAL_WORLD_SIZE");

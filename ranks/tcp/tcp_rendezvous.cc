@@ -35,11 +35,16 @@ Error too_late(const TcpOptions& options, const std::string& who) {
                   who, std::chrono::duration<double>(options.start_timeout).count()));
 }
 
-Error not_connected(const TcpOptions& options) {
-  return Error(Category::stalled,
-               fmt::format("all {} ranks came to rank 0, but not all connected to one another within {} s; check that "
-                           "no firewall is between them",
-                           options.world_size, std::chrono::duration<double>(options.timeout).count()));
+// Returns how long ranks that know one another may take to connect, one after another.
+milliseconds time_to_connect(const TcpOptions& options) { return options.timeout + options.world_size * look; }
+
+// `ranks`: those that have not said that they are connected to all others.
+Error not_connected(const TcpOptions& options, const std::string& ranks) {
+  return Error(
+      Category::stalled,
+      fmt::format("all {} ranks came to rank 0, but {} not connected to all others within {} s; see their logs, "
+                  "and check that no firewall is between them",
+                  options.world_size, ranks, std::chrono::duration<double>(time_to_connect(options)).count()));
 }
 
 Error no_rank_0(const TcpOptions& options) {
@@ -50,12 +55,12 @@ Error no_rank_0(const TcpOptions& options) {
                   place_of(options)));
 }
 
-// Returns how long ranks that know one another may take to connect, one after another.
-milliseconds time_to_connect(const TcpOptions& options) { return options.timeout + options.world_size * look; }
-
-/// Returns "rank 3" or "ranks 1, 3".
+/// Returns "rank 3" or "ranks 1, 3"; of very many ranks only the first.
 std::string named(const std::vector<int>& ranks) {
-  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
+  constexpr size_t most = 20;
+  const auto first = std::span(ranks).first(std::min(ranks.size(), most));
+  return fmt::format("rank{} {}{}", ranks.size() == 1 ? "" : "s", fmt::join(first, ", "),
+                     ranks.size() <= most ? "" : fmt::format(" and {} more", ranks.size() - most));
 }
 
 /// Returns "have" or "has", as the number of ranks demands.
@@ -102,8 +107,13 @@ std::optional<bool> word_of(const Socket& socket) {
 struct Reached {
   Socket socket;
   Challenge challenge;
-  bool answered;  // in time
-  bool is_rank() const { return challenge.begins == Challenge().begins; }
+  size_t heard = 0;  // how many bytes of the challenge have come; too few: the time is over, or it is no challenge
+
+  bool is_asked() const { return begins_as_rank() && heard == sizeof challenge; }
+  bool begins_as_rank() const {
+    const Challenge wanted;
+    return std::memcmp(&challenge.begins, &wanted.begins, std::min(heard, sizeof wanted.begins)) == 0;
+  }
 };
 
 // Connects to a rank. Returns nullopt if it is worth another try: it did not accept within some seconds, or closed the
@@ -111,7 +121,7 @@ struct Reached {
 // there is no listener, or if the start is interrupted.
 std::optional<Reached> reach(const Address& address, Deadline until, Deadline answer, const Interrupts& by) {
   const Deadline accepted = std::min(until, Clock::now() + patience);
-  Reached reached{.socket = {}, .challenge = {}, .answered = true};
+  Reached reached;
   try {
     reached.socket = connect_to(address, accepted);
   } catch (const Error&) {
@@ -119,16 +129,20 @@ std::optional<Reached> reach(const Address& address, Deadline until, Deadline an
     if (Clock::now() < accepted || Clock::now() >= until) throw;
     return std::nullopt;
   }
+  const std::span<std::byte> bytes = std::as_writable_bytes(std::span(&reached.challenge, 1));
   try {
-    receive_all(reached.socket, std::as_writable_bytes(std::span(&reached.challenge, 1)), answer, by);
+    std::vector<pollfd> ready = {{reached.socket.fd(), POLLIN, 0}};
+    while (reached.heard < bytes.size() && reached.begins_as_rank() && wait_for(ready, answer, by)) {
+      const auto received = receive_some(reached.socket, bytes.subspan(reached.heard));
+      if (!received) throw Error(Category::io_error, "it has ended");
+      reached.heard += *received;
+    }
+    return reached;
   } catch (const Error&) {
     throw_if_interrupted(by);
-    reached.answered = false;
-    if (Clock::now() >= answer) return reached;
     std::this_thread::sleep_for(look);
     return std::nullopt;
   }
-  return reached;
 }
 
 // The connections of one rank with all others.
@@ -163,7 +177,7 @@ class Connections {
     const Join& join = visitor->message;
     if (!visitor->knows(options_.token) || join.group != group_.number || join.to != options_.rank ||
         join.rank <= options_.rank || join.rank >= options_.world_size || join.use > Join::notes) {
-      refusals_.note_rank(visitor->from, "it is none of the ranks that have met");
+      refusals_.note_stranger(visitor->from, "it is none of the ranks that have met");
       return true;
     }
     try {
@@ -181,23 +195,38 @@ class Connections {
  private:
   Socket join(int rank, Join::Use use) {
     try {
-      const Address& address = group_.listening[static_cast<size_t>(rank)];
-      std::optional<Reached> reached;
-      // The other rank answers once it is connected to those below it.
-      while (!reached && !late()) reached = reach(address, until_, until_, by_);
-      if (!reached || !reached->answered) throw not_connected(options_);
-      if (!reached->is_rank()) throw another_program();
-      const Nonce nonce = make_nonce();
-      const Join join{.group = group_.number, .rank = options_.rank, .to = rank, .use = use, .nonce = nonce};
-      send_all(reached->socket, bytes_of(signed_by(join, options_.token, reached->challenge.nonce)), until_, by_);
-      Joined joined;
-      receive_all(reached->socket, std::as_writable_bytes(std::span(&joined, 1)), until_, by_);
-      if (joined.begins != Joined().begins || !same(joined.proof, proof_in(joined, options_.token, nonce)))
-        throw another_program();
-      return std::move(reached->socket);
+      for (;;) {
+        auto reached = reach(group_.listening[static_cast<size_t>(rank)], until_, until_, by_);
+        if (reached && !reached->begins_as_rank()) throw another_program();
+        if (reached && reached->is_asked())
+          if (is_joined(*reached, rank, use)) return std::move(reached->socket);
+        if (late())
+          throw Error(Category::stalled, fmt::format("it has not answered within {} s; it may stand still, or a "
+                                                     "firewall may be between the ranks",
+                                                     std::chrono::duration<double>(time_to_connect(options_)).count()));
+      }
     } catch (const Error& error) {
       throw Error(error.category(), fmt::format("rank {} cannot be reached: {}", rank, error.message()));
     }
+  }
+
+  // Returns false if the connection has ended, or the time is over.
+  bool is_joined(const Reached& reached, int rank, Join::Use use) const {
+    const Nonce nonce = make_nonce();
+    const Join join{.group = group_.number, .rank = options_.rank, .to = rank, .use = use, .nonce = nonce};
+    Joined joined;
+    try {
+      send_all(reached.socket, bytes_of(signed_by(join, options_.token, reached.challenge.nonce)), until_, by_);
+      // The other rank answers once it is connected to those below it.
+      receive_all(reached.socket, std::as_writable_bytes(std::span(&joined, 1)), until_, by_);
+    } catch (const Error&) {
+      throw_if_interrupted(by_);
+      std::this_thread::sleep_for(look);
+      return false;
+    }
+    if (joined.begins != Joined().begins || !same(joined.proof, proof_in(joined, options_.token, nonce)))
+      throw another_program();
+    return true;
   }
 
   static Error another_program() { return Error(Category::bad_pipeline, "another program answers in its place"); }
@@ -272,9 +301,11 @@ class Host {
     const Hello& hello = visitor.message;
     if (!visitor.knows(options_.token)) {
       // Nothing that is made with the secret is sent to who does not know it: it could try secrets until one fits.
-      refusals_.note_rank(
-          visitor.from, fmt::format("it says that it is rank {}, and has another secret; {}", hello.rank, same_token));
-      return send_at_once(visitor.socket, refusal_of(same_token));
+      refusals_.note_stranger(visitor.from,
+                              fmt::format("it says that it is rank {}, and has {}; {}", hello.rank,
+                                          visitor.knows("") ? "no secret" : "another secret", same_token));
+      if (!options_.token.empty()) return send_at_once(visitor.socket, refusal_of(same_token));
+      return answer(visitor.socket, hello.nonce, same_token);
     }
     if (hello.world_size != options_.world_size || hello.rank <= 0 || hello.rank >= options_.world_size)
       return refuse(visitor,
@@ -315,7 +346,13 @@ class Host {
       for (size_t rank = 0; rank < came_.size(); rank++)
         if (!done[rank]) to_come.push_back(&came_[rank].socket);
       if (connections.let_join(to_come)) continue;
-      if (connections.late()) throw not_connected(options_);
+      if (connections.late()) {
+        std::vector<int> missing;
+        for (int rank = 1; rank < options_.world_size; rank++)
+          if (!done[static_cast<size_t>(rank)]) missing.push_back(rank);
+        throw not_connected(options_,
+                            missing.empty() ? "rank 0 is" : named(missing) + (missing.size() == 1 ? " is" : " are"));
+      }
       for (size_t rank = 0; rank < came_.size(); rank++) {
         if (done[rank]) continue;
         const auto word = word_of(came_[rank].socket);
@@ -402,13 +439,13 @@ Reached reach_host(const TcpOptions& options, const std::vector<std::string>& na
             auto reached = reach(address, until, answer, {options.stop});
             if (!reached)
               why = " (what listens there does not take connections, or ends them at once)";
-            else if (!reached->answered)
+            else if (!reached->begins_as_rank())
+              other_program = no_rank_0(options);
+            else if (!reached->is_asked())
               other_program = Error(Category::stalled,
                                     fmt::format("what listens at {} has not answered; it may be another program, such "
                                                 "as a launcher (choose another port), or a rank 0 that stands still",
                                                 place_of(options)));
-            else if (!reached->is_rank())
-              other_program = no_rank_0(options);
             else
               return std::move(*reached);
           } catch (const Error& error) {
@@ -442,6 +479,7 @@ class Guest {
         wait_(long_wait),
         reached_(reach_host(options, names, until, wait_)),
         host_(reached_.socket),
+        place_(peer_of(host_)),
         listeners_(listen_beside(host_, options, names)),
         until_(until + patience) {}
 
@@ -450,10 +488,9 @@ class Guest {
                       .world_size = options_.world_size,
                       .port = address_of(listeners_.front()).port(),
                       .nonce = nonce_};
-    send_all(host_, bytes_of(signed_by(hello, options_.token, reached_.challenge.nonce)), until_, {options_.stop});
-    wait_for_host("other ranks to come to rank 0");
     Group group;
     group.listening.resize(static_cast<size_t>(options_.world_size));
+    while (!is_answered(hello)) come_again();
     group.number = hear_welcome(std::as_writable_bytes(std::span(group.listening)));
     for (Address& address : group.listening) {
       if (address.size > 0 && !address.is_one())
@@ -461,7 +498,7 @@ class Guest {
                     fmt::format("rank 0 at {} names a place of a rank that is no IP address", place_of(options_)));
       if (address.size > 0) continue;
       const uint16_t port = address.port();
-      address = peer_of(host_);
+      address = place_;
       if (port != 0) address.set_port(port);  // 0: rank 0 itself
     }
     until_ = Clock::now() + time_to_connect(options_) + patience;
@@ -478,7 +515,7 @@ class Guest {
     try {
       Connections connections(options_, group, listeners_, refusals, &host_);
       while (!connections.complete())
-        if (!connections.let_join({&host_})) throw not_connected(options_);  // unless rank 0 says why
+        if (!connections.let_join({&host_})) throw not_connected(options_, "this rank is");  // unless rank 0 says why
       return connections.take();
     } catch (const Error&) {
       // At this point rank 0 can only refuse, or end. It knows more than this rank.
@@ -486,6 +523,35 @@ class Guest {
       if (wait_for({&word, 1}, Clock::now())) hear_welcome({});
       throw;
     }
+  }
+
+  // Says who this rank is, and waits for an answer. Returns false if the connection has ended instead: rank 0 had no place
+  // for this rank any more, or has ended itself.
+  bool is_answered(const Hello& hello) {
+    try {
+      send_all(host_, bytes_of(signed_by(hello, options_.token, reached_.challenge.nonce)), until_, {options_.stop});
+      wait_for_host("other ranks to come to rank 0");
+      return has_more(host_);
+    } catch (const Error&) {
+      throw_if_interrupted({options_.stop});
+      return false;
+    }
+  }
+  void come_again() try {
+    std::optional<Reached> again;
+    while (!again || !again->is_asked()) {
+      if (Clock::now() >= until_ || (again && !again->begins_as_rank()))
+        throw Error(Category::io_error, "it does not answer any more");
+      again = reach(place_, until_, until_, {options_.stop});
+    }
+    reached_ = std::move(*again);
+  } catch (const Error& error) {
+    throw_if_interrupted({options_.stop});
+    throw has_ended(error);
+  }
+  Error has_ended(const Error& why) const {
+    return Error(Category::io_error,
+                 fmt::format("rank 0 at {} has ended ({}); see its error", place_of(options_), why.message()));
   }
 
   // Waits until there is something to receive.
@@ -509,8 +575,7 @@ class Guest {
       throw_if_interrupted({options_.stop});
       if (Clock::now() >= until)
         throw too_late(options_, fmt::format("rank 0 at {} has not answered", place_of(options_)));
-      throw Error(Category::io_error,
-                  fmt::format("rank 0 at {} has ended ({}); see its error", place_of(options_), error.message()));
+      throw has_ended(error);
     }
     if (message.begins != Welcome().begins) throw no_rank_0(options_);
   }
@@ -520,9 +585,13 @@ class Guest {
     Welcome welcome;
     hear_host(welcome, follows);
     const bool refuses = welcome.refused[0] != 0;
-    if (!same(welcome.proof, proof_in(welcome, options_.token, nonce_, refuses ? std::span<std::byte>() : follows)))
+    const auto knows = [&](std::string_view secret) {
+      return same(welcome.proof, proof_in(welcome, secret, nonce_, refuses ? std::span<std::byte>() : follows));
+    };
+    if (!knows(options_.token))
       throw Error(Category::bad_pipeline, fmt::format("what listens at {} has {}; {}", place_of(options_),
                                                       options_.token.empty() ? "a secret, and this rank has none"
+                                                      : knows("")            ? "no secret, and this rank has one"
                                                                              : "another secret than this rank",
                                                       same_token));
     welcome.refused.back() = 0;
@@ -532,8 +601,9 @@ class Guest {
 
   const TcpOptions& options_;
   LongWait wait_;
-  const Reached reached_;
+  Reached reached_;
   const Socket& host_;
+  const Address place_;  // of rank 0
   const std::vector<Socket> listeners_;
   const Nonce nonce_ = make_nonce();
   Deadline until_;
