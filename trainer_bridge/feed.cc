@@ -8,6 +8,7 @@ Feed::Feed(const Setup& setup, const flow::Plan* plan, flow::CacheStore* cache, 
   if (setup.route.graph) make_graph(position);
   if (setup.route.transfer) make_transfer(facts, position);
   if (setup.route.upload) make_upload(facts, position);
+  if (transfer_) delivery().on_long_wait([transfer = transfer_.get()] { transfer->end_if_others_begin_anew(); });
 }
 
 void Feed::make_graph(const flow::Position& position) {

@@ -217,11 +217,12 @@ Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> de
     arrived_[static_cast<size_t>(number)].wait_until(lock, step(before));
     add_wait(replica);
     replica.too_far_ahead = false;
-    if (!replica.told && Clock::now() - *replica.waits_since >= long_wait) {
+    if (Clock::now() - *replica.waits_since >= long_wait) {
+      const std::string message = replica.told ? "" : long_wait_message(number, slowest, stage);
       replica.told = true;
-      const std::string message = long_wait_message(number, slowest, stage);
       lock.unlock();
-      log_warning(message);
+      if (!message.empty()) log_warning(message);
+      if (!slowest && long_waited_) long_waited_();
       lock.lock();
     }
   }

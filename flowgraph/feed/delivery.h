@@ -102,6 +102,10 @@ class Delivery {
   /// that calls next(). Call this before the first next().
   void on_shortage(std::function<void(int replica)> tell) { tell_shortage_ = std::move(tell); }
 
+  /// Sets the function that a next() calls each time that it has waited for `long_wait` or longer, on the thread that
+  /// waits. Call this before the first next().
+  void on_long_wait(std::function<void()> look) { long_waited_ = std::move(look); }
+
   enum class Outcome : uint8_t { batch, end_of_epoch, not_ready };
   /// Does what a batch needs before it counts as received. It may wait. If it throws, the next call of next() gives the
   /// same batch again.
@@ -167,6 +171,7 @@ class Delivery {
   const bool together_;
   std::function<std::optional<Error>()> others_;
   std::function<void(int)> tell_shortage_;
+  std::function<void()> long_waited_;
   std::atomic<size_t> short_replicas_;  // how many replicas have an empty `ready`
   std::atomic<bool> failed_{false};
   mutable Mutex mutex_;

@@ -135,6 +135,19 @@ void Transfer::end_together() {
   if (failure_) std::rethrow_exception(failure_);
 }
 
+void Transfer::end_if_others_begin_anew() {
+  {
+    const Lock lock(mutex_);
+    if (intent_ != Intent::go_on || beginner_ < 0) return;
+  }
+  // All steps that the other rank has received were received here, too, so this rank asks for one that does not come.
+  communicator_.abort(Error(
+      Category::stalled, fmt::format("rank {} sets its feeder to another place, and this rank asks for its next "
+                                     "batch; all ranks must call set_state(), set_epoch() and set_weights() together "
+                                     "(load_state_dict() in Python)",
+                                     beginner_.load())));
+}
+
 void Transfer::stop() noexcept {
   delivery_->stop();
   intend(Intent::leave);
@@ -215,7 +228,7 @@ bool Transfer::step() {
   if (one_that(Intent::begin_anew) != all.end()) {
     if (one_that(Intent::go_on) == all.end()) return false;
     // The ranks go on voting, so that they learn of a rank that leaves or is lost.
-    paused_ = true;
+    beginner_ = static_cast<int>(one_that(Intent::begin_anew) - all.begin());
     Lock lock(mutex_);
     changed_.wait_for(lock, between_meetings,
                       [&]() FEEDLINE_REQUIRES(mutex_) { return intent_ != exchanged_->vote.intent; });
@@ -236,7 +249,7 @@ Transfer::StepVote Transfer::prepare() {
     const Lock lock(mutex_);
     if (intent_ != Intent::go_on) return {.intent = intent_};
   }
-  if (!start_.graph || paused_) return {};
+  if (!start_.graph || beginner_ >= 0) return {};
   StepVote vote{.epoch = position_.epoch, .step = position_.step};
   waits_for_rows_ = true;
   try {

@@ -63,6 +63,10 @@ class Transfer {
   /// error ended the feed before, throws that error.
   void end_together();
 
+  /// To be called when the trainer has waited long for its next batch. If another rank waits to be set to another place,
+  /// which this rank cannot be as long as its trainer wants a batch, ends the feeds of all ranks with an Error.
+  void end_if_others_begin_anew();
+
   /// Leaves the feed, and waits for no other rank; see Feeder::stop().
   void stop() noexcept;
 
@@ -128,7 +132,6 @@ class Transfer {
 
   // Only the thread uses these members.
   Position position_;
-  bool paused_ = false;  // some rank is to begin anew, so no more steps come
   /// The memory that the communicator's calls read and write. A communicator that has failed may still use it at any
   /// time, so it is never freed after a failure.
   struct Exchanged {
@@ -145,6 +148,8 @@ class Transfer {
   StageCounters counters_{"feedline transfer"};
   std::atomic<uint64_t> sent_{0}, received_{0};
   std::atomic<bool> waits_for_rows_{false};
+  std::atomic<int> beginner_{
+      -1};  // a rank that is to begin anew, while this one is not: so no more steps come; -1: none
 
   Mutex mutex_;
   Condition changed_;

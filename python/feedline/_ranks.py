@@ -179,7 +179,7 @@ def tcp_of_environment(environ=os.environ):
     address, port = environ.get("MASTER_ADDR"), environ.get("MASTER_PORT")
     if address and port:
         if not port.isdigit() or not 0 < int(port) < 65535:
-            raise Error(f"MASTER_PORT={port} is no port")
+            raise Error(f"MASTER_PORT={port}: it must be from 1 to 65534, because feedline takes the port after it")
         here = environ.get("LOCAL_WORLD_SIZE", "") == environ.get("WORLD_SIZE")  # torchrun has started all ranks here
         return Tcp("localhost" if here else address, int(port) + 1)
     nodes, job = environ.get("SLURM_STEP_NODELIST") or environ.get("SLURM_NODELIST"), environ.get("SLURM_JOB_ID", "0")

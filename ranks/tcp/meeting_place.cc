@@ -66,9 +66,15 @@ Error needs_token(const TcpOptions& options) {
 bool stays_on_this_machine(const TcpOptions& options) { return options.token.empty() && !options.open; }
 
 std::vector<Socket> listen_for(const TcpOptions& options) {
-  const std::vector<Address> found =
-      options.address.empty() ? std::vector<Address>() : addresses_of(options.address, options.port);
-  std::vector<Address> addresses;
+  std::vector<Address> found, addresses;
+  std::string unknown;  // why the name is
+  if (!options.address.empty()) try {
+      found = resolve(options.address, options.port);
+    } catch (const Error& error) {  // others may know it, or later
+      unknown = error.message();
+    }
+  if (!unknown.empty() && stays_on_this_machine(options)) throw Error(Category::io_error, unknown);
+  if (!unknown.empty()) log_warning(fmt::format("rank 0 listens at all addresses of this machine: {}", unknown));
   if (stays_on_this_machine(options)) {
     if (found.empty() || !std::ranges::all_of(found, &Address::is_loopback)) throw needs_token(options);
     add_own(found, addresses);

@@ -213,6 +213,20 @@ TEST_CASE("ranks that are set to different places are told on all of them") {
           "rank 1 differs from rank 0: it goes on at step 0 of epoch 5, not at step 0 of epoch 4 [bad_pipeline]");
 }
 
+TEST_CASE("a rank that asks for a batch while another is set elsewhere ends both, and says why", "[long]") {
+  const int sets = GENERATE(0, 1);
+  const Data data({90});
+  const Pipeline pipeline = data.pipeline(batch_text(6, "DROP")).with("distribute.mode", "REPLICATE");
+  const auto said = on_communicators(2, [&](int rank, Ends end) {
+    Feeder feeder(pipeline, of_rank(std::move(end), 1));
+    feeder.next();
+    if (rank == sets) feeder.set_epoch(4);
+    for (;;) feeder.next();
+  });
+  for (const std::string& text : said)
+    CHECK_THAT(text, Catch::Contains("rank " + std::to_string(sets) + " sets its feeder to another place"));
+}
+
 TEST_CASE("a state of another feed changes nothing on any rank") {
   const Data data({90}), other({91});
   const Pipeline pipeline = data.pipeline(batch_text(6, "DROP")).with("distribute.mode", "SCATTER");

@@ -68,6 +68,7 @@ TEST_CASE("wrong usage is one line and exit code 2") {
       {"run", "x.textproto", "--meet", "node0:0"},
       {"run", "x.textproto", "--meet", "node0:99999"},
       {"run", "x.textproto", "--meet-open"},
+      {"run", "x.textproto", "--meet", ""},
       {"run", "x.textproto", "--meet", ":29501"},
       {"dump", "x.textproto"},
       {"dump", "x.textproto", "--out"},

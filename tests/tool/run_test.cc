@@ -279,6 +279,13 @@ TEST_CASE("ranks of the tool that meet compare what they were given, and are sen
   differ({"--steps", "3"}, "has --steps 3, and rank 0 has no --steps");
   differ({"--replay", "3"}, "has --replay 3, and rank 0 has no --replay");
   differ({"--trace", dir.file("trace")}, "has --trace, and rank 0 has no --trace");
+  const std::string state = dir.file("state");
+  CHECK(run_tool({"run", pipeline, "--rank", "2", "--world-size", "3", "--steps", "2", "--state", state}).code == 0);
+  differ({"--state", state}, "has the state of step 2 of epoch 0, and rank 0 has no state");
+  for (const ToolResult& result : ranks({"--state", dir.file("none/state")})) {  // the others hear why rank 2 ended
+    CHECK(result.code == 1);
+    CHECK_THAT(result.err, Catch::Contains("none/state.lock: ") && Catch::Contains("cannot be opened"));
+  }
   dir.write("p.textproto", read_file(pipeline) + " distribute { mode: SCATTER }");
   const std::vector<ToolResult> scattered = ranks({});
   for (size_t rank = 0; rank < 3; rank++) {

@@ -129,17 +129,7 @@ void take_epoch(Feeder& feeder, uint64_t steps, std::vector<std::unique_ptr<Outp
   }
 }
 
-void dump_epoch(const DumpArgs& args, Result& result) {
-  const Pipeline pipeline = load(args.pipeline);
-  const config::Epoch& epoch = pipeline.message().epoch();
-  if (epoch.repeat() < 0 && epoch.steps() == 0 && args.steps == 0)
-    throw Error(
-        Category::bad_pipeline,
-        "epoch.repeat is -1, so the epoch never ends and cannot be dumped as a whole; dump the first N steps of "
-        "it with --steps N, or one pass over the data with --set epoch.repeat=1");
-  Options options = feeder_options(args.pipeline);
-  compare_flags(options, {fmt::format("--epoch {}", args.epoch),
-                          args.steps == 0 ? "no --steps" : fmt::format("--steps {}", args.steps)});
+void dump_rows(const DumpArgs& args, const Pipeline& pipeline, Options options, Result& result) {
   options.epoch = args.epoch;
   options.deliver_before_error = true;
   std::optional<StateFile> state;
@@ -154,6 +144,22 @@ void dump_epoch(const DumpArgs& args, Result& result) {
   result.report = feeder.report();
   for (const auto& output : outputs) output->close();
   if (state && !result.error) state->save(feeder.get_state());
+}
+
+void dump_epoch(const DumpArgs& args, Result& result) {
+  const Pipeline pipeline = load(args.pipeline);
+  const config::Epoch& epoch = pipeline.message().epoch();
+  if (epoch.repeat() < 0 && epoch.steps() == 0 && args.steps == 0)
+    throw Error(
+        Category::bad_pipeline,
+        "epoch.repeat is -1, so the epoch never ends and cannot be dumped as a whole; dump the first N steps of "
+        "it with --steps N, or one pass over the data with --set epoch.repeat=1");
+  Options options = feeder_options(args.pipeline);
+  const std::shared_ptr<Communicator> ranks = options.communicator;
+  compare_flags(options, {"the command dump", fmt::format("--epoch {}", args.epoch),
+                          args.steps == 0 ? "no --steps" : fmt::format("--steps {}", args.steps),
+                          telling(ranks, [&] { return state_at(args.state); })});
+  telling(ranks, [&] { dump_rows(args, pipeline, std::move(options), result); });
 }
 
 void write_report(const fs::path& folder, const Result& result) {

@@ -49,6 +49,7 @@ void add_rank_args(CLI::App& command, PipelineArgs& args) {
               "data, share the counting, learn if one fails, and can use the pipeline's `distribute` (default: none, "
               "each rank is by itself). On several machines the ranks need a secret, the same for all, in the "
               "variable FEEDLINE_MEET_TOKEN: for example that of openssl rand -hex 16")
+          ->check(CLI::Validator([](const std::string& text) { return text.empty() ? "it is empty" : ""; }, ""))
           ->option_text("ADDRESS:PORT");
   command
       .add_flag("--meet-open", args.meet_open,

@@ -45,6 +45,8 @@ double cpu_ns_per_record(const FeedResult& result) { return result.cpu_s * 1e9 /
 Json to_json(const RunArgs& args, const FeedResult& result, const RowCheck* rows) {
   const Report& report = result.report;
   Json json = report_json(report);
+  json["rank"] = args.pipeline.rank;  // also where no feed was made
+  json["world_size"] = args.pipeline.world_size;
   json["records"] = result.records;
   json["steps"] = result.steps;
   json["wall_s"] = result.wall_s;
@@ -170,7 +172,6 @@ int run_pipeline(const RunArgs& args) {
     how.rows = &rows.emplace(pipeline);
   }
   std::optional<TraceFile> trace;
-  if (!args.trace.empty()) trace.emplace(args.trace, args.pipeline.rank);
   const std::shared_ptr<Communicator> ranks = options.communicator;
   options.monitor = args.monitor;
   // A password on the command line would be seen by every user of the machine.
@@ -180,10 +181,14 @@ int run_pipeline(const RunArgs& args) {
     const auto given = [](const char* flag, uint64_t number) {
       return number == 0 ? fmt::format("no {}", flag) : fmt::format("{} {}", flag, number);
     };
-    compare_flags(options, {given("--epochs", how.epochs), given("--steps", how.steps), given("--replay", how.replay),
-                            trace ? "--trace" : "no --trace"});
+    compare_flags(options, {"the command run", given("--epochs", how.epochs), given("--steps", how.steps),
+                            given("--replay", how.replay), args.trace.empty() ? "no --trace" : "--trace",
+                            telling(ranks, [&] { return state_at(how.state); })});
     const Interrupt interrupt;
-    result = feed(rows ? rows->pipeline() : pipeline, std::move(options), how, "");
+    result = telling(ranks, [&] {
+      if (!args.trace.empty()) trace.emplace(args.trace, args.pipeline.rank);
+      return feed(rows ? rows->pipeline() : pipeline, std::move(options), how, "");
+    });
     if (!result.resumed.empty())
       print_error("the run continued at {}, as {} says", state_in_words(result.resumed), args.how.state);
   } catch (const Error& error) {

@@ -33,7 +33,7 @@ int print_stats(const StatsArgs& args) {
   if (args.pipeline.world_size > 1 && args.pipeline.meet.empty())
     throw UsageError("--world-size: ranks share the statistics only if they meet; add --meet ADDRESS:PORT");
   Options options = feeder_options(args.pipeline);
-  compare_flags(options, {sample ? "--records " + args.records : "no --records"});
+  compare_flags(options, {"the command stats", sample ? "--records " + args.records : "no --records"});
   const CollectedStats stats = collect_stats(pipeline, std::move(options), sample);
   const auto differs = audit_failure(stats.report);
   if (args.pipeline.rank == 0) {

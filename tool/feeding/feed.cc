@@ -82,6 +82,7 @@ class Feed {
       : idle_memory_(own_memory()),
         how_(how),
         state_(how.state.empty() ? nullptr : std::make_unique<StateFile>(how.state)),
+        met_(options.communicator != nullptr),
         feeder_(pipeline, std::move(options)) {
     if (!how_.quiet) print_warnings(feeder_);
     if (const std::string address = feeder_.monitor_address(); !address.empty())
@@ -131,13 +132,19 @@ class Feed {
   /// make this call.
   Report report_with_ranks() FEEDLINE_REQUIRES(mutex_) {
     Report report = feeder_.report();
-    if (result_.error || result_.interrupted) return report;
+    if (result_.error || result_.interrupted) {
+      if (met_ && report.last_epoch && report.last_epoch->verdict == EpochAudit::Verdict::open)
+        report.last_epoch->why = "the run ended before the ranks added up their audits";
+      return report;
+    }
     try {
       report.last_epoch = feeder_.audit_ranks();
       if (report.last_epoch && report.last_epoch->verdict == EpochAudit::Verdict::differs)
         report.differing_epochs = std::max<uint64_t>(1, report.differing_epochs);
     } catch (const Error& error) {  // another rank has not come to the end, so what this one fed is no whole epoch
-      result_.error = error;
+      result_.error = Error(error.category(), fmt::format("not all ranks came to the end of the run, so nobody can say "
+                                                          "whether its epochs were all of the data: {}",
+                                                          error.message()));
       if (report.last_epoch) report.last_epoch->why = error.what();
     }
     return report;
@@ -351,6 +358,7 @@ class Feed {
   const uint64_t idle_memory_;  // own_memory() before the feeder was made
   const FeedOptions how_;
   const std::unique_ptr<StateFile> state_;  // null: no state is kept
+  const bool met_;                          // the ranks have a communicator
   Feeder feeder_;
   uint64_t first_epoch_ = 0;
   uint64_t rss_peak_ = 0;  // bytes above idle_memory_; used only by the main thread

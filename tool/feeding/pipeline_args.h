@@ -1,11 +1,13 @@
 // The command line arguments that name a pipeline and say how it is divided among ranks and replicas.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "feedline/feeder.h"
 #include "feedline/pipeline.h"
+#include "tool/common/interrupt.h"
 
 namespace feedline::cli {
 
@@ -28,10 +30,21 @@ Pipeline load(const PipelineArgs& args);
 /// connected.
 Options feeder_options(const PipelineArgs& args);
 
-/// Compares flags that say how far a command runs, such as "--steps 3", between the ranks that have met. Throws Error
-/// bad_pipeline on all ranks if those of one differ: it would end before the others. All ranks must call it, with as many
-/// flags.
+/// Compares the command, and what says from where and how far it runs, such as "--steps 3", between the ranks that have
+/// met. Throws Error bad_pipeline on all ranks if those of one differ: it would end before the others. All ranks must
+/// call it, those of one command with as many flags.
 void compare_flags(const Options& options, const std::vector<std::string>& flags);
+
+/// Calls `work`, and tells the ranks that have met if it throws an Error, so that they do not wait for this one.
+template <typename Work>
+auto telling(const std::shared_ptr<Communicator>& ranks, Work work) -> decltype(work()) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    if (ranks && !Interrupt::happened()) ranks->abort(error);
+    throw;
+  }
+}
 
 /// Prints the feeder's warnings about its pipeline to stderr.
 void print_warnings(const Feeder& feeder);

@@ -12,24 +12,35 @@
 
 namespace feedline::cli {
 
-StateFile::StateFile(std::string path) : path_(std::move(path)), lock_(path_) {}
+namespace {
 
-bool StateFile::restore(Feeder& feeder, bool accept_changes) {
-  io::remove_unfinished(path_);
+// Returns nullopt if there is no file.
+std::optional<std::string> text_of(const std::string& path) {
   errno = 0;
-  std::ifstream in(path_, std::ios::binary);
-  if (!in && errno == ENOENT) return false;
+  std::ifstream in(path, std::ios::binary);
+  if (!in && errno == ENOENT) return std::nullopt;
   std::string text(1 << 24, '\0');  // longer than any state, also one with the weights of many sources
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<size_t>(in.gcount()));
   if (!in.eof() && !in.good())
-    throw Error(Category::io_error, fmt::format("cannot be read: {}", std::strerror(errno)), Place::of_file(path_));
+    throw Error(Category::io_error, fmt::format("cannot be read: {}", std::strerror(errno)), Place::of_file(path));
+  return text;
+}
+
+}  // namespace
+
+StateFile::StateFile(std::string path) : path_(std::move(path)), lock_(path_) {}
+
+bool StateFile::restore(Feeder& feeder, bool accept_changes) {
+  io::remove_unfinished(path_);
+  std::optional<std::string> text = text_of(path_);
+  if (!text) return false;
   try {
-    feeder.set_state(text, accept_changes);
+    feeder.set_state(*text, accept_changes);
   } catch (const Error& error) {
     throw error.at(Place::of_file(path_));
   }
-  saved_ = std::move(text);
+  saved_ = std::move(*text);
   return true;
 }
 
@@ -44,6 +55,16 @@ void StateFile::save(const std::string& state) {
 std::string state_in_words(const std::string& state) {
   const auto json = nlohmann::json::parse(state);
   return fmt::format("step {} of epoch {}", json.at("step").get<uint64_t>(), json.at("epoch").get<uint64_t>());
+}
+
+std::string state_at(const std::string& path) {
+  const std::optional<std::string> text = path.empty() ? std::nullopt : text_of(path);
+  if (!text) return "no state";
+  try {
+    return "the state of " + state_in_words(*text);
+  } catch (const nlohmann::json::exception&) {
+    return "a state that cannot be read";  // Feeder::set_state() says why
+  }
 }
 
 }  // namespace feedline::cli

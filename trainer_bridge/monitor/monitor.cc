@@ -99,8 +99,7 @@ Monitor::Monitor(const MonitorOptions& options) try
     : rank_(options.rank), token_(options.token), server_(address_of(options), options.token) {
 } catch (const Error& error) {
   if (error.category() == Category::bad_pipeline) throw;
-  throw Error(error.category(),
-              fmt::format("options.monitor: {}; is another feed there? Port 0 takes a free one", error.message()));
+  throw Error(error.category(), fmt::format("options.monitor: {} (port 0 takes a free one)", error.message()));
 }
 
 void Monitor::serve(MonitorSources sources) {

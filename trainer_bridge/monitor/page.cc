@@ -278,6 +278,12 @@ function rankRate(rank, report) {
   rankRates.set(rank, {records: report.records, wall_s: report.wall_s, rate: value});
   return value;
 }
+// A rank on the machine of rank 0 may be known to it by a loopback address, which means another machine to a browser.
+function placeOf(address) {
+  const place = new URL(address);
+  if (/^(127\.|\[::1\]$|localhost$)/.test(place.hostname)) place.hostname = location.hostname;
+  return place.href;
+}
 function drawRanks(report, others) {
   element("ranks").hidden = others.length === 0;
   const all = [{rank: report.rank, address: null, report, trouble: null}, ...others].sort((a, b) => a.rank - b.rank);
@@ -285,7 +291,7 @@ function drawRanks(report, others) {
     const one = all[i];
     const link = row.cells[0].querySelector("a") ?? add(row.cells[0], "a", "");
     setText(link, String(one.rank));
-    if (one.address?.startsWith("http://")) link.href = one.address; else link.removeAttribute("href");
+    if (one.address?.startsWith("http://")) link.href = placeOf(one.address); else link.removeAttribute("href");
     const known = one.report;
     const values = known ? [
       `epoch ${count(known.epoch)}, step ${count(known.step)}`, rate(rankRate(one.rank, known)), percent(known.next_wait_share),

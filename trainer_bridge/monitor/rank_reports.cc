@@ -141,7 +141,8 @@ Json RankReports::ask(Other& other) const {
   } catch (const std::exception& error) {  // the system is short of memory
     trouble = error.what();
   }
-  std::rotate(other.places.begin(), other.places.begin() + 1, other.places.end());
+  if (!trouble.starts_with("401"))  // another place of this monitor would say the same, or less
+    std::rotate(other.places.begin(), other.places.begin() + 1, other.places.end());
   return row_of(other.rank, nullptr, nullptr, fmt::format("{}: {}", place.text(), trouble));
 }
 
