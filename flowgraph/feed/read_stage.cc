@@ -237,7 +237,7 @@ void ReadStage::read_into(const ChunkRef& chunk, bool found) {
 
 ChunkRef ReadStage::take_untried() {
   const Lock lock(untried_mutex_);
-  const ChunkRef oldest = std::move(untried_.front());
+  ChunkRef oldest = std::move(untried_.front());
   untried_.pop_front();
   return oldest;
 }

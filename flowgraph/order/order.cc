@@ -450,7 +450,7 @@ uint32_t Order::plan_rounds(Pass& pass) const {
 }
 
 std::shared_ptr<Pass> Order::draw(Wide number, uint64_t epoch_pass, uint64_t attempt, uint32_t& open) const {
-  const auto pass = std::make_shared<Pass>();
+  auto pass = std::make_shared<Pass>();
   pass->blocks.resize(blocks_.size());
   std::iota(pass->blocks.begin(), pass->blocks.end(), 0u);
   pass->key = seed_of_pass(number, attempt);

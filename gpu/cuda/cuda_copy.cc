@@ -26,7 +26,7 @@ class Copy final : public OwnMemory {
       });
     call<StreamSynchronizeOp>(gpu, [&] { return cudaStreamSynchronize(stream.get()); });
   }
-  ~Copy() { let_go(); }
+  ~Copy() override { let_go(); }
 
   std::byte* memory() const noexcept override { return static_cast<std::byte*>(memory_); }
 

@@ -165,7 +165,7 @@ void TilePlan::make_lookup_tables(const UnpackSpec& spec, size_t channels) {
 
 std::string TilePlan::name() const {
   constexpr const char* gathers[] = {"contiguous", "strided", "interleave", "scattered", "fields"};
-  const std::string gather = gathers[static_cast<size_t>(gather_)];
+  std::string gather = gathers[static_cast<size_t>(gather_)];
   if (copies_) return gather;
   return gather + (lookup_ ? " lookup" : normalize_bytes_ ? " normalize" : affine_ || normalize_ ? " steps" : " cast");
 }

@@ -113,7 +113,7 @@ std::vector<std::string> features_of(const OutputStats& output, const CollectedS
 
 /// Returns the names of an output's parts; none if it has only one.
 std::vector<std::string> part_names(const OutputStats& output, const CollectedStats& stats) {
-  const auto features = features_of(output, stats);
+  auto features = features_of(output, stats);
   if (features.size() > 1) return features;
   if (output.parts().size() == 3) return {"red", "green", "blue"};
   return {};

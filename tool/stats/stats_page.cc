@@ -166,7 +166,7 @@ std::string numbers_tables(const Json& numbers) {
   count("distinct", true);
   for (const char* key : {"mean", "std"})
     if (!numbers.at(key).is_null()) line(key, value_text(numbers.at(key)));
-  const std::string table = "<table>\n" + lines + "</table>\n";
+  std::string table = "<table>\n" + lines + "</table>\n";
   if (numbers.at("quantiles").is_null()) return table;
   lines.clear();
   line("min", value_text(numbers.at("min")));
