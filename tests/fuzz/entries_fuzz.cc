@@ -284,8 +284,8 @@ class OnDisk {
         break;
       }
       default:  // the row of another entry
-        if (row + row_bytes <= file.bytes.size())
-          file.bytes.replace(row, row_bytes, file.bytes.substr(FileBytes::row(draw_.below(4)), row_bytes));
+        if (const uint64_t from = FileBytes::row(draw_.below(4)); std::max(row, from) + row_bytes <= file.bytes.size())
+          file.bytes.replace(row, row_bytes, file.bytes.substr(from, row_bytes));
     }
     if (corrects) {
       // The bytes that the row says, as far as there are any.

@@ -64,7 +64,7 @@ def test_a_socket(numbers, tmp_path):
 def test_wrong_addresses(numbers):
     for options, message in [
         ({"monitor": "here"}, "'here' is no address"),
-        ({"monitor": "0.0.0.0:0"}, "set options.monitor_token"),
+        ({"monitor": "0.0.0.0:0"}, "give it a token"),
         ({"monitor": 9400}, "9400 is no text"),
         ({"monitor": "127.0.0.1:0", "monitor_token": 7}, "monitor_token: it is of type int; give a string"),
     ]:
