@@ -219,10 +219,11 @@ Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> de
     replica.too_far_ahead = false;
     if (Clock::now() - *replica.waits_since >= long_wait) {
       const std::string message = replica.told ? "" : long_wait_message(number, slowest, stage);
+      const bool has_none = !slowest && replica.ready.empty();
       replica.told = true;
       lock.unlock();
       if (!message.empty()) log_warning(message);
-      if (!slowest && long_waited_) long_waited_();
+      if (has_none && long_waited_) long_waited_();
       lock.lock();
     }
   }

@@ -140,7 +140,9 @@ void Transfer::end_if_others_begin_anew() {
     const Lock lock(mutex_);
     if (intent_ != Intent::go_on || beginner_ < 0) return;
   }
-  // All steps that the other rank has received were received here, too, so this rank asks for one that does not come.
+  // All steps that the other rank has received were received here, too, long ago. So this rank asks for one that does not
+  // come.
+  if (std::chrono::steady_clock::now() - beginner_since_.load() < long_wait) return;
   communicator_.abort(Error(
       Category::stalled, fmt::format("rank {} sets its feeder to another place, and this rank asks for its next "
                                      "batch; all ranks must call set_state(), set_epoch() and set_weights() together "
@@ -228,6 +230,7 @@ bool Transfer::step() {
   if (one_that(Intent::begin_anew) != all.end()) {
     if (one_that(Intent::go_on) == all.end()) return false;
     // The ranks go on voting, so that they learn of a rank that leaves or is lost.
+    if (beginner_ < 0) beginner_since_ = std::chrono::steady_clock::now();
     beginner_ = static_cast<int>(one_that(Intent::begin_anew) - all.begin());
     Lock lock(mutex_);
     changed_.wait_for(lock, between_meetings,

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <deque>
 #include <memory>
 #include <thread>
@@ -148,8 +149,9 @@ class Transfer {
   StageCounters counters_{"feedline transfer"};
   std::atomic<uint64_t> sent_{0}, received_{0};
   std::atomic<bool> waits_for_rows_{false};
-  std::atomic<int> beginner_{
-      -1};  // a rank that is to begin anew, while this one is not: so no more steps come; -1: none
+  // A rank that is to begin anew, while this one is not: so no more steps come. -1: none.
+  std::atomic<int> beginner_{-1};
+  std::atomic<std::chrono::steady_clock::time_point> beginner_since_{};  // valid if there is one
 
   Mutex mutex_;
   Condition changed_;

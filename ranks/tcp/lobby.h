@@ -82,6 +82,9 @@ class Lobby {
       for (const Socket* other : others) ready.push_back({other->fd(), POLLIN, 0});
       const Deadline next = closed ? std::min(until, opens_) : until;
       if (!wait_for(ready, next, {stop_}) && next == until) return std::nullopt;
+      // These first, because strangers may keep coming.
+      for (size_t other = ready.size() - others.size(); other < ready.size(); other++)
+        if (ready[other].revents != 0) return std::nullopt;
       for (size_t v = visitors_.size(); v-- > 0;) {
         if (ready[listeners_.size() + v].revents == 0 || goes_on(visitors_[v])) continue;
         Visitor visitor = std::move(visitors_[v]);
@@ -91,9 +94,7 @@ class Lobby {
       }
       for (size_t listener = 0; listener < listeners_.size(); listener++)
         if (ready[listener].revents != 0) let_in(listeners_[listener]);
-      for (size_t other = ready.size() - others.size(); other < ready.size(); other++)
-        if (ready[other].revents != 0) return std::nullopt;
-      if (Clock::now() >= until) return std::nullopt;  // although strangers keep coming
+      if (Clock::now() >= until) return std::nullopt;
     }
   }
 

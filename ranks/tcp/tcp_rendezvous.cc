@@ -25,6 +25,10 @@ using std::chrono::milliseconds;
 
 constexpr std::chrono::seconds patience(5);  // the time limit of an operation with one process, such as a connect
 
+// How often a process may end the connection to a rank that has said who it is. It does so once or twice if it had no place
+// for the rank any more, and each time if it does not want the rank.
+constexpr int most_ends = 10;
+
 constexpr const char* same_token = "give all ranks the same secret (FEEDLINE_MEET_TOKEN)";
 
 Error too_late(const TcpOptions& options, const std::string& who) {
@@ -195,11 +199,14 @@ class Connections {
  private:
   Socket join(int rank, Join::Use use) {
     try {
-      for (;;) {
+      for (int ends = 0;;) {
         auto reached = reach(group_.listening[static_cast<size_t>(rank)], until_, until_, by_);
         if (reached && !reached->begins_as_rank()) throw another_program();
-        if (reached && reached->is_asked())
+        if (reached && reached->is_asked()) {
           if (is_joined(*reached, rank, use)) return std::move(reached->socket);
+          if (!late() && ++ends == most_ends)
+            throw Error(Category::io_error, "it ends the connection each time; see its log");
+        }
         if (late())
           throw Error(Category::stalled, fmt::format("it has not answered within {} s; it may stand still, or a "
                                                      "firewall may be between the ranks",
@@ -276,24 +283,22 @@ class Host {
   void take_in_all(Deadline until) {
     Lobby<Hello> lobby(listeners_, refusals_, options_.stop);
     LongWait wait(long_wait_);
-    while (!ranks_that(false).empty()) {
+    for (;;) {
       auto visitor = lobby.next(there(), wait.until(until));
       forget_gone();
+      if (visitor) take_in(std::move(*visitor));
       const std::vector<int> missing = ranks_that(false);
-      if (visitor)
-        take_in(std::move(*visitor));
-      else if (Clock::now() >= until)
+      if (missing.empty()) return;
+      if (Clock::now() >= until)
         throw too_late(options_, fmt::format("{} {} not come to {}{}", named(missing), have(missing),
                                              place_of(options_), refusals_.text()));
-      else
-        wait.go_on([&](int64_t seconds) {
-          const std::vector<int> here = ranks_that(true);
-          return fmt::format(
-              "rank 0 has waited {} s at {} for {} of {}; {}{}", seconds, place_of(options_), named(missing),
-              options_.world_size,
-              here.empty() ? "no other rank has come" : fmt::format("{} {} come", named(here), have(here)),
-              refusals_.text());
-        });
+      wait.go_on([&](int64_t seconds) {
+        const std::vector<int> here = ranks_that(true);
+        return fmt::format("rank 0 has waited {} s at {} for {} of {}; {}{}", seconds, place_of(options_),
+                           named(missing), options_.world_size,
+                           here.empty() ? "no other rank has come" : fmt::format("{} {} come", named(here), have(here)),
+                           refusals_.text());
+      });
     }
   }
 
@@ -345,7 +350,7 @@ class Host {
       std::vector<const Socket*> to_come;
       for (size_t rank = 0; rank < came_.size(); rank++)
         if (!done[rank]) to_come.push_back(&came_[rank].socket);
-      if (connections.let_join(to_come)) continue;
+      if (connections.let_join(to_come) && !connections.late()) continue;
       if (connections.late()) {
         std::vector<int> missing;
         for (int rank = 1; rank < options_.world_size; rank++)
@@ -490,7 +495,15 @@ class Guest {
                       .nonce = nonce_};
     Group group;
     group.listening.resize(static_cast<size_t>(options_.world_size));
-    while (!is_answered(hello)) come_again();
+    for (int ends = 0; !is_answered(hello);) {
+      if (++ends == most_ends)
+        throw Error(Category::io_error,
+                    fmt::format("what listens at {} ends the connection when this rank has said who it is; it may be a "
+                                "rank that has met with others: see its log, or choose another port",
+                                place_of(options_)));
+      std::this_thread::sleep_for(ends * look);
+      come_again();
+    }
     group.number = hear_welcome(std::as_writable_bytes(std::span(group.listening)));
     for (Address& address : group.listening) {
       if (address.size > 0 && !address.is_one())
@@ -515,7 +528,8 @@ class Guest {
     try {
       Connections connections(options_, group, listeners_, refusals, &host_);
       while (!connections.complete())
-        if (!connections.let_join({&host_})) throw not_connected(options_, "this rank is");  // unless rank 0 says why
+        if (!connections.let_join({&host_}) || connections.late())
+          throw not_connected(options_, "this rank is");  // unless rank 0 says why
       return connections.take();
     } catch (const Error&) {
       // At this point rank 0 can only refuse, or end. It knows more than this rank.
@@ -540,9 +554,8 @@ class Guest {
   void come_again() try {
     std::optional<Reached> again;
     while (!again || !again->is_asked()) {
-      if (Clock::now() >= until_ || (again && !again->begins_as_rank()))
-        throw Error(Category::io_error, "it does not answer any more");
-      again = reach(place_, until_, until_, {options_.stop});
+      if (again || Clock::now() >= until_) throw Error(Category::io_error, "it does not answer any more");
+      again = reach(place_, until_, std::min<Deadline>(until_, Clock::now() + options_.timeout), {options_.stop});
     }
     reached_ = std::move(*again);
   } catch (const Error& error) {
@@ -550,8 +563,8 @@ class Guest {
     throw has_ended(error);
   }
   Error has_ended(const Error& why) const {
-    return Error(Category::io_error,
-                 fmt::format("rank 0 at {} has ended ({}); see its error", place_of(options_), why.message()));
+    return Error(Category::io_error, fmt::format("rank 0 at {} has ended, or has met with others ({}); see its log",
+                                                 place_of(options_), why.message()));
   }
 
   // Waits until there is something to receive.

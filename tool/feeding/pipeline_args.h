@@ -1,6 +1,7 @@
 // The command line arguments that name a pipeline and say how it is divided among ranks and replicas.
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <string>
 #include <vector>
@@ -35,13 +36,14 @@ Options feeder_options(const PipelineArgs& args);
 /// call it, those of one command with as many flags.
 void compare_flags(const Options& options, const std::vector<std::string>& flags);
 
-/// Calls `work`, and tells the ranks that have met if it throws an Error, so that they do not wait for this one.
+/// Calls `work`, and tells the ranks that have met if it throws, so that they do not wait for this one.
 template <typename Work>
 auto telling(const std::shared_ptr<Communicator>& ranks, Work work) -> decltype(work()) {
   try {
     return work();
-  } catch (const Error& error) {
-    if (ranks && !Interrupt::happened()) ranks->abort(error);
+  } catch (const std::exception& error) {
+    const auto* const own = dynamic_cast<const Error*>(&error);
+    if (ranks && !Interrupt::happened()) ranks->abort(own ? *own : Error(Category::io_error, error.what()));
     throw;
   }
 }

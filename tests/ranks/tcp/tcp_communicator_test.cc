@@ -356,7 +356,29 @@ TEST_CASE("tcp: a rank comes again that lost its place before it was heard, and 
     }
   });
   CHECK(thrown[0] == "");
-  CHECK_THAT(thrown[1], Catch::Contains("rank 0 at 127.0.0.1:" + std::to_string(port) + " has ended (connecting to"));
+  CHECK_THAT(thrown[1], Catch::Contains("rank 0 at 127.0.0.1:" + std::to_string(port) +
+                                        " has ended, or has met with others (connecting to"));
+}
+
+TEST_CASE("tcp: a rank that nobody wants does not come for ever") {
+  const int port = free_port();
+  std::stop_source over;
+  const gpu::Socket listener = gpu::listen_at(gpu::resolve("127.0.0.1", static_cast<uint16_t>(port)).front());
+  int asked = 0;
+  std::jthread other([&] {
+    while (!over.stop_requested())
+      if (const auto come = gpu::accept_from(listener, std::chrono::steady_clock::now() + 10ms)) {
+        gpu::send_all(come->first, gpu::bytes_of(gpu::Challenge()), soon());
+        gpu::Hello hello;
+        gpu::receive_all(come->first, std::as_writable_bytes(std::span(&hello, 1)), soon());
+        asked++;
+      }
+  });
+  CHECK_THROWS_WITH(tcp_communicator(tcp_options(1, 2, port)),
+                    Catch::Contains("ends the connection when this rank has said who it is"));
+  over.request_stop();
+  other.join();
+  CHECK(asked == 10);
 }
 
 TEST_CASE("tcp: connections that are no rank's change nothing") {
