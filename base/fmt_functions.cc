@@ -1,4 +1,4 @@
-// The functions of the fmt library. Its headers alone are used, and its code is compiled here, so that it is hidden in
+// The functions of the fmt library. Only its headers are used, and its code is compiled here, so that it is hidden in
 // the library like our own: another copy in the process, of another version, is never called.
 //
 // fmt documents two ways to be used, this one (its src/format.cc) and FMT_HEADER_ONLY, which compiles the functions in

@@ -254,7 +254,7 @@ int run(int argc, char** argv) {
   app.add_option("--step-ms", steps_ms, "how long steps take")->delimiter(',');
   app.add_option("--replicas", replicas, "how many of them")->delimiter(',');
   app.add_option("--threads", threads, "of the feed; 0: as many as there are CPUs")->delimiter(',');
-  app.add_option("--only", only, "the data set of this title alone");
+  app.add_option("--only", only, "only the data set of this title");
   app.add_option("--json", json, "also write the figures to this file");
   app.add_option("--data", folder, "where the data is made, about 1 GB")->capture_default_str();
   CLI11_PARSE(app, argc, argv);

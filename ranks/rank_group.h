@@ -15,9 +15,9 @@ namespace feedline {
 /// One rank's handle to the group. Every rank makes the same calls in the same order. Not thread-safe.
 class RankGroup {
  public:
-  /// Makes a group of this rank alone.
+  /// Makes a group of only this rank.
   RankGroup() = default;
-  /// Makes a group of the ranks that call `exchange`. If `exchange` is empty, makes a group of this rank alone.
+  /// Makes a group of the ranks that call `exchange`. If `exchange` is empty, makes a group of only this rank.
   RankGroup(Exchange exchange, int rank, int world_size);
 
   /// Returns this rank's number in the group; inside among(), its number among the members.

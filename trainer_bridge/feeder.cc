@@ -344,7 +344,7 @@ struct Feeder::Impl {
   std::optional<flow::Position> going_to FEEDLINE_GUARDED_BY(mutex);
   bool stopped FEEDLINE_GUARDED_BY(mutex) = false;
   std::unique_ptr<BatchSample> sample;  // for the monitor; null if there is none, or if batches lie on GPUs
-  std::unique_ptr<Monitor> monitor;     // null if options.monitor names no address; set by the constructor alone
+  std::unique_ptr<Monitor> monitor;     // null if options.monitor names no address; set only by the constructor
 };
 
 Feeder::Feeder(const Pipeline& pipeline, Options options)

@@ -249,11 +249,11 @@ def main():
     parser.add_argument("--same", action="store_true")
     flags = parser.parse_args()
     if flags.loader == "dali" and flags.work != "cifar":
-        parser.error("dali loads the pictures of cifar alone")
+        parser.error("dali loads only the pictures of cifar")
     torch.set_num_threads(1)
     torch.manual_seed(1)
     if flags.same and flags.work not in ("chess", "cifar", "jax", "keras"):
-        parser.error(f"{flags.work} has the samples of another work, or random ones alone; --same is for chess, cifar, jax and keras")
+        parser.error(f"{flags.work} has the samples of another work, or only random ones; --same is for chess, cifar, jax and keras")
     if flags.same:
         return same(flags.work)
     result = WORKS[flags.work](flags)

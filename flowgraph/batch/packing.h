@@ -15,7 +15,7 @@
 namespace feedline::flow {
 
 /// A second pipeline, made from the original one. Its outputs are the columns from which the original outputs are
-/// unpacked. So an original batch can be made from a packed batch alone, on another rank or on a GPU. Outputs that are
+/// unpacked. So an original batch can be made from only a packed batch, on another rank or on a GPU. Outputs that are
 /// not dense (ragged values, strings) are the same in both pipelines.
 struct Packing {
   struct Job {

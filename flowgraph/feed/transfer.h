@@ -44,7 +44,7 @@ class Transfer {
     Graph* graph = nullptr;         // on a rank that reads: its replicas are the parts; must outlive this object
     std::vector<DeviceId> devices;  // for each replica: where its batches go; an Upload copies those for GPUs
     std::vector<int> parts;         // the reader's part for each replica, or one part that all replicas are given
-    bool heads_only = false;        // send heads alone, because an Upload sends the rows; a reader keeps its own rows
+    bool heads_only = false;        // send only heads, because an Upload sends the rows; a reader keeps its own rows
     int threads = 1;
     Position position;
   };

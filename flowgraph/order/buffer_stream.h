@@ -17,7 +17,7 @@ namespace feedline::flow {
 /// the sequence is used up, and further draws empty the buffer. The draws of a pass are numbered from 0. The number
 /// of a draw is its position.
 ///
-/// The place that is drawn is a function of key and position alone. So a stream can begin at any position: which sample
+/// The place that is drawn is a function only of key and position. So a stream can begin at any position: which sample
 /// lies in a place follows from the position at which the place was last drawn. To find these positions for all places,
 /// the constructor looks back over about O(B log B) draws.
 ///

@@ -1,6 +1,6 @@
 // The parser of a pipeline's records, whatever their record type is.
 //
-// This unit alone knows which record types there are. Each record type is an alternative of two variants: AnyParser and
+// Only this unit knows which record types there are. Each record type is an alternative of two variants: AnyParser and
 // AnySession. All parsers have the functions of ExampleParser, and all sessions those of ExampleParser::Session, with
 // the same contracts. std::visit dispatches once for a block of records.
 #pragma once

@@ -77,7 +77,7 @@ class OutputResolver {
   OutputSpec resolve() {
     if (config_.from_case() != Output::kDecodeImage && config_.from_case() != Output::kDecodeRaw)
       for (const auto& [field, given] : shaping())
-        if (given) refuse(field, "it is for pictures of decode_image and decode_raw alone; remove it");
+        if (given) refuse(field, "it is only for pictures of decode_image and decode_raw; remove it");
     switch (config_.from_case()) {
       case Output::kExpression:
         nothing_but("expression");

@@ -149,7 +149,7 @@ class PictureResolver {
     if (spec.geometry.shorter && spec.geometry.crop && !spec.geometry.crop_after_resize)
       refuse("resize.shorter", "the crop comes first and has one size already; give resize.size, or crop.after_resize");
     if (resize.antialias() && resize.filter() != config::Resize::BILINEAR)
-      refuse("resize.antialias", "it is for BILINEAR alone; remove it");
+      refuse("resize.antialias", "it is only for BILINEAR; remove it");
     spec.finish.filter = resize.filter() == config::Resize::AREA      ? pictures::Filter::area
                          : resize.filter() == config::Resize::NEAREST ? pictures::Filter::nearest
                          : resize.antialias()                         ? pictures::Filter::bilinear_antialiased

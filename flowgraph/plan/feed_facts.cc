@@ -59,7 +59,7 @@ void check_layout(int rank, const FeedFacts& facts, const PipelineSpec& spec) {
 // Returns the digests of all state_stages as text. PipelineSpec::written_stages has the digests of the stages as the
 // pipeline's text has them. What they do is digested as well where other parts of the text decide it, too: which records
 // `filter` keeps and where window.key changes depends on the features that they read. `batch` and `errors` are digested
-// by their effect alone: how many samples a step has, and which records are left out.
+// only by their effect: how many samples a step has, and which records are left out.
 std::string stages_of(const Schedule& plan) {
   std::array<uint32_t, state_stages.size()> digests;
   std::copy(plan.spec.written_stages.begin(), plan.spec.written_stages.end(), digests.begin());

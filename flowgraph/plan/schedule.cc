@@ -120,7 +120,7 @@ Steps Schedule::plan_orders() {
     shuffle.buffer_bytes = mixture->part_of(source, shuffle.buffer_bytes);
     add_order(data.files_of(source), shuffle, mixture->lanes()[source]);
   }
-  // The rows of a step of a mixture are not numbered by lane alone, but by what is drawn of each (mixed_stream.h).
+  // The rows of a step of a mixture are numbered not only by lane, but by what is drawn of each (mixed_stream.h).
   return {{static_cast<int64_t>(mixture->samples()), epoch_steps}, global_batch, policy, 1, false, ranks};
 }
 

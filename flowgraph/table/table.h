@@ -110,7 +110,7 @@ class Table {
   uint64_t memory_bytes_ = 0, digest_ = 0;
   uint64_t first_row_ = 0;  // the bytes of the row of zeros
   bool open_ = false;
-  bool resident_ = false, on_gpus_ = false;  // the rows are resident here, or on GPUs alone
+  bool resident_ = false, on_gpus_ = false;  // the rows are resident here, or only on GPUs
   mutable Mutex mutex_;
   mutable std::map<int, std::shared_ptr<const std::byte>> copies_ FEEDLINE_GUARDED_BY(mutex_);  // by GPU
 };

@@ -37,7 +37,7 @@ inline DLDataType dl_type(DType dtype) {
 }
 
 /// Returns the tensor as a DLManagedTensorVersioned or a DLManagedTensor, which keeps `owner` until its deleter is
-/// called. `flags` are of the versioned struct alone.
+/// called. `flags` are only of the versioned struct.
 template <typename Managed>
 Managed* export_tensor(std::shared_ptr<const void> owner, const TensorView& view, DeviceId device, uint64_t flags) {
   struct Export {

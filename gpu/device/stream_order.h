@@ -40,7 +40,7 @@ class StreamOrder {
   ~StreamOrder() = default;
 };
 
-/// Memory of a device that belongs to one batch alone. let_go() frees it, when the streams have used it.
+/// Memory of a device that belongs to only one batch. let_go() frees it, when the streams have used it.
 class OwnMemory : public StreamOrder {
  public:
   virtual ~OwnMemory() = default;

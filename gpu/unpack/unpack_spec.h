@@ -62,7 +62,7 @@ void unpack_reference(const UnpackSpec& spec, std::span<const std::byte* const> 
 /// - cached: with ordinary stores.
 /// - streaming: with stores that bypass the caches, if the rows of the output are contiguous. This halves the memory
 ///   traffic of an output that is no longer in the caches, or will have left them before it is read.
-/// - streaming_copies: streaming if rows are copied unchanged, else cached. A copy is limited by memory alone, so it is
+/// - streaming_copies: streaming if rows are copied unchanged, else cached. A copy is limited only by memory, so it is
 ///   the first to gain from streaming.
 enum class Stores : uint8_t { cached, streaming_copies, streaming };
 

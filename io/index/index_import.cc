@@ -70,7 +70,7 @@ std::string differs_from_idx(const std::string& idx_file, const FileIndex& index
     const auto line = parse(text);
     if (!line && text.ends_with('\r') && parse(text.substr(0, text.size() - 1)))
       return fmt::format(
-          "line {} ends with a carriage return; write the lines as tfrecord2idx does, with a newline alone", number);
+          "line {} ends with a carriage return; write the lines as tfrecord2idx does, with only a newline", number);
     if (!line)
       return fmt::format("line {}: '{}' is not an offset and a length", number,
                          text.substr(0, std::min<size_t>(text.size(), 40)));

@@ -106,7 +106,7 @@ std::string what_is_there(const fs::path& pattern) {
 // it stands for.
 std::string other_meaning(const std::string& pattern, const fs::path& path) {
   if (const size_t scheme = pattern.find("://"); scheme != std::string::npos)
-    return pattern.starts_with("file://") ? "; write the path alone, without 'file://'"
+    return pattern.starts_with("file://") ? "; write only the path, without 'file://'"
                                           : fmt::format(
                                                 "; files of '{}' cannot be read: only local files can, so mount "
                                                 "or copy these, and name them by their path",

@@ -61,7 +61,7 @@ class Resync {
   /// Returns the first place in the bytes [from, to) at which a record may begin, or nothing if there is none.
   std::optional<Candidate> candidate(uint64_t from, uint64_t to);
 
-  /// Applies rule 1 alone, by which only the header is damaged: returns the offset of the end of the record that begins
+  /// Applies only rule 1, by which only the header is damaged: returns the offset of the end of the record that begins
   /// at the offset `damage`. Returns nothing if the header's checksum is right, or if the data's is right for no
   /// length.
   std::optional<uint64_t> end_of_record(uint64_t damage);

@@ -16,7 +16,7 @@ struct PictureInfo {
   int channels = 0;  // 1 if the picture is grey, else 3; alpha does not count
 };
 
-/// Reads the header alone. Throws BadPicture if it cannot be read, or if no options allow so many pixels.
+/// Reads only the header. Throws BadPicture if it cannot be read, or if no options allow so many pixels.
 PictureInfo picture_info(std::span<const std::byte> bytes);
 
 /// Returns the versions of what decodes: of the libraries, and of this folder. Pixels that were kept are those of the same

@@ -82,9 +82,9 @@ class Loader:
         deliver_before_error: whether the good rows before an error are delivered as a shorter batch.
         data_parallel_rank, data_parallel_size: which part of a batch this rank is given, if not `rank` of
             `world_size`.
-        monitor: where the loader shows itself over HTTP: "127.0.0.1:9400", or "unix:/run/feed.sock" for this user alone. A
-            browser gets a page, /report.json the report, and /metrics is for Prometheus. Port 0 takes a free one, which
-            `monitor_address` tells; rank r takes the port plus r.
+        monitor: where the loader shows itself over HTTP: "127.0.0.1:9400", or "unix:/run/feed.sock" only for this user.
+            A browser gets a page, /report.json the report, and /metrics is for Prometheus. Port 0 takes a free one,
+            which `monitor_address` tells; rank r takes the port plus r.
         monitor_token: the password of the monitor, for the user "feedline". An address that other machines can reach
             needs one.
         progress: whether to show how far the counting is. None: if it takes long, and somebody looks on.

@@ -212,7 +212,7 @@ class Pipeline:
     def output(self, name: str, **fields: Any) -> "Pipeline":
         """Adds an output: a tensor of the batch. Without any output, every feature is one.
 
-        unpack_bits, decode_raw and expression take a dict of their fields; expression also takes the formula alone,
+        unpack_bits, decode_raw and expression take a dict of their fields; expression also takes just the formula,
         and stack a list of features."""
         if isinstance(fields.get("expression"), str):
             fields["expression"] = {"formula": fields["expression"]}

@@ -126,7 +126,7 @@ def place_of_environment(environ=os.environ):
 
 
 def _place_of(environ, rank, size, launcher):
-    """Returns the Place that these variables say; None if they are not set, or one alone is that of a single process."""
+    """Returns the Place that these variables say; None if they are not set, or only one is, to that of one process."""
     said = f"{rank}={environ.get(rank)} {size}={environ.get(size)}"
     found = [_number(environ.get(name)) for name in (rank, size)]
     if rank in environ and size in environ:
@@ -277,7 +277,7 @@ def ranks_of(communicator):
 
         rank, size = dist.get_rank(group), dist.get_world_size(group)
         if rank < 0:
-            raise Error("communicator: this process is not in the process group; make the loader on its ranks alone")
+            raise Error("communicator: this process is not in the process group; make the loader only on its ranks")
         return rank, size
     except (ImportError, TypeError, ValueError, AttributeError):
         raise Error(

@@ -147,8 +147,8 @@ class Loader(HostLoader):
             return
         if self._kept is not None and self._sharding.addressable_devices != {self._device}:
             raise Error(
-                f"devices: the batches are made on {self._device} alone, and the mesh has other devices of this process; "
-                "leave devices out, or start a process for each GPU"
+                f"devices: the batches are made only on {self._device}, and the mesh has other devices of this "
+                "process; leave devices out, or start a process for each GPU"
             )
         alone = jax.process_count() == 1
         for element in self._elements:

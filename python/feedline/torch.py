@@ -50,14 +50,14 @@ class Loader(_loader.Loader):
         ragged: "values": a ragged output is a tuple (values, row_splits). "nested": it is a nested tensor of the layout
             torch.jagged.
         mesh, data_parallel: a DeviceMesh, and the name, or the names, of those of its dimensions that split the
-            samples. Ranks that differ in other dimensions alone are given the same rows. A mesh of one dimension needs
+            samples. Ranks that differ only in other dimensions are given the same rows. A mesh of one dimension needs
             no name.
         rank, world_size: left out, those of the process group that is given as communicator, else those of torch's
             default process group; without one, those of the launcher. A process that feeds itself alone, such as the
             one that validates, gives rank=0, world_size=1.
         communicator: left out, torch's default process group, so that ranks that do not have the same pipeline and data
             are told so while they start. All ranks must then make this loader, or, if it was made before the group, begin
-            to iterate it. For a feed of some ranks alone give their
+            to iterate it. For a feed of only some ranks give their
             process group; these ranks must then make this loader.
 
     With a GPU, the current stream waits for a batch when the loader gives it, and the memory of a tensor is used again
@@ -115,7 +115,7 @@ class Loader(_loader.Loader):
         if ranks_of(self._communicator) is None:
             found = dist.get_rank(), dist.get_world_size()
             advice = (
-                "if groups of ranks share rows, give mesh and data_parallel, or, for some of the ranks alone, give "
+                "if groups of ranks share rows, give mesh and data_parallel, or, for only some of the ranks, give "
                 "communicator their process group"
             )
             must_agree(rank, world_size, found, "torch's process group says rank", advice)

@@ -12,7 +12,7 @@ namespace feedline::gpu {
 /// Returns the place at which ranks meet, for messages: "node7:29501".
 std::string place_of(const TcpOptions& options);
 
-/// Returns whether the ranks, which have no secret, may meet at loopback addresses alone.
+/// Returns whether the ranks, which have no secret, may meet only at loopback addresses.
 bool stays_on_this_machine(const TcpOptions& options);
 /// Returns the Error bad_pipeline of ranks that are to meet elsewhere nevertheless.
 Error needs_token(const TcpOptions& options);

@@ -429,7 +429,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", metavar="SOURCE", help="the source tree")
     parser.add_argument("--device", required=True, help="cuda:N or cpu")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="these checks alone")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="only these checks")
     parser.add_argument("--json", metavar="FILE", help="where results go")
     parser.add_argument("--work", nargs="+", help=argparse.SUPPRESS)  # a pipe, and the checks that this process makes
     flags = parser.parse_args()

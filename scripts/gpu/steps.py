@@ -29,7 +29,7 @@ TABLES = ("rows of a table that lies on each GPU*", "a table on GPUs*")
 
 def sanitized(name: str, seconds: int, command: str, ours_alone: bool = False) -> Step:
     """A step "TOOL-NAME" in compute-sanitizer. What it finds is an error; a call of CUDA that fails is none, because
-    feedline and NCCL ask for what a GPU may not have, and go on without it. Of programs with NCCL our own kernels alone
+    feedline and NCCL ask for what a GPU may not have, and go on without it. Of programs with NCCL only our own kernels
     are checked."""
     options = f"--tool {name.partition('-')[0]} --print-limit 10 --error-exitcode 9 --report-api-errors no"
     kernels = " --kernel-name kernel_substring=feedline" if ours_alone else ""

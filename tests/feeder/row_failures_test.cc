@@ -213,7 +213,7 @@ TEST_CASE("random choices for the rows before an error are those of a feed witho
               }
           }
           CHECK(last >= 43);
-          if (file == "broken" || ranks == 1) CHECK(last < 45);  // a rank knows its own rows alone
+          if (file == "broken" || ranks == 1) CHECK(last < 45);  // a rank knows only its own rows
         }
 }
 

@@ -1,4 +1,4 @@
-// Shuffled orders and ranks: the order is a function of data, seed and epoch alone.
+// Shuffled orders and ranks: the order is a function only of data, seed and epoch.
 #include <algorithm>
 #include <cmath>
 #include <fstream>

@@ -248,7 +248,7 @@ inline std::string frame_of(const std::string& payload) {
   return length + wire::raw(crc_of(length)) + payload + wire::raw(crc_of(payload));
 }
 
-/// Returns the bytes as a gzip or zlib stream. At level 0 its size depends on that of `bytes` alone.
+/// Returns the bytes as a gzip or zlib stream. At level 0 its size depends only on that of `bytes`.
 inline std::string compressed(const std::string& bytes, Compression format, int level) {
   if (format == Compression::none) return bytes;
   z_stream stream{};

@@ -282,7 +282,7 @@ void exchange_strings(Draw& draw) {
     const std::vector<std::string> all = exchange_over(ranks)(mine);
     require(all == std::vector{std::string(*size, 't'), mine}, "every rank's string comes");
   } catch (const Error&) {
-    require(*size > most, "a string is refused for its length alone");
+    require(*size > most, "a string is refused only for its length");
     throw;
   }
 }

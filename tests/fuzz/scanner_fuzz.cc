@@ -85,7 +85,7 @@ bool sound_chain(Bytes file, size_t at) {
   return true;
 }
 
-// Returns the end of the record at `at` by rule 1 alone: the shortest of the lengths that differ from the stated one by
+// Returns the end of the record at `at` by only rule 1: the shortest of the lengths that differ from the stated one by
 // at most one bit, and whose payload's checksum is right.
 std::optional<size_t> corrected_end(Bytes file, size_t at) {
   if (file.size() - at < 12 || holds(file, at, 8)) return std::nullopt;

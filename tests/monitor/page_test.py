@@ -315,7 +315,7 @@ def check_use(browser, root):
         assert browser.run("return document.documentElement.lang") == "en"
         assert browser.run("return [...document.querySelectorAll('h1, h2')].map(h => h.tagName).join('')").startswith("H1H2")
 
-        # The plan is reached and opened by keys alone.
+        # The plan is reached and opened with only the keys.
         for _ in range(20):
             browser.press_tab()
             if browser.run("return document.activeElement.tagName") == "SUMMARY":

@@ -1,5 +1,5 @@
 """What must hold of a feed whatever its order is: which samples an epoch has, which of them a step has, and how far a
-sample may move. It is computed from the records of each source alone.
+sample may move. It is computed only from the records of each source.
 
 A sample is a tuple of frames, (source, record); without windows of one. A frame that a short window lacks is None."""
 

@@ -126,7 +126,7 @@ refused = [
     (dict(devices="host:2"), "devices: 'host:2' are 2; give one, and start a process for each GPU"),
     (dict(devices="auto"), "devices: 'auto' names no device; give one, such as 'cuda:0'"),
     (dict(devices=["cpu"]), "names no device"),
-    (dict(devices="cpu", sharding=rows), "on cpu:0 alone, and the mesh has other devices of this process"),
+    (dict(devices="cpu", sharding=rows), "only on cpu:0, and the mesh has other devices of this process"),
     (dict(devices="cpu", gpu_communicator="nccl"), "gpu_communicator: .* leave it out"),
     (dict(sharding=rows, rank=1, world_size=2), "JAX says process 0 of 1"),
 ]

@@ -91,7 +91,7 @@ def exchanges(count):
     return [exchange_of(rank) for rank in range(count)]
 
 
-# Rows travel by a communicator alone.
+# Rows travel only by a communicator.
 @pytest.mark.parametrize("over_tcp, mode", [(False, "SPLIT"), (True, "SPLIT"), (True, "REPLICATE")])
 def test_an_exchange_in_python(numbers, over_tcp, mode):
     meet, found, done = exchanges(2), [None, None], threading.Barrier(2)

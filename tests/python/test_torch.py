@@ -244,7 +244,7 @@ else:
     mine = {"rank": me // 2, "world_size": 2}
     refused(f"rank {me} of 3 was asked for, but the communicator says rank {me // 2} of 2",
             communicator=group, rank=me, world_size=3)
-    refused("for some of the ranks alone, give communicator their process group", **mine)
+    refused("for only some of the ranks, give communicator their process group", **mine)
     shared = epoch(communicator=group)
     everyone = {"communicator": feedline.Tcp(exchange=group), "distribute": {"mode": "REPLICATE"}}
     over_tcp = epoch(communicator=feedline.Tcp(exchange=group))

@@ -1,4 +1,4 @@
-"""What feedline must deliver of each record, by the documents alone. It shares no code with feedline.
+"""What feedline must deliver of each record, going only by the documents. It shares no code with feedline.
 
 Windows, mixtures, shuffles, batches and filler are not here: `sources` says which records there are, and `value` what
 each output has of one of them.
@@ -93,7 +93,7 @@ def part_of(source, count: int) -> range:
 
 
 class Reference:
-    """What feedline must deliver of each record, by the documents alone.
+    """What feedline must deliver of each record, going only by the documents.
 
     `folder` is what paths in the pipeline are relative to. `damaged_later` has the paths of files whose damage was made
     after they had been counted: there a record with a bad payload checksum keeps its place and its number. Elsewhere

@@ -433,7 +433,7 @@ TEST_CASE("index --import compares with tfrecord2idx's text") {
       run_tool({"index", file, "--import", dir.write("f.idx", text.substr(text.find('\n') + 1))});
   require_one_message(differs, 1);
   CHECK(differs.err.find("f.idx: line 1: offset ") != std::string::npos);
-  CHECK(std::filesystem::exists(beside(file)));  // the index was made from the data alone
+  CHECK(std::filesystem::exists(beside(file)));  // the index was made only from the data
   const ToolResult of_windows =
       run_tool({"index", file, "--import", dir.write("f.idx", text.substr(0, text.find('\n')) + "\r\n")});
   require_one_message(of_windows, 1);

@@ -226,7 +226,7 @@ void add_run(CLI::App& app, Run& run) {
   command
       ->add_option(
           "--step-ms", args->how.step_ms,
-          "milliseconds for which the simulated trainer keeps each batch (default: 0, which measures the feed alone)")
+          "milliseconds for which the simulated trainer keeps each batch (default: 0, which measures only the feed)")
       ->check(milliseconds())
       ->option_text("T");
   CLI::Option* const replay =

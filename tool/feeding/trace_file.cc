@@ -58,7 +58,7 @@ void TraceFile::write(const std::shared_ptr<Communicator>& ranks) {
         events += (events.empty() ? "" : ",\n") + of;
     }
   } catch (const Error& error) {
-    log_warning(fmt::format("the trace has the spans of this rank alone: {}", error.what()));
+    log_warning(fmt::format("the trace has only the spans of this rank: {}", error.what()));
     events.clear();
   }
   if (!file_) return;

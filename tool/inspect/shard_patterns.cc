@@ -28,7 +28,7 @@ std::vector<std::string> pieces_of(const std::string& name) {
   return pieces;
 }
 
-/// Files of one folder whose names differ in their numbers alone.
+/// Files of one folder whose names differ only in their numbers.
 using Group = std::vector<std::string>;
 
 /// Returns a pattern with a `*` for each number that differs between the names.

@@ -60,7 +60,7 @@ StatsPipeline for_stats(const Pipeline& given, bool sample, unsigned threads) {
   for (config::Feature& feature : *changed->mutable_feature()) make_ragged(feature);
   for (config::Source& source : *changed->mutable_source()) {
     for (config::Feature& feature : *source.mutable_feature()) make_ragged(feature);
-    if (sample) source.mutable_index()->set_mode(config::Index::BUILD);  // LAZY has file order alone
+    if (sample) source.mutable_index()->set_mode(config::Index::BUILD);  // LAZY has only file order
   }
   changed->clear_distribute();
   changed->clear_shuffle();

@@ -12,7 +12,7 @@
 namespace feedline::cli {
 
 /// Counts strings of bytes by content. If a string is longer than `longest` bytes, or if there are more than `most`
-/// different ones, nothing is counted: whether that happens follows from the set of the strings alone. Not thread-safe.
+/// different ones, nothing is counted: whether that happens follows only from the set of the strings. Not thread-safe.
 class TextCounts {
  public:
   static constexpr size_t most = 4096, longest = 64;

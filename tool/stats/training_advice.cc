@@ -53,7 +53,7 @@ std::optional<std::string> normalize_block(const OutputStats& stats, const Pipel
     const double deviation = of_part(before.std(), part, 1);
     means.push_back(moments.mean() * deviation + of_part(before.mean(), part, 0));
     deviations.push_back(moments.deviation() * deviation);
-    // A pipeline takes float32 alone, and a deviation above 0.
+    // A pipeline takes only float32, and a deviation above 0.
     if (!std::isfinite(static_cast<float>(means.back())) || !std::isfinite(static_cast<float>(deviations.back())) ||
         !(static_cast<float>(deviations.back()) > 0))
       return std::nullopt;

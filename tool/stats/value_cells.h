@@ -13,7 +13,7 @@ namespace feedline::cli {
 
 /// Counts numbers by value. While there are at most `most` different values, each has a cell of its own. With more, a
 /// cell has the values that agree in sign, exponent and the first bits() bits after the first digit that is not 0: as
-/// many bits as leave at most `most` cells. This number of bits follows from the set of the values alone. So the cells
+/// many bits as leave at most `most` cells. This number of bits follows only from the set of the values. So the cells
 /// are the same in whatever order the numbers are added and however many objects counted them, and merged objects have
 /// the cells that one object would have. Not thread-safe.
 ///

@@ -104,7 +104,7 @@ std::variant<HttpRequest, HttpResponse> read_request(std::string_view head, cons
                             ? "the monitor wants the user feedline with its token as the password"
                             : "that is not the monitor's token");
   if (!access.token && access.local_names && !is_local_name(fields.host.value_or("localhost")))
-    return refusal(403, "without a token the monitor is found under an IP address or localhost alone");
+    return refusal(403, "without a token the monitor is found only under an IP address or localhost");
   if (method != "GET" && method != "HEAD") return refusal(405, "the monitor answers GET and HEAD");
   if (for_nonce) return HttpResponse{.body = access.token->make_nonce()};
   if (!target.starts_with('/')) return refusal(400, "the target of a request begins with /");

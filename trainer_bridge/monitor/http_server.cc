@@ -290,7 +290,7 @@ bool HttpServer::go_on(Connection& connection) try {
   if (connection.later) {
     if (Clock::now() < connection.due) {
       // The client sends nothing more. If it has gone its system answers this with a reset, which ends the connection;
-      // otherwise it has closed its half alone, and waits. HTTP/1.0 has no such answer.
+      // otherwise it has closed only its half, and waits. HTTP/1.0 has no such answer.
       if (std::exchange(connection.half_closed, true) || connection.request.first_line().ends_with("HTTP/1.0"))
         return false;
       gpu::send_some(connection.socket, std::as_bytes(std::span(still_working)));

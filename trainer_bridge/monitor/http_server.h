@@ -45,7 +45,7 @@ class HttpServer {
  public:
   using Handler = std::function<HttpResponse(const HttpRequest&)>;
 
-  /// Listens at `address`; connections wait until serve() is called. A Unix domain socket is for this user alone; it
+  /// Listens at `address`; connections wait until serve() is called. A Unix domain socket is only for this user; it
   /// replaces the file of a server that has ended. With a `token` a client must show that it has it (monitor_token.h).
   /// Throws Error bad_pipeline if the token is longer than a request may be, and Error io_error if another program listens
   /// there, or for other errors of the system.
@@ -90,7 +90,7 @@ class HttpServer {
   gpu::Socket ending_;                           // an eventfd that ends the thread
   Handler handler_;
   std::function<void()> each_second_;
-  std::list<Connection> connections_;  // the oldest first; used by the thread alone
+  std::list<Connection> connections_;  // the oldest first; used only by the thread
   std::thread thread_;
 };
 

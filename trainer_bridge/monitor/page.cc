@@ -3,7 +3,7 @@
 namespace feedline {
 namespace {
 
-// Texts of the report (names of files, messages) reach the document by textContent alone, so they cannot add elements.
+// Texts of the report (names of files, messages) reach the document only by textContent, so they cannot add elements.
 constexpr std::string_view page = R"html(<!DOCTYPE html>
 <html lang="en">
 <head>

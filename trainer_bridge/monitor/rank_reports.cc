@@ -43,7 +43,7 @@ std::string monitor_places(const HttpAddress& address) {
     of_this_machine = {at_port("127.0.0.1")};
     try {
       for (const std::string& own : gpu::addresses_of_this_machine()) of_all_machines.push_back(at_port(own));
-    } catch (const Error&) {  // the monitor is then found on this machine alone
+    } catch (const Error&) {  // the monitor is then found only on this machine
     }
   }
   MessageWriter message;
@@ -85,7 +85,7 @@ RankReports::RankReports(int rank, const std::vector<std::string>& places, std::
     std::vector<HttpAddress> found = message.empty() ? std::vector<HttpAddress>() : places_in(message, other);
     const char* const trouble = message.empty() ? "it has no monitor; give one to every rank"
                                 : found.empty()
-                                    ? "its monitor is for its own machine alone; give every rank an address that other "
+                                    ? "its monitor is only for its own machine; give every rank an address that other "
                                       "machines reach, and a token"
                                     : "it is being asked; look again";
     others_.push_back({other, std::move(found), row_of(other, nullptr, nullptr, trouble)});

@@ -17,8 +17,8 @@ namespace feedline {
 /// for all network interfaces, at the addresses of this machine, as far as the system tells them.
 std::string monitor_places(const HttpAddress& address);
 
-/// Returns the addresses in such a message of `rank` at which this rank can find the monitor; none if it is for its own
-/// machine alone. Throws Error bad_pipeline if it is no such message.
+/// Returns the addresses in such a message of `rank` at which this rank can find the monitor; none if it is only for
+/// its own machine. Throws Error bad_pipeline if it is no such message.
 std::vector<HttpAddress> places_in(std::string_view message, int rank);
 
 /// Returns what the page shows of a monitor's report. Throws Json::exception if the document is no report, and Error
@@ -52,7 +52,7 @@ class RankReports {
   Json ask(Other& other) const;
 
   const std::string token_;
-  std::vector<Other> others_;  // `places` is used by the thread alone
+  std::vector<Other> others_;  // `places` is used only by the thread
   Mutex mutex_;
   Condition wake_;
   bool ending_ FEEDLINE_GUARDED_BY(mutex_) = false;

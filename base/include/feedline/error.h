@@ -60,7 +60,7 @@ class FEEDLINE_PUBLIC Error : public std::runtime_error {
 
   Category category() const noexcept { return category_; }
   const Place& place() const noexcept { return place_; }
-  /// Returns the message alone, without place and category. It says what was found, what was wanted and, if that helps,
+  /// Returns only the message, without place and category. It says what was found, what was wanted and, if that helps,
   /// what to do.
   const std::string& message() const noexcept { return message_; }
 

@@ -27,7 +27,7 @@ TEST_CASE("filler refers to the row before it, however rows lie in chunks") {
     for (int64_t first = 0; first <= samples; first++)
       for (int64_t last = first; last <= samples; last++) {
         INFO(step.rows.size() << " runs, samples " << first << " to " << last);
-        // A batch is padded at the end of its step alone; a replica without a sample gets one row.
+        // A batch is padded only at the end of its step; a replica without a sample gets one row.
         const int64_t count = last == samples ? 6 : std::max<int64_t>(1, last - first);
         BatchRows batch;
         batch.of_step = std::make_shared<const StepRows>(step);

@@ -136,7 +136,7 @@ TEST_CASE_METHOD(Files, "a pattern that was meant in another way") {
     CHECK(said(scheme + "bucket/x-*") == "files of '" + scheme +
                                              "' cannot be read: only local files can, so mount or copy these, and name "
                                              "them by their path");
-  CHECK(said("file:///data/x").ends_with("write the path alone, without 'file://'"));
+  CHECK(said("file:///data/x").ends_with("write only the path, without 'file://'"));
   for (const char* pattern : {"~/data/*", "$HOME/x"})
     CHECK(said(pattern) == "`~` and variables are not expanded here: write the whole path");
   // The folder is there, but its name is a pattern that it does not match itself.

@@ -617,7 +617,7 @@ TEST_CASE("fields that make no sense are refused by name") {
              "output 'o': resize.shorter: the crop comes first and has one size already; give resize.size, or "
              "crop.after_resize"),
       output("feature: \"d\" decode_image {} resize { size: [3, 3] antialias: true filter: AREA }",
-             "output 'o': resize.antialias: it is for BILINEAR alone; remove it"),
+             "output 'o': resize.antialias: it is only for BILINEAR; remove it"),
       output("feature: \"d\" decode_raw { shape: [2, 2, 3] } flip {}",
              "output 'o': decode_raw.layout: crop, resize and flip need to know what the axes are; write HWC or CHW"),
       output("feature: \"d\" decode_raw { shape: [3, 2, 2] layout: HWC } flip {}",
@@ -660,11 +660,11 @@ TEST_CASE("fields that make no sense are refused by name") {
              "output 'o': custom: not in this version yet; remove it (unpack_bits, decode_raw, expression and stack "
              "are there)"),
       output("feature: \"image\" crop {}",
-             "output 'o': crop: it is for pictures of decode_image and decode_raw alone; remove it"),
+             "output 'o': crop: it is only for pictures of decode_image and decode_raw; remove it"),
       output("feature: \"image\" resize {}",
-             "output 'o': resize: it is for pictures of decode_image and decode_raw alone; remove it"),
+             "output 'o': resize: it is only for pictures of decode_image and decode_raw; remove it"),
       output("feature: \"image\" flip {}",
-             "output 'o': flip: it is for pictures of decode_image and decode_raw alone; remove it"),
+             "output 'o': flip: it is only for pictures of decode_image and decode_raw; remove it"),
 
       // Texts and numbers of any kind.
       Case{source + features + "batch { global_batch_size: 8 valid_mask: \"\\377\" }",

@@ -1,5 +1,5 @@
 // The order of what rings give to GPUs, and what a GPU that fails leads to, on fake GPUs: what feeds cannot show, or
-// show by chance alone.
+// show only by chance.
 #include "gpu/device/device_ring.h"
 
 #include <string>

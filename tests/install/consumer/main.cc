@@ -1,4 +1,4 @@
-// A user's program: counts the records of a file with the reader alone, then feeds them to two replicas.
+// A user's program: counts the records of a file with only the reader, then feeds them to two replicas.
 #include <feedline/feeder.h>
 #include <feedline/records.h>
 

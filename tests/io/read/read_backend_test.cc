@@ -51,7 +51,7 @@ bool can_read_without_waiting(const std::string& path) {
 }  // namespace
 
 TEST_CASE("every way of reading that this machine has is tested") {
-  if (!io_uring_allowed()) feedline::test::skip("io_uring is refused: pread alone is tested");
+  if (!io_uring_allowed()) feedline::test::skip("io_uring is refused: only pread is tested");
   CHECK(modes().size() == (io_uring_allowed() ? 6 : 2));
 }
 

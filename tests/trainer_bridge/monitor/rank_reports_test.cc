@@ -110,7 +110,7 @@ TEST_CASE("ranks without a report say why") {
   CHECK_THAT(trouble(3), Contains("no monitor of this version"));
   CHECK_THAT(trouble(4), Contains("no monitor of this version"));
   CHECK_THAT(trouble(5), Contains("has not answered in time"));
-  CHECK_THAT(trouble(6), Contains("for its own machine alone"));
+  CHECK_THAT(trouble(6), Contains("only for its own machine"));
   CHECK_THAT(trouble(7), Contains("Connection refused"));
 }
 

@@ -70,7 +70,7 @@ struct Options {
   bool plan_only = false;
   /// Where the feeder shows itself over HTTP: a page for a browser at /, the report at /report.json, metrics for
   /// Prometheus at /metrics, and at /healthz whether it goes on. "127.0.0.1:9400", "[::1]:9400", or
-  /// "unix:/run/feed.sock", a Unix domain socket for this user alone. Port 0 takes a free one. Rank r listens at the
+  /// "unix:/run/feed.sock", a Unix domain socket only for this user. Port 0 takes a free one. Rank r listens at the
   /// port plus r, or at the path with ".r". Empty: nowhere.
   std::string monitor = {};
   /// What a client must send to the monitor: its password, for the user "feedline" (HTTP's Basic authentication). An
