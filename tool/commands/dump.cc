@@ -54,7 +54,7 @@ std::vector<std::unique_ptr<OutputFiles>> open_outputs(const std::string& folder
   return outputs;
 }
 
-struct Result {
+struct Dumped {
   Report report;
   std::vector<std::string> files;  // the data files, indexed by the numbers that `@file` gives
   int64_t samples = 0;             // written samples, without filler rows
@@ -63,7 +63,7 @@ struct Result {
 
 /// Takes a replica's next batch. Returns false at the end of the epoch, after an interrupt, and after an error, which
 /// it stores in result.error.
-bool take_batch(Feeder& feeder, int replica, Batch& batch, Result& result) {
+bool take_batch(Feeder& feeder, int replica, Batch& batch, Dumped& result) {
   try {
     for (;;) {
       const Next next = feeder.next(replica, std::chrono::milliseconds(100), batch);
@@ -112,7 +112,7 @@ class DumpProgress {
 
 /// Takes batches and writes them until the epoch ends, `steps` steps are done (0: no limit) or the feed fails. The rows
 /// of a step are written in the order of the replicas. Throws Error stalled after an interrupt.
-void take_epoch(Feeder& feeder, uint64_t steps, std::vector<std::unique_ptr<OutputFiles>>& outputs, Result& result) {
+void take_epoch(Feeder& feeder, uint64_t steps, std::vector<std::unique_ptr<OutputFiles>>& outputs, Dumped& result) {
   DumpProgress progress(feeder, steps);
   bool more = true;
   for (uint64_t taken = 0; more && (steps == 0 || taken < steps); taken++) {
@@ -129,7 +129,7 @@ void take_epoch(Feeder& feeder, uint64_t steps, std::vector<std::unique_ptr<Outp
   }
 }
 
-void dump_rows(const DumpArgs& args, const Pipeline& pipeline, Options options, Result& result) {
+void dump_rows(const DumpArgs& args, const Pipeline& pipeline, Options options, Dumped& result) {
   options.epoch = args.epoch;
   options.deliver_before_error = true;
   std::optional<StateFile> state;
@@ -146,7 +146,7 @@ void dump_rows(const DumpArgs& args, const Pipeline& pipeline, Options options, 
   if (state && !result.error) state->save(feeder.get_state());
 }
 
-void dump_epoch(const DumpArgs& args, Result& result) {
+void dump_epoch(const DumpArgs& args, Dumped& result) {
   const Pipeline pipeline = load(args.pipeline);
   const config::Epoch& epoch = pipeline.message().epoch();
   if (epoch.repeat() < 0 && epoch.steps() == 0 && args.steps == 0)
@@ -162,7 +162,7 @@ void dump_epoch(const DumpArgs& args, Result& result) {
   telling(ranks, [&] { dump_rows(args, pipeline, std::move(options), result); });
 }
 
-void write_report(const fs::path& folder, const Result& result) {
+void write_report(const fs::path& folder, const Dumped& result) {
   const Json report = report_json(result.report);
   Json json;
   for (const char* key : {"records", "steps", "dropped", "filler", "audit", "epoch_audit", "errors_total"})
@@ -181,7 +181,7 @@ int dump(const DumpArgs& args) {
   const LockedFolder lock(args.out);
   io::remove_unfinished(args.out,
                         [](std::string_view name) { return name.ends_with(".npy") || name == "report.json"; });
-  Result result;
+  Dumped result;
   try {
     dump_epoch(args, result);
   } catch (const Error& thrown) {

@@ -26,7 +26,7 @@ struct IndexArgs {
   bool check = false, json = false;
 };
 
-struct Result {
+struct Indexed {
   FileSummary summary;
   std::string index;       // the path of the index; empty: there is none
   std::string_view state;  // "valid": the index was found; "built": this command made it; "none": there is none
@@ -48,7 +48,7 @@ std::string differs(const io::FileIndex& index, const io::FileIndex& counted) {
                     format_count(index.records, "record"), index.audit, format_count(counted.records), counted.audit);
 }
 
-void index_file(const IndexArgs& args, const std::string& path, Result& result, Progress& progress) {
+void index_file(const IndexArgs& args, const std::string& path, Indexed& result, Progress& progress) {
   const io::CountOptions options{
       .compression = args.input.compression, .record_limit = args.input.record_limit, .stride = args.stride};
   const io::FileId data = io::stat_file(path);
@@ -83,7 +83,7 @@ void index_file(const IndexArgs& args, const std::string& path, Result& result, 
     result.wrong = fmt::format("{}: {}", args.import, difference);
 }
 
-Json to_json(const Result& result) {
+Json to_json(const Indexed& result) {
   Json json = to_json(result.summary);
   json["index"] = result.index.empty() ? Json() : Json(result.index);
   json["index_bytes"] = result.index_bytes;
@@ -98,7 +98,7 @@ int index(const IndexArgs& args) {
   if (!args.import.empty() && args.input.files.size() != 1)
     throw UsageError(fmt::format("--import compares one FILE with one FILE.idx, but {} are named",
                                  format_count(args.input.files.size(), "FILE")));
-  std::vector<Result> results(args.input.files.size());
+  std::vector<Indexed> results(args.input.files.size());
   Progress progress(args.check ? "checking" : "indexing", size_of(args.input.files));
   if (!args.check) io::remove_unfinished_indexes(args.input.files, args.dir);
   tbb::parallel_for(size_t{0}, results.size(), [&](size_t i) {
@@ -113,10 +113,10 @@ int index(const IndexArgs& args) {
   progress.done();
 
   std::vector<FileSummary> summaries;
-  for (const Result& result : results) summaries.push_back(result.summary);
+  for (const Indexed& result : results) summaries.push_back(result.summary);
   bool sound = print_damage(summaries) == 0;
   Json files = Json::array();
-  for (const Result& result : results) {
+  for (const Indexed& result : results) {
     if (!result.wrong.empty()) print_error("{}: {}", result.summary.file, result.wrong);
     if (!result.unwritten.empty())
       print_error("{}: {}the index could not be written: {}", result.summary.file,

@@ -9,7 +9,7 @@
 namespace feedline::cli {
 namespace {
 
-constexpr size_t block_bytes = 1 << 20;
+constexpr size_t read_bytes = 1 << 20;
 constexpr size_t most_csv_row_bytes = size_t{255} << 20;
 
 }  // namespace
@@ -27,7 +27,7 @@ bool CsvReader::more() {
   if (buffer_.size() > most_csv_row_bytes)
     refuse(row_line_, "the row has more than 255 MiB, the most that a record may have; is a quote not closed?");
   const size_t have = buffer_.size(),
-               size = std::min<uint64_t>(std::max(block_bytes, have), file_.size() - file_position_);
+               size = std::min<uint64_t>(std::max(read_bytes, have), file_.size() - file_position_);
   buffer_.resize(have + size);
   file_.read_at(file_position_, std::as_writable_bytes(std::span(buffer_)).subspan(have));
   file_position_ += size;

@@ -11,7 +11,7 @@
 namespace feedline::cli {
 namespace {
 
-constexpr int64_t usual_width = 1024, most_pixels = int64_t{1} << 29;
+constexpr int64_t usual_sheet_width = 1024, most_pixels = int64_t{1} << 29;
 constexpr int64_t around_cell = 4, between_pictures = 1;
 constexpr uint8_t background = 0xd0;
 
@@ -23,7 +23,7 @@ ContactSheet::ContactSheet(const std::vector<Size>& pictures, int64_t cells) {
     cell_.width = spots_.back().x + size.width;
     cell_.height = std::max(cell_.height, size.height);
   }
-  const int64_t fit = std::max<int64_t>((usual_width - around_cell) / (cell_.width + around_cell), 1);
+  const int64_t fit = std::max<int64_t>((usual_sheet_width - around_cell) / (cell_.width + around_cell), 1);
   const int64_t rows = (cells + fit - 1) / fit;
   across_ = (cells + rows - 1) / rows;
   sheet_ = {around_cell, around_cell + across_ * (cell_.width + around_cell)};
