@@ -21,8 +21,10 @@ constexpr size_t longest = 1 << 20;
 
 constexpr int64_t countable_samples = std::numeric_limits<int64_t>::max() / 2;
 
-[[noreturn]] void refuse(const std::string& why) { throw Error(Category::bad_pipeline, "state: " + why); }
-[[noreturn]] void refuse_text(const std::string& why) { refuse(why + "; give the text as get_state() returned it"); }
+[[noreturn]] void refuse_state(const std::string& why) { throw Error(Category::bad_pipeline, "state: " + why); }
+[[noreturn]] void refuse_text(const std::string& why) {
+  refuse_state(why + "; give the text as get_state() returned it");
+}
 
 template <typename Message>
 uint32_t digest(const Message& message) {
@@ -76,9 +78,9 @@ Reweighted read_mixture(uint64_t since, std::string_view digits, uint64_t versio
 
 Fields parse(std::string_view text) {
   using nlohmann::json;
-  if (text.size() > longest) refuse(fmt::format("{} bytes are too long for a state", text.size()));
+  if (text.size() > longest) refuse_state(fmt::format("{} bytes are too long for a state", text.size()));
   const json object = json::parse(text, nullptr, false);
-  if (!object.is_object()) refuse("this is not a text that get_state() returned: it is not a JSON object");
+  if (!object.is_object()) refuse_state("this is not a text that get_state() returned: it is not a JSON object");
   const auto number = [&](const char* name, uint64_t most) {
     const auto field = object.find(name);
     if (field == object.end() || !field->is_number_unsigned() || field->get<uint64_t>() > most)
@@ -93,7 +95,7 @@ Fields parse(std::string_view text) {
   constexpr uint64_t any = std::numeric_limits<uint64_t>::max(), any_step = std::numeric_limits<int64_t>::max();
   const uint64_t version = number("feedline_state", any);
   if (version != 1 && version != 2)
-    refuse(fmt::format(
+    refuse_state(fmt::format(
         "its format has version {}, but this program reads versions 1 and 2; use the version of feedline that wrote it",
         version));
   Fields fields{
@@ -168,19 +170,19 @@ void check_position(const FeedIdentity& feed, const Position& position) {
   const int64_t countable = countable_samples / feed.global_batch - 1;
   const int64_t most = feed.steps_per_epoch >= 0 ? feed.steps_per_epoch : countable;
   if (position.step < 0 || position.step > most)
-    refuse(fmt::format("there is no step {}: the epoch has {}", position.step,
-                       format_count(static_cast<uint64_t>(most), "step")));
+    refuse_state(fmt::format("there is no step {}: the epoch has {}", position.step,
+                             format_count(static_cast<uint64_t>(most), "step")));
   if (position.epoch < feed.mixed_since)
-    refuse(fmt::format("epoch {}: the weights of this mixture hold only from epoch {} on", position.epoch,
-                       feed.mixed_since));
+    refuse_state(fmt::format("epoch {}: the weights of this mixture hold only from epoch {} on", position.epoch,
+                             feed.mixed_since));
   if (feed.epochs_go_on && position.epoch >= static_cast<uint64_t>(countable / feed.steps_per_epoch))
-    refuse(
+    refuse_state(
         fmt::format("epoch {0} is too large: with {1} steps in an epoch, samples can be counted for {2} epochs; give "
                     "an epoch below {2}",
                     position.epoch, feed.steps_per_epoch, countable / feed.steps_per_epoch));
   constexpr auto last_epoch = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
   if (position.epoch > last_epoch)
-    refuse(fmt::format("epoch {} is too large; epochs are numbered from 0 to {}", position.epoch, last_epoch));
+    refuse_state(fmt::format("epoch {} is too large; epochs are numbered from 0 to {}", position.epoch, last_epoch));
 }
 
 std::string state_text(const FeedIdentity& feed, const Position& position) {
@@ -195,22 +197,22 @@ FeedState read_state(std::string_view text, const FeedIdentity& feed, bool accep
   const auto& [position, reweighted] = fields.state;
   const std::string changed = changes(fields, feed);
   if (!changed.empty() && !accept_changes)
-    refuse(
+    refuse_state(
         fmt::format("it belongs to another feed: step {} of epoch {} has other samples here; changed: {}; undo the "
                     "change, or accept it to go on at this step all the same",
                     position.step, position.epoch, changed));
   if (reweighted && reweighted->shares.size() != feed.mixed_sources)
-    refuse(fmt::format("it has weights of {} sources, but the pipeline mixes {}", reweighted->shares.size(),
-                       feed.mixed_sources));
+    refuse_state(fmt::format("it has weights of {} sources, but the pipeline mixes {}", reweighted->shares.size(),
+                             feed.mixed_sources));
   if (reweighted && reweighted->since_epoch > position.epoch)
-    refuse(
+    refuse_state(
         fmt::format("its weights of the mixture hold from epoch {} on, but its position is in epoch {}; give the text "
                     "as get_state() returned it",
                     reweighted->since_epoch, position.epoch));
   if (reweighted)
     for (const uint64_t taken : reweighted->taken)
       if (taken > static_cast<uint64_t>(countable_samples))
-        refuse(fmt::format("it says that {} samples were taken of a source, more than can be counted", taken));
+        refuse_state(fmt::format("it says that {} samples were taken of a source, more than can be counted", taken));
   return fields.state;
 }
 

@@ -12,16 +12,17 @@
 namespace feedline::flow {
 namespace {
 
-[[noreturn]] void refuse(const std::string& what) { throw Error(Category::bad_pipeline, "cache: " + what); }
+[[noreturn]] void refuse_cache(const std::string& what) { throw Error(Category::bad_pipeline, "cache: " + what); }
 
 uint64_t limit_of(const config::Cache& cache) {
-  if (cache.limit().empty()) refuse("limit: it is missing; say how many bytes the cache may take, such as \"20GiB\"");
+  if (cache.limit().empty())
+    refuse_cache("limit: it is missing; say how many bytes the cache may take, such as \"20GiB\"");
   try {
     if (const uint64_t limit = parse_byte_size(cache.limit())) return limit;
   } catch (const Error& error) {
-    refuse("limit: " + error.message());
+    refuse_cache("limit: " + error.message());
   }
-  refuse("limit: 0 bytes are too few; write a size above 0, or remove the cache");
+  refuse_cache("limit: 0 bytes are too few; write a size above 0, or remove the cache");
 }
 
 }  // namespace
@@ -33,9 +34,9 @@ void resolve_cache(const Pipeline& pipeline, PipelineSpec& spec) {
   of.where = static_cast<CacheWhere>(cache.where());
   of.what = static_cast<CacheWhat>(cache.what());
   of.limit = limit_of(cache);
-  if (!cache.dir().empty() && of.where == CacheWhere::memory) refuse("dir: it is for where: DISK; remove it");
+  if (!cache.dir().empty() && of.where == CacheWhere::memory) refuse_cache("dir: it is for where: DISK; remove it");
   if (cache.dir().find('\0') != std::string::npos)
-    refuse(fmt::format("dir: '{}' is not a folder name, because it has a NUL character", cache.dir()));
+    refuse_cache(fmt::format("dir: '{}' is not a folder name, because it has a NUL character", cache.dir()));
   if (!cache.dir().empty()) {
     const std::filesystem::path dir = std::filesystem::path(pipeline.folder()) / cache.dir();
     of.dir = absolute_path(dir).lexically_normal().string();
@@ -53,7 +54,7 @@ void check_cache_keeps(const PipelineSpec& spec) {
     why += fmt::format("; output '{}': {}", output.name, step->why_not);
   }
   if (why.empty()) why = "; no output is a picture";
-  refuse(fmt::format("what: {}: nothing could be kept{}; write another `what`, or remove the cache", what, why));
+  refuse_cache(fmt::format("what: {}: nothing could be kept{}; write another `what`, or remove the cache", what, why));
 }
 
 }  // namespace feedline::flow
