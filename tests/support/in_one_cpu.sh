@@ -10,11 +10,14 @@ skip() {
 
 way=$1
 shift
-cpu=$(taskset -cp $$ | sed 's/.*: *//; s/[-,].*//') # the first CPU that this process may use
+# The first CPU that this process may use, or the last: so a run of each way can go on beside the other.
+cpus=$(taskset -cp $$ | sed 's/.*: *//')
 
 if [ "$way" = affinity ]; then
-  exec taskset -c "$cpu" "$@"
+  exec taskset -c "${cpus%%[-,]*}" "$@"
 fi
+cpu=${cpus##*[-,]}
+cpu=${cpu%%:*} # of a list with a stride, such as 0-6:2
 
 cgroups=/sys/fs/cgroup
 switched_on=no
