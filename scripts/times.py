@@ -38,6 +38,8 @@ def steps(folder: str, skip: int = 0) -> dict[str, float]:
             begin, end, _, output, command = words
             # A step of several outputs has a line for each.
             output = seen.setdefault((begin, command), output)
+            # A source outside the tree, such as nanobind's, has the whole of its path in its object's name.
+            output = re.sub(r"[^/]*_site-packages_", "", output)
             found[output] = (int(end) - int(begin)) / 1000
     return found
 
