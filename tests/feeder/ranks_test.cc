@@ -1,6 +1,8 @@
 // Ranks that have an exchange: either all start or none does, and each rank knows why.
 #include "support/ranks.h"
 
+#include <sched.h>
+
 #include <array>
 #include <filesystem>
 #include <stdexcept>
@@ -130,7 +132,7 @@ TEST_CASE("what is a machine's own may differ") {
   ranks[1].pipeline = ranks[1]
                           .pipeline.with("source.index.dir", data.dir().file("indexes"))
                           .with("parallelism.threads", "1")
-                          .with("parallelism.cpu_set", "0")
+                          .with("parallelism.cpu_set", std::to_string(sched_getcpu()))
                           .with("memory.limit", "50MiB")
                           .with("source.files", data.dir().file("part-00[01].*"));
   ranks[1].options.io.backend = BackendKind::pread;
