@@ -72,7 +72,7 @@ double rows_per_second(const std::string& file, int ranks, Way& way) {
         while (feeder.next()) {
         }
       });
-      sent[rank] = feeder.report().bytes_sent;
+      sent[rank] = feeder.report().sent_bytes;
     });
   for (std::thread& thread : threads) thread.join();
   way.bytes_sent = sent[0];

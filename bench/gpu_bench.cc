@@ -312,7 +312,7 @@ int run(int argc, char** argv) {
     fed.values.push_back(batch / step_s / host_rate);
     const Report report = feeder.report();
     const StageReport& copies = report.stages.back();
-    copy.values.push_back(static_cast<double>(report.bytes_copied) / copies.busy_s / link_rate);
+    copy.values.push_back(static_cast<double>(report.uploaded_bytes) / copies.busy_s / link_rate);
     const double device_s = copies.busy_s / static_cast<double>(copies.messages) + unpack_s;
     // A trainer that is faster than the host would have to wait for the host.
     const double busy_s = std::max(2 * device_s, 1.25 * step_s);

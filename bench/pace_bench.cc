@@ -105,8 +105,8 @@ struct Calls {
     const uint64_t earlier = counted(before);
     for (const auto& [us, calls] : before.next_us.histogram) took[us] -= calls;
     count = counted(after) - earlier;
-    ready = (after.data_readiness * static_cast<double>(counted(after)) -
-             before.data_readiness * static_cast<double>(earlier)) /
+    ready = (after.data_readiness_ratio * static_cast<double>(counted(after)) -
+             before.data_readiness_ratio * static_cast<double>(earlier)) /
             static_cast<double>(count);
     uint64_t seen = 0;
     for (auto it = took.begin(); it != took.end() && seen * 100 < count * 99; ++it) {

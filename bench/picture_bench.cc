@@ -256,7 +256,7 @@ class Bench {
       const auto* work = std::get_if<std::function<uint64_t(PictureWorker&)>>(&row.work);
       // A feeder that waits for its turn would go on preparing batches.
       const auto feeder = work ? nullptr : make_feeder(std::get<Pipeline>(row.work), cpus.size());
-      if (feeder && feeder->report().cache) epoch(*feeder);
+      if (feeder && feeder->report().cache_share) epoch(*feeder);
       const auto once = [&](size_t t) { return work ? (*work)(*workers_[t]) : epoch(*feeder); };
       if (cpus.size() == 1)
         rates[row.name] = rate([&] { return once(0); }, [](auto&& timed) { return cpu_seconds(timed); });

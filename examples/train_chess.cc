@@ -190,7 +190,7 @@ int run(const Flags& flags) {
     std::printf("epoch %zu loss %.8f\n", epoch + 1, sum / steps);
   }
   const feedline::Report report = feeder.report();
-  std::printf("the feed was ready in %.2f %% of next()\n", 100 * report.data_readiness);
+  std::printf("the feed was ready in %.2f %% of next()\n", 100 * report.data_readiness_ratio);
   return 0;
 }
 

@@ -280,9 +280,10 @@ struct Feeder::Impl {
       report.epoch = at.epoch;
       report.step = at.step;
     }
-    report.memory_planned = plan ? plan->memory.bytes() : 0;
-    report.steps_per_epoch = facts.identity.steps_per_epoch;
-    report.dropped = delivered.finished_epochs * static_cast<uint64_t>(std::max<int64_t>(0, facts.dropped_per_epoch));
+    report.planned_bytes = plan ? plan->memory.bytes() : 0;
+    report.epoch_steps = facts.identity.steps_per_epoch;
+    report.dropped_samples =
+        delivered.finished_epochs * static_cast<uint64_t>(std::max<int64_t>(0, facts.dropped_per_epoch));
     add_route(report, setup, facts);
     // What a transfer delivers has been read by the graph before it.
     const bool reads_for_others = feed && feed->transfer() && feed->graph();

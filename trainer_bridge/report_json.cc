@@ -14,13 +14,20 @@ Json audit_json(const EpochAudit& audit) {
           {"why", audit.why.empty() ? Json() : Json(audit.why)}};
 }
 
-Json cache_json(const Report::Cache& cache) {
-  return {{"share", cache.share},
-          {"hits", cache.hits},
-          {"misses", cache.misses},
-          {"entries", cache.entries},
-          {"bytes", cache.bytes}};
-}
+// The names that counters had before version 0.2, in which they are left out.
+constexpr std::pair<const char*, const char*> old_names[] = {{"memory_planned", "planned_bytes"},
+                                                             {"steps_per_epoch", "epoch_steps"},
+                                                             {"bytes_read", "read_bytes"},
+                                                             {"bytes_needed", "needed_bytes"},
+                                                             {"bytes_copied", "uploaded_bytes"},
+                                                             {"bytes_between_gpus", "between_gpus_bytes"},
+                                                             {"bytes_sent", "sent_bytes"},
+                                                             {"bytes_received", "received_bytes"},
+                                                             {"data_readiness", "data_readiness_ratio"},
+                                                             {"next_wait_share", "next_wait_ratio"},
+                                                             {"dropped", "dropped_samples"},
+                                                             {"filler", "filler_rows"},
+                                                             {"errors_total", "bad_records"}};
 
 Json stage_json(const StageReport& stage) {
   return {{"name", stage.name},
@@ -43,51 +50,38 @@ Json report_json(const Report& report) {
   Json json = {{"verdict", report.verdict},
                {"error", report.error ? error_json(*report.error) : Json()},
                {"rank", report.rank},
-               {"world_size", report.world_size},
-               {"replicas", report.replicas},
-               {"threads", report.threads},
-               {"memory_planned", report.memory_planned},
-               {"epoch", report.epoch},
-               {"step", report.step},
-               {"steps_per_epoch", report.steps_per_epoch},
-               {"records", report.records},
-               {"steps", report.steps},
-               {"wall_s", report.wall_s},
+               {"world_size", report.world_size}};
+  for_each_counter(report, [&](const CounterInfo& info, auto value) { json[info.name] = value; });
+  json.update({{"wall_s", report.wall_s},
                {"count_s", report.count_s},
                {"first_batch_s", report.first_batch_s},
-               {"bytes_read", report.bytes_read},
-               {"bytes_needed", report.bytes_needed},
-               {"layout_hits", report.layout_hits},
-               {"decode_warnings", report.decode_warnings},
-               {"cache", report.cache ? cache_json(*report.cache) : Json()},
-               {"bytes_copied", report.bytes_copied},
-               {"bytes_between_gpus", report.bytes_between_gpus},
+               {"cache_share", report.cache_share ? Json(*report.cache_share) : Json()},
                {"distribute_mode", report.distribute_mode},
-               {"bytes_sent", report.bytes_sent},
-               {"bytes_received", report.bytes_received},
                {"next_us",
                 {{"p50", report.next_us.p50},
                  {"p99", report.next_us.p99},
                  {"max", report.next_us.max},
                  {"histogram", report.next_us.histogram}}},
-               {"data_readiness", report.data_readiness},
                {"next_wait_s", report.next_wait_s},
-               {"next_wait_share", report.next_wait_share},
                {"waited_for", report.waited_for},
                {"waited_s", object_of(report.waited_s)},
-               {"dropped", report.dropped},
-               {"filler", report.filler},
                {"missing", object_of(report.missing)},
                {"missing_of", report.missing_of},
                {"audit", report.audit},
                {"epoch_audit", report.last_epoch ? audit_json(*report.last_epoch) : Json()},
-               {"differing_epochs", report.differing_epochs},
                {"backend", report.backend},
                {"outputs", object_of(report.outputs)},
                {"stages", Json::array()},
-               {"errors", errors_json(report.errors)},
-               {"errors_total", report.errors_total}};
+               {"errors", errors_json(report.errors)}});
   for (const StageReport& stage : report.stages) json["stages"].push_back(stage_json(stage));
+  for (const auto& [before, now] : old_names) json[before] = json[now];
+  json["cache"] = Json();
+  if (report.cache_share)
+    json["cache"] = {{"share", *report.cache_share},
+                     {"hits", report.cache_hits},
+                     {"misses", report.cache_misses},
+                     {"entries", report.cache_entries},
+                     {"bytes", report.cache_bytes}};
   return json;
 }
 

@@ -31,16 +31,16 @@ std::string percent(double share) { return fmt::format("{:.{}f} %", 100 * share,
 
 std::string read_advice(const Report& report, const VerdictFacts& facts) {
   const std::string rate =
-      format_byte_size(static_cast<uint64_t>(static_cast<double>(report.bytes_read) / report.wall_s)) + "/s";
-  const double needed = report.bytes_read > 0 && report.bytes_needed > 0
-                            ? static_cast<double>(report.bytes_needed) / static_cast<double>(report.bytes_read)
+      format_byte_size(static_cast<uint64_t>(static_cast<double>(report.read_bytes) / report.wall_s)) + "/s";
+  const double needed = report.read_bytes > 0 && report.needed_bytes > 0
+                            ? static_cast<double>(report.needed_bytes) / static_cast<double>(report.read_bytes)
                             : 1;
   if (facts.global_shuffle && 1 - needed > much)
     return fmt::format("The files give {}, of which GLOBAL does not need {}: try shuffle {{ mode: BLOCK }}.", rate,
                        percent(1 - needed));
   const auto read = std::ranges::find(report.stages, "read", &StageReport::name);
   const double messages = read == report.stages.end() ? 0 : static_cast<double>(read->messages);
-  if (const double bytes = static_cast<double>(report.bytes_read) / std::max(messages, 1.0);
+  if (const double bytes = static_cast<double>(report.read_bytes) / std::max(messages, 1.0);
       !facts.global_shuffle && messages > 0 && bytes < small_read)
     return fmt::format(
         "A read gives {} on average, and opening a file takes as long as feeding 40 KB of it: write "
@@ -99,7 +99,7 @@ std::string verdict_of(const Report& report, const VerdictFacts& facts) {
   if (report.steps < 2 || report.wall_s < 0.01)
     return fmt::format("It is too early to say which is slower: {} of {:.0f} ms.",
                        report.steps == 1 ? "1 step" : fmt::format("{} steps", report.steps), 1e3 * report.wall_s);
-  const double share = report.next_wait_share;
+  const double share = report.next_wait_ratio;
   if (share < fast_enough || report.waited_s.empty())
     return fmt::format(
         "The trainer is the slower one: next() waited {} of the time, so a faster feed would gain nothing.",

@@ -52,7 +52,7 @@ def pace(steps):
     report = json.loads(feedline("run", one(args.data, args.set), "--epochs", str(epochs), "--steps", str(steps), "--step-ms",
                                  str(1000 * STEP_S), "--json"))
     return {"next_us": [us for us, calls in report["next_us"]["histogram"] for _ in range(calls)],
-            "readiness": report["data_readiness"], "cpu_s_per_mrec": report["cpu_s"] / report["records"] * 1e6}
+            "readiness": report["data_readiness_ratio"], "cpu_s_per_mrec": report["cpu_s"] / report["records"] * 1e6}
 
 
 def save_checked(to):

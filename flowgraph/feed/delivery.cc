@@ -164,8 +164,8 @@ void Delivery::count_batch(size_t number, const BatchContent& batch, const PassA
   replica.received++;
   replica.steps++;
   replica.position.step++;
-  report_.records += static_cast<uint64_t>(batch.valid_count);
-  report_.filler += static_cast<uint64_t>(batch.rows - batch.valid_count);
+  report_.counters.records += static_cast<uint64_t>(batch.valid_count);
+  report_.counters.filler_rows += static_cast<uint64_t>(batch.rows - batch.valid_count);
   report_.audit += batch.audit;
   ledger_.delivered(number, {batch.audit, batch.bad_audit}, passes);
 }
@@ -287,10 +287,10 @@ DeliveryReport Delivery::report() const {
     if (replica.waiting)
       report.waited_s[static_cast<size_t>(replica.waiting->stage)] +=
           std::chrono::duration<double>(now - replica.waiting->since).count();
-  report.steps = std::ranges::min_element(replicas_, {}, &Replica::steps)->steps;
+  report.counters.steps = std::ranges::min_element(replicas_, {}, &Replica::steps)->steps;
   report.finished_epochs = std::ranges::min_element(replicas_, {}, &Replica::epochs)->epochs;
   report.last_epoch = ledger_.last();
-  report.differing_epochs = ledger_.differing();
+  report.counters.differing_epochs = ledger_.differing();
   return report;
 }
 

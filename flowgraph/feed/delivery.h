@@ -15,6 +15,7 @@
 
 #include "base/mutex.h"
 #include "feedline/batch.h"
+#include "feedline/counters.h"
 #include "feedline/error.h"
 #include "flowgraph/batch/batch_buffers.h"
 #include "flowgraph/batch/epoch_ledger.h"
@@ -51,9 +52,9 @@ struct Ready {
 
 /// What has been delivered since the start.
 struct DeliveryReport {
-  uint64_t records = 0, filler = 0, audit = 0, steps = 0, finished_epochs = 0;
+  Counters counters;  // what Delivery counts of them
+  uint64_t audit = 0, finished_epochs = 0;
   std::optional<EpochAudit> last_epoch;
-  uint64_t differing_epochs = 0;
   uint64_t parsed = 0;            // EpochEnd::parsed of the last epoch that any replica has finished
   std::vector<uint64_t> lacking;  // EpochEnd::lacking of that epoch
   std::optional<std::chrono::steady_clock::time_point> first_batch;

@@ -108,9 +108,10 @@ Answer evaluate(const PipelineSpec& spec, const DataSet& data, const FilterRun& 
     }
     if (run.on_progress) run.on_progress(mul_div(data.bytes, sample, data.samples), data.bytes);
   }
-  const GraphReport report = graph.report();
-  answer.bad = report.errors;
-  answer.bad_total = report.errors_total;
+  Counters counted;
+  graph.add_to(counted);
+  answer.bad = graph.errors();
+  answer.bad_total = counted.bad_records;
   return answer;
 }
 

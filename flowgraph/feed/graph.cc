@@ -13,6 +13,7 @@
 
 #include "base/float_environment.h"
 #include "base/invariant.h"
+#include "base/mul_div.h"
 #include "base/syscall_hooks.h"
 #include "flowgraph/batch/assemble.h"
 #include "flowgraph/batch/batch_writer.h"
@@ -318,20 +319,27 @@ const std::vector<io::FileIndex>* Graph::counted() const noexcept { return impl_
 
 std::string Graph::backend() const { return impl_->read->backend(); }
 
-GraphReport Graph::report() const {
+void Graph::add_to(Counters& counters) const {
+  const Impl& impl = *impl_;
+  const DataSet& data = impl.plan.data;
+  const RecordCache* const records = impl.read->records();
+  counters.read_bytes += impl.read->bytes_read();
+  if (data.records > 0) counters.needed_bytes += mul_div(data.bytes, impl.parsed, data.records);
+  counters.layout_hits += impl.layout_hits;
+  counters.decode_warnings += impl.writer.warnings();
+  counters.cache_hits += impl.writer.found() + (records ? records->found() : 0);
+  counters.cache_misses += impl.writer.not_found() + (records ? records->not_found() : 0);
+  counters.bad_records += impl.bad_records.total();
+}
+
+std::vector<Error> Graph::errors() const { return impl_->bad_records.first(); }
+
+std::vector<StageReport> Graph::stages() const {
   const Impl& impl = *impl_;
   const ReadStage& read = *impl.read;
-  const RecordCache* const records = read.records();
-  GraphReport report{.bytes_read = read.bytes_read(),
-                     .layout_hits = impl.layout_hits,
-                     .parsed = impl.parsed,
-                     .decode_warnings = impl.writer.warnings(),
-                     .cache_hits = impl.writer.found() + (records ? records->found() : 0),
-                     .cache_misses = impl.writer.not_found() + (records ? records->not_found() : 0),
-                     .errors_total = impl.bad_records.total(),
-                     .errors = impl.bad_records.first()};
+  std::vector<StageReport> stages;
   const auto add = [&](std::string name, const StageCounters& counters, double wait_s, int64_t queue) {
-    report.stages.push_back(counters.report(std::move(name), wait_s, queue));
+    stages.push_back(counters.report(std::move(name), wait_s, queue));
   };
   add("read", read.reading(), read.no_slot_s(), read.reading().waiting);
   if (impl.plan.memory.inflaters > 0) add("inflate", read.inflating(), read.no_inflater_s(), read.inflating().waiting);
@@ -342,7 +350,7 @@ GraphReport Graph::report() const {
     add(fmt::format("unpack {}", r), stage.counters(), stage.ring().pool().dry_s(),
         static_cast<int64_t>(impl.delivery->waiting_batches(r)));
   }
-  return report;
+  return stages;
 }
 
 }  // namespace feedline::flow

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "feedline/batch.h"
+#include "feedline/counters.h"
 #include "feedline/io_options.h"
 #include "feedline/stage_report.h"
 #include "flowgraph/chunk/cache_store.h"
@@ -33,18 +34,6 @@ struct GraphOptions {
   Walk::Start start = {};
   bool deliver_before_error = false;
   CacheStore* cache = nullptr;  // must outlive the graph; null if the plan has no cache
-};
-
-/// Counters since the start. They are exact while no stage runs.
-struct GraphReport {
-  uint64_t bytes_read = 0;
-  uint64_t layout_hits = 0;
-  uint64_t parsed = 0;
-  uint64_t decode_warnings = 0;
-  uint64_t cache_hits = 0, cache_misses = 0;
-  uint64_t errors_total = 0;
-  std::vector<Error> errors;
-  std::vector<StageReport> stages = {};
 };
 
 /// Runs a feed from construction to destruction. It may be destroyed at any moment, and then leaves no thread,
@@ -66,7 +55,11 @@ class Graph {
   const std::vector<io::FileIndex>* counted() const noexcept;
 
   std::string backend() const;
-  GraphReport report() const;
+  /// Adds what was read, parsed, found bad and found in the cache since the start. Exact while no stage runs.
+  void add_to(Counters& counters) const;
+  std::vector<StageReport> stages() const;
+  /// Returns the first bad records.
+  std::vector<Error> errors() const;
 
  private:
   struct Impl;

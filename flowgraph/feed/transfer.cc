@@ -452,10 +452,11 @@ void Transfer::end_epoch() {
   position_ = {position_.epoch + 1, 0};
 }
 
-TransferReport Transfer::report() const {
-  return {.bytes_sent = sent_,
-          .bytes_received = received_,
-          .stage = counters_.report("transfer", buffer_wait_.waited_s(), 0)};
+void Transfer::add_to(Counters& counters) const {
+  counters.sent_bytes += sent_;
+  counters.received_bytes += received_;
 }
+
+StageReport Transfer::stage() const { return counters_.report("transfer", buffer_wait_.waited_s(), 0); }
 
 }  // namespace feedline::flow

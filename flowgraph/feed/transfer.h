@@ -28,13 +28,6 @@
 
 namespace feedline::flow {
 
-/// Counters since the start.
-struct TransferReport {
-  uint64_t bytes_sent = 0;      // packed bytes that other ranks were given, counted for each rank
-  uint64_t bytes_received = 0;  // packed bytes that other ranks gave
-  StageReport stage = {};
-};
-
 class Transfer {
  public:
   struct Start {
@@ -72,7 +65,9 @@ class Transfer {
   void stop() noexcept;
 
   Delivery& delivery() noexcept { return *delivery_; }
-  TransferReport report() const;
+  /// Adds the bytes of packed rows that were sent and received since the start.
+  void add_to(Counters& counters) const;
+  StageReport stage() const;
   /// Returns the memory of a Transfer's buffers, for the memory plan of a rank that reads.
   static MemoryLine memory(const PipelineSpec& spec, const FeedFacts& facts, size_t replicas);
 

@@ -463,6 +463,13 @@ void Upload::finish_copies(size_t first) {
   }
 }
 
+void Upload::add_to(Counters& counters) const {
+  counters.uploaded_bytes += uploaded_;
+  counters.between_gpus_bytes += between_gpus_;
+  counters.sent_bytes += sent_;
+  counters.received_bytes += received_;
+}
+
 std::vector<StageReport> Upload::report() const {
   std::vector<StageReport> stages;
   for (size_t r = 0; r < replicas_.size(); r++) {

@@ -91,12 +91,8 @@ class Upload {
   Delivery& delivery() noexcept { return *delivery_; }
   /// Returns whether a GPU has ended the feed.
   bool failed() const noexcept { return failed_; }
-  /// Return how many bytes were copied from the host to GPUs, and from GPU to GPU.
-  uint64_t bytes_uploaded() const noexcept { return uploaded_; }
-  uint64_t bytes_between_gpus() const noexcept { return between_gpus_; }
-  /// Return how many bytes were sent to other ranks, and received from them.
-  uint64_t bytes_sent() const noexcept { return sent_; }
-  uint64_t bytes_received() const noexcept { return received_; }
+  /// Adds the bytes that were copied to GPUs and between them, and those that were sent and received, since the start.
+  void add_to(Counters& counters) const;
   /// Returns two reports for each replica: "upload N", the time of the thread, and "copy N", the time on the GPU.
   std::vector<StageReport> report() const;
   /// Returns, by name of the output, where each output is made, in words.

@@ -230,7 +230,7 @@ TEST_CASE("rows that fail while a batch is written belong to the pass of their s
         for (int epoch = 0; epoch < 8; epoch++) held += audit_of_epoch(feeder).verdict == Verdict::holds;
         CHECK(held > 0);
         CHECK(feeder.report().differing_epochs == 0);
-        CHECK(feeder.report().filler > 0);
+        CHECK(feeder.report().filler_rows > 0);
       }
 }
 

@@ -241,10 +241,10 @@ TEST_CASE("a batch that could not arrive comes again") {
                     Error);
     CHECK_FALSE(batch);
     CHECK(rig.rings[0]->held == 0);
-    CHECK(rig.delivery->report().steps == 0);
+    CHECK(rig.delivery->report().counters.steps == 0);
   }
   CHECK(next([&](Batch& come) { CHECK(come.at("id").data == refused); }) == Outcome::batch);
-  CHECK(rig.delivery->report().steps == 1);
+  CHECK(rig.delivery->report().counters.steps == 1);
   CHECK(next({}) == Outcome::batch);
   CHECK(next({}) == Outcome::not_ready);
 }

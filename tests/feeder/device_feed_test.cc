@@ -117,7 +117,7 @@ TEST_CASE("GPUs are given what the host is given, bit for bit") {
         const Report report = feeder.report();
         CHECK(report.differing_epochs == 0);
         CHECK(report.last_epoch);
-        CHECK(report.bytes_copied > 0);
+        CHECK(report.uploaded_bytes > 0);
         const std::map<std::string, std::string> made(report.outputs.begin(), report.outputs.end());
         CHECK(made.at("id") == "copied to GPUs as it is");
         CHECK(made.at("bits") == "unpacked on GPUs from 'packed b'");
@@ -232,7 +232,7 @@ TEST_CASE("rows of a table that lies on each GPU are gathered and cast there") {
         Consumers consumers(gpus(replicas));
         CHECK(two_epochs(feeder, [&](Batch& batch) { return consumers.text(batch); }) == wanted);
         const Report report = feeder.report();
-        if (!order.starts_with("window")) CHECK(report.errors_total == 2);
+        if (!order.starts_with("window")) CHECK(report.bad_records == 2);
         const std::map<std::string, std::string> made(report.outputs.begin(), report.outputs.end());
         CHECK(made.at("stored") == "gathered on GPUs from halves.npy");
         CHECK(made.at("normalized") == "gathered on GPUs from bytes.npy");
@@ -291,12 +291,12 @@ TEST_CASE("rows that travel between replicas and ranks are uploaded where they a
       CHECK(two_epochs(feeder, [&](Batch& batch) { return consumers.text(batch); }) == on_host(pipeline, replicas));
       // Rows that all replicas are given are uploaded once. Some batches may still be on their way.
       const Report report = feeder.report();
-      CHECK(report.bytes_copied > 0);
+      CHECK(report.uploaded_bytes > 0);
       const uint64_t others = mode == "REPLICATE" ? static_cast<uint64_t>(replicas - 1) : 0;
-      CHECK(report.bytes_between_gpus <= others * report.bytes_copied);
+      CHECK(report.between_gpus_bytes <= others * report.uploaded_bytes);
       for (const std::string& line : log.lines())
         if (line.find("does not read the memory of") != std::string::npos) all_reach = false;
-      if (all_reach) CHECK(report.bytes_between_gpus >= others * report.bytes_copied / 2);
+      if (all_reach) CHECK(report.between_gpus_bytes >= others * report.uploaded_bytes / 2);
     }
 }
 

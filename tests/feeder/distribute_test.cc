@@ -47,7 +47,7 @@ TEST_CASE("REPLICATE needs no communicator among the replicas of a process") {
   CHECK(texts[0].size() == 7);
   CHECK(texts[1].size() == 7);
   CHECK(feeder.plan_text().find("packed") != std::string::npos);
-  CHECK(feeder.report().bytes_sent == 0);
+  CHECK(feeder.report().sent_bytes == 0);
 }
 
 TEST_CASE("a thread that holds all batches of one replica is told so when it asks for another's") {
@@ -91,7 +91,7 @@ TEST_CASE("SCATTER: each replica is given its rows, and rank 0 alone needs the f
                     texts[replica].insert(texts[replica].end(), second[replica].begin(), second[replica].end());
                     if (texts[replica] != wanted[replica]) throw std::runtime_error("other batches");
                   }
-                  if ((feeder.report().bytes_read > 0) != (rank == 0)) throw std::runtime_error("others read, too");
+                  if ((feeder.report().read_bytes > 0) != (rank == 0)) throw std::runtime_error("others read, too");
                 }) == nothing_thrown(ranks));
         }
 }
@@ -147,8 +147,8 @@ TEST_CASE("the bytes that travel are counted: packed ones, for each rank that is
             feeder.next();
             feeder.next();  // the end of the epoch: all rows sent so far have arrived
             const Report report = feeder.report();
-            out[static_cast<size_t>(rank)] = report.bytes_sent;
-            in[static_cast<size_t>(rank)] = report.bytes_received;
+            out[static_cast<size_t>(rank)] = report.sent_bytes;
+            in[static_cast<size_t>(rank)] = report.received_bytes;
           }) == nothing_thrown(4));
     const uint64_t batch = 64 * (5 + 1);  // bytes of the packed rows and of the mask
     const uint64_t between = 256 - 64;    // bytes from the mask to the rows, which are broadcast with them

@@ -95,7 +95,7 @@ TEST_CASE("SKIP_RECORD leaves out what was bad when the data was counted") {
   wanted.erase(wanted.begin() + 20);
   for (int epoch = 0; epoch < 2; epoch++) CHECK(read_epoch(feeder).front().all() == wanted);
   const Report report = feeder.report();
-  REQUIRE(report.errors_total == 2);
+  REQUIRE(report.bad_records == 2);
   CHECK(report.errors[0].category() == Category::bad_data_crc);
   CHECK(report.errors[1].category() == Category::bad_length_crc);
 }
@@ -116,7 +116,7 @@ TEST_CASE("SKIP_FILE leaves out files with damage") {
   auto wanted = numbers(50);
   for (int64_t id : numbers(20, 100)) wanted.push_back(id);
   CHECK(read_epoch(feeder).front().all() == wanted);
-  CHECK(feeder.report().errors_total == 1);
+  CHECK(feeder.report().bad_records == 1);
 }
 
 TEST_CASE("too many failures end the run") {
@@ -158,8 +158,8 @@ TEST_CASE("a record that does not parse: an error, or filler that changes no cou
   for (const int bad : {99, 43, 42}) wanted.erase(wanted.begin() + bad);
   CHECK(got.all() == wanted);
   CHECK(got.rows == std::vector<int64_t>(10, 10));
-  CHECK(feeder.report().filler == 6);
-  CHECK(feeder.report().errors_total == 3);
+  CHECK(feeder.report().filler_rows == 6);
+  CHECK(feeder.report().bad_records == 3);
   CHECK(feeder.report().errors.size() == 3);
   CHECK_THROWS_WITH(read_epoch(*std::make_unique<Feeder>(
                         parse_pipeline(text + "errors { on_error: SKIP_RECORD max_failures: 2 }", dir.path()))),
@@ -249,23 +249,23 @@ TEST_CASE("a byte that changes after it was counted is never delivered") {
     Feeder feeder(data.pipeline("batch { global_batch_size: 1000 } errors { on_error: SKIP_RECORD }"));
     REQUIRE(feeder.next());
     damage.flip(offset + 12 + 9);
-    for (int step = 1; step < 2000 && feeder.report().filler == 0; step++)
+    for (int step = 1; step < 2000 && feeder.report().filler_rows == 0; step++)
       if (const auto batch = feeder.next())
         for (size_t i = 0; i < 1000; i++)
           if (batch.at("@valid").as<uint8_t>()[i])
             REQUIRE(batch.at("id").as<int64_t>()[i] == static_cast<int64_t>(batch.step() * 1000 + i));
-    CHECK(feeder.report().filler > 0);
+    CHECK(feeder.report().filler_rows > 0);
   }
   SECTION("a damaged length loses more") {
     Feeder feeder(data.pipeline("batch { global_batch_size: 1000 } errors { on_error: SKIP_RECORD }"));
     REQUIRE(feeder.next());
     damage.flip(offset + 2);
-    for (int step = 1; step < 2000 && feeder.report().filler == 0; step++)
+    for (int step = 1; step < 2000 && feeder.report().filler_rows == 0; step++)
       if (const auto batch = feeder.next())
         for (size_t i = 0; i < 1000; i++)
           if (batch.at("@valid").as<uint8_t>()[i])
             REQUIRE(batch.at("id").as<int64_t>()[i] == static_cast<int64_t>(batch.step() * 1000 + i));
-    CHECK(feeder.report().filler > 0);
+    CHECK(feeder.report().filler_rows > 0);
   }
 }
 
@@ -386,8 +386,8 @@ TEST_CASE("bad records that were not known before count for the rate, too, and e
     Feeder feeder(parse_pipeline(text + "max_failure_rate: 0.05 }", dir.path()));
     for (int epoch = 0; epoch < 2; epoch++) CHECK(read_epoch(feeder).front().all().size() == 4750);
     const Report report = feeder.report();
-    CHECK(report.filler == 500);
-    CHECK(report.errors_total == 250);
+    CHECK(report.filler_rows == 500);
+    CHECK(report.bad_records == 250);
     REQUIRE(report.errors.size() == 100);
     for (size_t i = 0; i < 100; i++) CHECK(report.errors[i].place().record == static_cast<int64_t>(20 * i + 3));
   }
@@ -421,7 +421,7 @@ TEST_CASE("SKIP_FILE leaves out files while counting; a record that goes bad lat
   CHECK(feeder.samples_per_epoch() == 200);
   for (int epoch = 0; epoch < 2; epoch++) CHECK(read_epoch(feeder).front().all().size() == 199);
   const Report report = feeder.report();
-  CHECK(report.errors_total == 2);
+  CHECK(report.bad_records == 2);
   REQUIRE(report.errors.size() == 2);
   CHECK(report.errors[0].place().record == 5);
   CHECK(report.errors[1].place().record == 42);

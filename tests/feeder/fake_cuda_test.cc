@@ -412,8 +412,8 @@ TEST_CASE("rows are uploaded to each GPU that cannot have them from the one befo
     for (const std::string& line : lines.lines()) log += line + "\n";
     // Later batches are on their way, and have been given to some of the GPUs only.
     const Report report = feeder.report();
-    return std::lround(3.0 * static_cast<double>(report.bytes_copied) /
-                       static_cast<double>(report.bytes_copied + report.bytes_between_gpus));
+    return std::lround(3.0 * static_cast<double>(report.uploaded_bytes) /
+                       static_cast<double>(report.uploaded_bytes + report.between_gpus_bytes));
   };
   using Catch::Contains;
   set_fake_gpus(12);

@@ -120,7 +120,7 @@ TEST_CASE("a lazy feed says what a counted one says, and keeps the same indexes"
     CHECK(lazy.samples_per_epoch() == counted.samples_per_epoch());
     CHECK(data.indexes("LAZY") == data.indexes("BUILD"));
     CHECK(said(lazy, 2) == said(counted, 2));
-    CHECK(lazy.report().dropped == counted.report().dropped);
+    CHECK(lazy.report().dropped_samples == counted.report().dropped_samples);
     CHECK(lazy.report().audit == counted.report().audit);
     REQUIRE(lazy.report().last_epoch);
     CHECK(lazy.report().last_epoch->verdict == EpochAudit::Verdict::holds);
@@ -159,7 +159,7 @@ TEST_CASE("damage is met by a lazy feed where a counted one meets it") {
         CHECK(said(lazy, 2) == said(counted, 2));
         if (errors.empty()) continue;
         CHECK(data.indexes("LAZY") == data.indexes("BUILD"));
-        CHECK(lazy.report().errors_total == counted.report().errors_total);
+        CHECK(lazy.report().bad_records == counted.report().bad_records);
         REQUIRE(lazy.report().last_epoch);
         CHECK(lazy.report().last_epoch->verdict == EpochAudit::Verdict::holds);
         std::filesystem::remove_all(std::filesystem::path(data.path(0)).parent_path() / "LAZY");
@@ -224,11 +224,11 @@ TEST_CASE("a lazy feed reads each byte once in an epoch") {
   while (const Batch batch = feeder.next()) {
     records += batch.rows();
     // Data that is read ahead, also of the next epoch, takes at most 16 slots.
-    CHECK(feeder.report().bytes_read <= static_cast<uint64_t>(records) * bytes / 240'000 + bytes / 2);
+    CHECK(feeder.report().read_bytes <= static_cast<uint64_t>(records) * bytes / 240'000 + bytes / 2);
   }
   CHECK(records == 240'000);
-  CHECK(feeder.report().bytes_read >= bytes);
-  CHECK(feeder.report().bytes_read < bytes + bytes / 2);
+  CHECK(feeder.report().read_bytes >= bytes);
+  CHECK(feeder.report().read_bytes < bytes + bytes / 2);
 }
 
 TEST_CASE("a lazy feed ends at any moment, also in the midst of its first epoch") {

@@ -223,7 +223,7 @@ TEST_CASE("a name or a number that the table has not is a bad record, with the k
       CHECK(valid == 594);
       for (int replica = 0; replica < count; replica++) CHECK_FALSE(feeder.next(replica));
       const Report report = feeder.report();
-      CHECK(report.errors_total == 6);
+      CHECK(report.bad_records == 6);
       REQUIRE(report.errors.size() == 6);
       CHECK(report.last_epoch->verdict == EpochAudit::Verdict::holds);
       const Error& error = report.errors[1];

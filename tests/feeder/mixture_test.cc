@@ -530,5 +530,5 @@ TEST_CASE("compressed sources of a mixture are each inflated once") {
   // front of its file, the files would be read three times as often.
   for (int epoch = 0; epoch < 19; epoch++) read_epoch(feeder);
   const uint64_t files = std::filesystem::file_size(a.path(0)) + std::filesystem::file_size(b.path(0));
-  CHECK(feeder.report().bytes_read <= 40 * files);
+  CHECK(feeder.report().read_bytes <= 40 * files);
 }

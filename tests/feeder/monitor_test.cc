@@ -63,7 +63,7 @@ TEST_CASE("monitor: what it tells is what the feeder says of itself") {
   // The feed prepares the next batches, and time goes on.
   for (json* report : {&told, &said})
     for (const char* moves :
-         {"wall_s", "stages", "bytes_read", "bytes_needed", "verdict", "next_wait_share", "layout_hits"})
+         {"wall_s", "stages", "read_bytes", "needed_bytes", "verdict", "next_wait_ratio", "layout_hits"})
       report->erase(moves);
   CHECK(told == said);
 

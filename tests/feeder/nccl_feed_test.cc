@@ -83,24 +83,24 @@ TEST_CASE("rows between GPUs of ranks: one reads and uploads, all are given what
                 expect_same(epoch_on(feeder, consumer), wanted, texts.size());
                 reports[static_cast<size_t>(rank)] = feeder.report();
               }) == nothing_thrown(ranks));
-        const uint64_t sent = reports[0].bytes_sent;
+        const uint64_t sent = reports[0].sent_bytes;
         uint64_t received = 0;
         for (size_t rank = 0; rank < reports.size(); rank++) {
-          CHECK((reports[rank].bytes_read > 0) == (rank == 0));
-          CHECK((reports[rank].bytes_copied > 0) == (rank == 0));
-          CHECK(reports[rank].bytes_sent == (rank == 0 ? sent : 0));
-          CHECK((reports[rank].bytes_received > 0) == (rank > 0));
+          CHECK((reports[rank].read_bytes > 0) == (rank == 0));
+          CHECK((reports[rank].uploaded_bytes > 0) == (rank == 0));
+          CHECK(reports[rank].sent_bytes == (rank == 0 ? sent : 0));
+          CHECK((reports[rank].received_bytes > 0) == (rank > 0));
           if (!mode.own_rows && rank > 0)
-            CHECK(reports[rank].bytes_received * static_cast<uint64_t>(ranks - 1) == sent);
-          received += reports[rank].bytes_received;
+            CHECK(reports[rank].received_bytes * static_cast<uint64_t>(ranks - 1) == sent);
+          received += reports[rank].received_bytes;
         }
         CHECK(sent == received);
         if (ranks == 1) continue;
         // Each row is uploaded once. Some batches may be ahead of the trainer.
         const auto others = static_cast<uint64_t>(ranks - 1);
         const uint64_t rows = mode.own_rows ? sent * static_cast<uint64_t>(ranks) / others : sent / others;
-        CHECK(reports[0].bytes_copied >= rows * 9 / 10);  // ranks may have fewer rows of the last batch than others
-        CHECK(reports[0].bytes_copied < 2 * rows);
+        CHECK(reports[0].uploaded_bytes >= rows * 9 / 10);  // ranks may have fewer rows of the last batch than others
+        CHECK(reports[0].uploaded_bytes < 2 * rows);
       }
     }
 }

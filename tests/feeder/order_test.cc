@@ -21,7 +21,7 @@ TEST_CASE("records come in file order, over shards of any size") {
     CHECK(static_cast<int64_t>(got.ids.size()) == feeder.steps_per_epoch());
   }
   CHECK(feeder.report().records == 3 * static_cast<uint64_t>(data.count()));
-  CHECK(feeder.report().filler == 0);
+  CHECK(feeder.report().filler_rows == 0);
 }
 
 TEST_CASE("many chunks, large and small batches, any number of threads: the same order") {
@@ -49,7 +49,7 @@ TEST_CASE("replicas get the rows [r G/R, (r+1) G/R) of each global batch") {
       for (int64_t step = 0; step < 16; step++)
         CHECK(got.ids[static_cast<size_t>(step)] == numbers(60 / count, step * 60 + r * (60 / count)));
     }
-    CHECK(feeder.report().dropped == 40);
+    CHECK(feeder.report().dropped_samples == 40);
   }
 }
 
@@ -62,7 +62,7 @@ TEST_CASE("last batch: shared evenly, padded, or dropped") {
         Feeder feeder(data.pipeline(size + "last_batch_policy: DROP } epoch { allow_empty: true }"), replicas(ranks));
         for (const Epoch& got : read_epoch(feeder)) CHECK(static_cast<int64_t>(got.ids.size()) == count / 20);
         CHECK(feeder.report().records == static_cast<uint64_t>(count / 20 * 20));
-        CHECK(feeder.report().dropped == static_cast<uint64_t>(count % 20));
+        CHECK(feeder.report().dropped_samples == static_cast<uint64_t>(count % 20));
       }
       {
         Feeder feeder(data.pipeline(size + "last_batch_policy: PARTIAL }"), replicas(ranks));
@@ -98,7 +98,7 @@ TEST_CASE("last batch: shared evenly, padded, or dropped") {
             }
           }
         CHECK(all == numbers(count));
-        CHECK(feeder.report().filler == static_cast<uint64_t>((20 - count % 20) % 20));
+        CHECK(feeder.report().filler_rows == static_cast<uint64_t>((20 - count % 20) % 20));
       }
     }
   }

@@ -59,7 +59,7 @@ Fed fed(const Pipeline& pipeline, const Options& options, int epochs) {
 
 void check_same(const Fed& plain, const Fed& cached) {
   REQUIRE(cached.texts == plain.texts);
-  CHECK(cached.report.errors_total == plain.report.errors_total);
+  CHECK(cached.report.bad_records == plain.report.bad_records);
   REQUIRE(cached.report.errors.size() == plain.report.errors.size());
   for (size_t e = 0; e < plain.report.errors.size(); e++)
     CHECK(std::string(cached.report.errors[e].what()) == plain.report.errors[e].what());
@@ -106,8 +106,8 @@ TEST_CASE("batches, errors and audits with a cache of records are those without 
             const Fed without = fed(bare, options, 3),
                       with = fed(pipeline_of(*data, order + cache(where, limit)), options, 3);
             check_same(without, with);
-            REQUIRE(with.report.cache.has_value());
-            CHECK(with.report.cache->hits + with.report.cache->misses > 0);
+            REQUIRE(with.report.cache_share.has_value());
+            CHECK(with.report.cache_hits + with.report.cache_misses > 0);
           }
         }
   }
@@ -135,7 +135,7 @@ TEST_CASE("compressed files of every kind are fed alike with a cache of records"
     REQUIRE(without.has_value() == with.has_value());
     if (!without) continue;
     check_same(*without, *with);
-    if (with->report.cache->share > 0) fed_files++;
+    if (with->report.cache_share > 0) fed_files++;
   }
   CHECK(fed_files > 10);
 }
@@ -151,23 +151,24 @@ TEST_CASE("the stated share of the samples is found in every later epoch, and no
         options.threads = 1;
         Feeder feeder(pipeline_of(*data, order + cache("MEMORY", limit)), options);
         for (int epoch = 0; epoch < 2; epoch++) epoch_of(feeder);
-        const Report::Cache filled = *feeder.report().cache;
-        CHECK((filled.share == 1) == (std::string(limit) == "10MiB"));
-        CHECK(filled.share > 0.1);
-        CHECK(filled.bytes <= parse_byte_size(limit));
+        const Report filled = feeder.report();
+        CHECK((filled.cache_share.value() == 1) == (std::string(limit) == "10MiB"));
+        CHECK(filled.cache_share.value() > 0.1);
+        CHECK(filled.cache_bytes <= parse_byte_size(limit));
         feeder.set_epoch(5);  // its counts begin at 0, and what was kept is still there
         for (int epoch = 0; epoch < 20; epoch++) epoch_of(feeder);
-        const Report::Cache found = *feeder.report().cache;
+        const Report found = feeder.report();
         // What is read ahead of the 21st epoch counts, too. BUFFER reads some samples twice.
-        const double rate = static_cast<double>(found.hits) / static_cast<double>(found.hits + found.misses);
-        CHECK(std::abs(rate - found.share) < 0.04);
-        CHECK(found.entries == filled.entries);
-        if (found.share == 1) CHECK(found.misses == 0);
-        if (found.share == 1) CHECK(feeder.report().bytes_read == 0);
+        const double rate =
+            static_cast<double>(found.cache_hits) / static_cast<double>(found.cache_hits + found.cache_misses);
+        CHECK(std::abs(rate - found.cache_share.value()) < 0.04);
+        CHECK(found.cache_entries == filled.cache_entries);
+        if (found.cache_share.value() == 1) CHECK(found.cache_misses == 0);
+        if (found.cache_share.value() == 1) CHECK(feeder.report().read_bytes == 0);
         if (order.empty() || order == block) {
           const auto samples = static_cast<double>(data->count());
-          CHECK(static_cast<double>(found.hits) >= 20 * found.share * samples - 0.5);
-          CHECK(static_cast<double>(found.misses) >= 20 * (1 - found.share) * samples - 0.5);
+          CHECK(static_cast<double>(found.cache_hits) >= 20 * found.cache_share.value() * samples - 0.5);
+          CHECK(static_cast<double>(found.cache_misses) >= 20 * (1 - found.cache_share.value()) * samples - 0.5);
         }
       }
 }
@@ -175,7 +176,7 @@ TEST_CASE("the stated share of the samples is found in every later epoch, and no
 TEST_CASE("a compressed file is kept whole, or inflated in every epoch") {
   const Data data({800, 800, 800, 800}, Compression::gzip);
   Feeder feeder(pipeline_of(data, cache("MEMORY", "300KiB")));
-  const double files = feeder.report().cache->share * 4;
+  const double files = feeder.report().cache_share.value() * 4;
   CHECK(files == std::floor(files));
   CHECK(files >= 1);
   CHECK(files < 4);
@@ -230,22 +231,22 @@ TEST_CASE("a later run finds the records on the disk, unless the data or its cut
     check_same(fed(pipeline_of(data, more), replicas(2), 2), with);
     return with.report;
   };
-  CHECK(run("").cache->entries > 100);
+  CHECK(run("").cache_entries > 100);
   const Report again = run("");
-  CHECK(again.cache->entries == 0);
-  CHECK(again.cache->misses == 0);
-  CHECK(again.bytes_read == 0);
+  CHECK(again.cache_entries == 0);
+  CHECK(again.cache_misses == 0);
+  CHECK(again.read_bytes == 0);
   REQUIRE(cache_files(data).size() == 1);
   const Report other_steps = run("output { name: 'more' feature: 'id' } ");  // steps make no difference to records
-  CHECK(other_steps.cache->misses == 0);
+  CHECK(other_steps.cache_misses == 0);
   const Report half = run("filter: 'id < 800' ");
-  CHECK(half.cache->entries > 0);
+  CHECK(half.cache_entries > 0);
   CHECK(cache_files(data).size() == 2);  // another choice of records has a file of its own
-  CHECK(run("").cache->misses == 0);
+  CHECK(run("").cache_misses == 0);
   std::vector<std::string> records;
   for (int64_t id = 0; id < 700; id++) records.push_back(sample(7000 + id));
   write_records(data.path(1), records, Compression::gzip);
-  CHECK(run("").cache->entries > 0);
+  CHECK(run("").cache_entries > 0);
   CHECK(cache_files(data).size() == 2);
 }
 
@@ -261,9 +262,9 @@ TEST_CASE("a later run finds records that are longer than the stride of the inde
                          cache("DISK", "10MiB") + batch_of(8, "DROP"),
                      dir.path());
   const Fed first = fed(pipeline, {}, 2), second = fed(pipeline, {}, 1);
-  REQUIRE(second.report.cache);
-  CHECK(second.report.cache->misses == 0);
-  CHECK(second.report.cache->hits > 0);
+  REQUIRE(second.report.cache_share);
+  CHECK(second.report.cache_misses == 0);
+  CHECK(second.report.cache_hits > 0);
   CHECK(second.texts[0] == first.texts[0]);
 }
 
@@ -316,8 +317,8 @@ TEST_CASE("records that were read damaged are not kept, and bad ones are reporte
     damage.flip(at);
     Feeder bare(pipeline_of(data, text)), cached(pipeline_of(data, text + cache("MEMORY", "1MiB")));
     for (int epoch = 0; epoch < 2; epoch++) REQUIRE(epoch_of(cached) == epoch_of(bare));
-    CHECK(cached.report().errors_total > 0);
-    CHECK(cached.report().cache->misses > 0);
+    CHECK(cached.report().bad_records > 0);
+    CHECK(cached.report().cache_misses > 0);
     damage.flip(at);  // the file is good again, and so is what comes of it
     Feeder good(pipeline_of(data, text));
     const Texts right = epoch_of(good);

@@ -29,39 +29,56 @@ TEST_CASE("report JSON: the fields of a feed") {
   CHECK(report.threads > 0);
   CHECK(json["epoch"] == 1);
   CHECK(json["step"] == 0);
-  CHECK(json["steps_per_epoch"] == 10);
+  CHECK(json["epoch_steps"] == 10);
   CHECK(json["records"] == 99);
   CHECK(json["steps"] == 10);
-  CHECK(json["filler"] == 1);
-  CHECK(json["dropped"] == report.dropped);
+  CHECK(json["filler_rows"] == 1);
+  CHECK(json["dropped_samples"] == report.dropped_samples);
   CHECK(json["audit"] == report.audit);
   CHECK(json["epoch_audit"]["holds"] == true);
   CHECK(json["epoch_audit"]["expected"] == report.last_epoch->expected);
   CHECK(json["differing_epochs"] == 0);
-  CHECK(json["errors_total"] == 1);
+  CHECK(json["bad_records"] == 1);
   REQUIRE(json["errors"].size() == 1);
   CHECK(json["errors"][0]["category"] == "bad_data_crc");
   CHECK(json["errors"][0]["file"] == data.path(1));
   CHECK(json["errors"][0]["record"] == 7);
   CHECK(json["errors"][0]["feature"].is_null());
-  CHECK(json["bytes_read"] == report.bytes_read);
-  CHECK(json["bytes_needed"] == report.bytes_needed);
-  CHECK(json["layout_hits"] == report.layout_hits);
-  CHECK(json["decode_warnings"] == report.decode_warnings);
   CHECK(json["cache"].is_null());
   CHECK(json["count_s"] == report.count_s);
   CHECK(json["first_batch_s"] == report.first_batch_s);
   CHECK(json["wall_s"] == report.wall_s);
   CHECK(json["next_us"]["p99"] == report.next_us.p99);
   CHECK(json["next_us"]["histogram"].size() == report.next_us.histogram.size());
-  CHECK(json["data_readiness"] == report.data_readiness);
   CHECK(json["next_wait_s"] == report.next_wait_s);
-  CHECK(json["next_wait_share"] == report.next_wait_share);
   CHECK(json["waited_for"] == report.waited_for);
   CHECK(json["waited_s"].size() == report.waited_s.size());
   CHECK(json["distribute_mode"] == "SPLIT");
-  for (const char* bytes : {"bytes_sent", "bytes_received", "bytes_copied", "bytes_between_gpus"})
-    CHECK(json[bytes] == 0);
+  for_each_counter(report, [&](const CounterInfo& info, auto value) {
+    INFO(info.name);
+    CHECK(json[info.name] == value);
+  });
+  CHECK(report.read_bytes > 0);
+  CHECK(report.needed_bytes > 0);
+  CHECK(report.planned_bytes > 0);
+  // The names before version 0.2.
+  for (const auto& [before, now] :
+       std::vector<std::pair<const char*, const char*>>{{"memory_planned", "planned_bytes"},
+                                                        {"steps_per_epoch", "epoch_steps"},
+                                                        {"bytes_read", "read_bytes"},
+                                                        {"bytes_needed", "needed_bytes"},
+                                                        {"bytes_copied", "uploaded_bytes"},
+                                                        {"bytes_between_gpus", "between_gpus_bytes"},
+                                                        {"bytes_sent", "sent_bytes"},
+                                                        {"bytes_received", "received_bytes"},
+                                                        {"data_readiness", "data_readiness_ratio"},
+                                                        {"next_wait_share", "next_wait_ratio"},
+                                                        {"dropped", "dropped_samples"},
+                                                        {"filler", "filler_rows"},
+                                                        {"errors_total", "bad_records"}}) {
+    INFO(before);
+    CHECK(json.at(before) == json.at(now));
+  }
   CHECK(json["outputs"]["id"] == "made on the host");
   CHECK(json["backend"] == report.backend);
   REQUIRE(json["stages"].size() == report.stages.size());
@@ -101,17 +118,17 @@ TEST_CASE("the report says which bytes were read for nothing") {
   };
   const Report in_order = of_epoch(""), global = of_epoch("shuffle { mode: GLOBAL } ");
   // The feed may have begun the next epoch.
-  CHECK(in_order.bytes_needed >= size);
-  CHECK(in_order.bytes_needed < in_order.bytes_read + in_order.bytes_read / 10);  // by the mean of the records' sizes
-  CHECK(global.bytes_needed >= size);
-  CHECK(global.bytes_read > 10 * global.bytes_needed);  // 16 KiB, the index's stride, for each small record
+  CHECK(in_order.needed_bytes >= size);
+  CHECK(in_order.needed_bytes < in_order.read_bytes + in_order.read_bytes / 10);  // by the mean of the records' sizes
+  CHECK(global.needed_bytes >= size);
+  CHECK(global.read_bytes > 10 * global.needed_bytes);  // 16 KiB, the index's stride, for each small record
 }
 
 TEST_CASE("the share of time that next() waited is of the threads that call it") {
   const Data data({2000});
   const auto check_share = [](const Feeder& feeder, double threads) {
     const Report report = feeder.report();
-    CHECK(report.next_wait_share == Approx(std::min(report.next_wait_s / report.wall_s / threads, 1.0)));
+    CHECK(report.next_wait_ratio == Approx(std::min(report.next_wait_s / report.wall_s / threads, 1.0)));
   };
   Feeder in_turn(data.pipeline(batch_of(100, "PAD")), replicas(2));
   for (int step = 0; step < 5; step++)

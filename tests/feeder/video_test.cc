@@ -254,7 +254,7 @@ TEST_CASE("video: SKIP_RECORD: the clip of a broken frame is filler, and changes
         std::erase(wanted, broken.clip);
         std::sort(ids.begin(), ids.end());
         CHECK(ids == wanted);
-        CHECK(feeder.report().errors_total == 1);
+        CHECK(feeder.report().bad_records == 1);
         CHECK(feeder.report().errors.at(0).place().record == broken.clip);
       }
 }

@@ -182,8 +182,8 @@ void set_up(Draw& draw) {
 /// The report of another rank's monitor.
 void report(Draw& draw) {
   static const std::string valid =
-      R"({"rank":1,"epoch":1,"step":2,"steps_per_epoch":3,"steps":4,"records":5,"wall_s":6.5,"next_wait_share":null,)"
-      R"("errors_total":0,"differing_epochs":0,"verdict":{"a":["b"]},"error":null,"more":[]})";
+      R"({"rank":1,"epoch":1,"step":2,"epoch_steps":3,"steps":4,"records":5,"wall_s":6.5,"next_wait_ratio":null,)"
+      R"("bad_records":0,"differing_epochs":0,"verdict":{"a":["b"]},"error":null,"more":[]})";
   const auto nested = [&](std::string value) {
     const size_t levels = std::min<uint64_t>(draw.near(draw.coin() ? 15 : 50'000), 100'000);
     return std::string(levels, '[') + std::move(value) + std::string(levels, ']');

@@ -206,7 +206,7 @@ class Laws:
             failure = self.failure(frames[place]) if place in frames else None
             if place in frames and (failure is None or failure.category != error["category"]):
                 raise Differs(f"it reports {error}; the record's failure is {failure!r}")
-        if len(fed.report["errors"]) < fed.report["errors_total"] or self.mode != NONE or self.frames > 1:
+        if len(fed.report["errors"]) < fed.report["bad_records"] or self.mode != NONE or self.frames > 1:
             return
         if self.p.HasField("mixture"):
             return

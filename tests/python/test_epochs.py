@@ -40,7 +40,7 @@ def test_break_and_iterating_again_begins_the_next_epoch(numbers, steps):
                 break
         assert taken == steps
     assert loader.epoch == 3
-    assert loader.report()["errors_total"] == 0
+    assert loader.report()["bad_records"] == 0
 
 
 def test_len_steps_without_asking_for_the_end(numbers):

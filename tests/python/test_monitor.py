@@ -26,7 +26,7 @@ def test_it_shows_the_loader(numbers):
     batches = iter(loader)
     next(batches)
     shown, said = json.loads(get(address, "report.json")), loader.report()
-    for key in ("records", "steps", "step", "epoch", "steps_per_epoch", "outputs", "next_us"):
+    for key in ("records", "steps", "step", "epoch", "epoch_steps", "outputs", "next_us"):
         assert shown[key] == said[key]
     assert "\nfeedline_steps_total 1\n" in get(address, "metrics")
     assert get(address, "plan.txt") == loader.plan()

@@ -43,7 +43,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 events = EventAccumulator("runs/digits").Reload()
 assert [one.step for one in events.Scalars("feedline/data_readiness")] == list(range(len(loader)))
-assert all(0 <= one.value <= 1 for one in events.Scalars("feedline/next_wait_share"))
+assert all(0 <= one.value <= 1 for one in events.Scalars("feedline/next_wait_ratio"))
 (last,) = events.Tensors("feedline/verdict/text_summary")[-1].tensor_proto.string_val
 assert last.decode() == report["verdict"]
 """

@@ -128,11 +128,11 @@ TEST_CASE("dump of chess is what TensorFlow computes, whatever the batches and r
     const json report = dump.report();
     CHECK(report.at("samples") == 3000);
     CHECK(report.at("records") == 3000);
-    CHECK(report.at("dropped") == 0);
+    CHECK(report.at("dropped_samples") == 0);
     CHECK(report.at("errors").empty());
     CHECK(report.at("files").size() == 3);
     if (dump.has("valid")) {
-      CHECK(report.at("filler") == 72);
+      CHECK(report.at("filler_rows") == 72);
       const NpyArray valid = dump.array("valid");
       CHECK(valid.dtype == "|b1");
       CHECK(valid.bytes == std::vector<std::byte>(3000, std::byte{1}));
@@ -143,7 +143,7 @@ TEST_CASE("dump of chess is what TensorFlow computes, whatever the batches and r
   CHECK(dropped.array("flags").shape == std::vector<int64_t>{2048, 10});
   CHECK(dropped.report().at("samples") == 2048);
   CHECK(dropped.report().at("steps") == 2);
-  CHECK(dropped.report().at("dropped") == 3000 - 2048);
+  CHECK(dropped.report().at("dropped_samples") == 3000 - 2048);
 }
 
 TEST_CASE("dump of every golden Example and SequenceExample is what TensorFlow parses") {

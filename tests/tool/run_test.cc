@@ -35,8 +35,8 @@ TEST_CASE("run reports what the design fixes") {
   REQUIRE(result.code == 0);
   const json report = result.json();
   for (const char* field :
-       {"records", "wall_s", "records_per_s", "bytes_per_s", "bytes_read", "cpu_s", "cpu_ns_per_record",
-        "rss_peak_bytes", "first_batch_s", "data_readiness", "next_wait_s", "next_wait_share"}) {
+       {"records", "wall_s", "records_per_s", "bytes_per_s", "read_bytes", "cpu_s", "cpu_ns_per_record",
+        "rss_peak_bytes", "first_batch_s", "data_readiness_ratio", "next_wait_s", "next_wait_ratio"}) {
     INFO(field);
     CHECK(report.at(field).is_number());
   }
@@ -53,7 +53,7 @@ TEST_CASE("run reports what the design fixes") {
   CHECK(calls >= 46);  // all calls but the first of each replica
   CHECK(report.at("records") == 6000);
   CHECK(report.at("steps") == 24);
-  CHECK(report.at("bytes_read") >= 2 * 686848);
+  CHECK(report.at("read_bytes") >= 2 * 686848);
   CHECK(!report.at("stages").empty());
   for (const json& stage : report.at("stages")) {
     for (const char* field : {"busy_s", "wait_s", "queue"}) CHECK(stage.at(field).is_number());
@@ -71,7 +71,7 @@ TEST_CASE("run reports what the design fixes") {
   const json replayed = run_tool({"run", pipeline, "--json", "--replay", "2", "--steps", "1000"}).json();
   CHECK(replayed.at("records") == 1000 * 256);
   CHECK(replayed.at("verdict").is_null());
-  CHECK(replayed.at("next_wait_share").is_null());  // there is no feed to wait for
+  CHECK(replayed.at("next_wait_ratio").is_null());  // there is no feed to wait for
 }
 
 TEST_CASE("run says how much of its time the trainer has lost, and what it waited for") {
@@ -84,9 +84,9 @@ TEST_CASE("run says how much of its time the trainer has lost, and what it waite
     waited += seconds.get<double>();
   }
   CHECK(waited == Approx(report.at("next_wait_s").get<double>()));
-  CHECK(report.at("next_wait_share") >= 0);
-  CHECK(report.at("next_wait_share") <= 1);
-  if (report.at("data_readiness") == 1) CHECK(report.at("waited_for") == "");
+  CHECK(report.at("next_wait_ratio") >= 0);
+  CHECK(report.at("next_wait_ratio") <= 1);
+  if (report.at("data_readiness_ratio") == 1) CHECK(report.at("waited_for") == "");
 
   const std::string trained = run_tool({"run", pipeline, "--step-ms", "2"}).out;
   INFO(trained);
@@ -265,7 +265,7 @@ TEST_CASE("ranks of the tool that meet compare what they were given, and are sen
     INFO(result.err);
     REQUIRE(result.code == 0);
     CHECK(result.json().at("records") == 32);
-    CHECK(result.json().at("bytes_received") == 0);
+    CHECK(result.json().at("received_bytes") == 0);
     CHECK(result.json().at("epoch_audit").at("holds") == true);  // the audit of all ranks together
   }
   const auto differ = [&](const std::vector<std::string>& of_last, const std::string& how) {
@@ -294,7 +294,7 @@ TEST_CASE("ranks of the tool that meet compare what they were given, and are sen
     const auto report = scattered[rank].json();
     CHECK(report.at("records") == 32);
     CHECK(report.at("distribute_mode") == "SCATTER");
-    CHECK((report.at("bytes_received") > 0) == (rank > 0));
+    CHECK((report.at("received_bytes") > 0) == (rank > 0));
     CHECK(report.at("outputs").at("record") == "made on the host");
   }
 }
@@ -424,7 +424,7 @@ TEST_CASE("run fails with the place of the error, in JSON, too") {
   const json skipped =
       run_tool({"run", pipeline, "--json", "--epochs", "3", "--set", "errors.on_error=SKIP_RECORD"}).json();
   CHECK(skipped.at("errors").size() == 1);
-  CHECK(skipped.at("errors_total") == 1);
+  CHECK(skipped.at("bad_records") == 1);
   const ToolResult told = run_tool({"run", pipeline, "--set", "errors.on_error=SKIP_RECORD"});
   CHECK(told.out.find("[wrong_length]") != std::string::npos);
   const ToolResult missing = run_tool(

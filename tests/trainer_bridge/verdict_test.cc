@@ -15,7 +15,7 @@ Report waited(const std::string& stage, double seconds, double others = 0) {
   report.steps = 100;
   report.threads = 4;
   report.next_wait_s = seconds + others;
-  report.next_wait_share = report.next_wait_s / 10;
+  report.next_wait_ratio = report.next_wait_s / 10;
   if (seconds > 0) report.waited_s.emplace_back(stage, seconds);
   if (others > 0) report.waited_s.emplace_back("upload", others);
   return report;
@@ -24,8 +24,8 @@ Report waited(const std::string& stage, double seconds, double others = 0) {
 // The same, with the bytes that were read and those that were needed.
 Report reads(uint64_t read, uint64_t needed) {
   Report report = waited("read", 6.5, 0.6);
-  report.bytes_read = read;
-  report.bytes_needed = needed;
+  report.read_bytes = read;
+  report.needed_bytes = needed;
   return report;
 }
 
@@ -44,7 +44,7 @@ Report busy(const std::string& stage, double seconds, int threads = 4) {
 Report opens(double seconds, uint64_t bytes) {
   Report report = waited("parse", 9.4);
   report.threads = 10;
-  report.bytes_read = 100'000 * bytes;
+  report.read_bytes = 100'000 * bytes;
   report.stages = {{.name = "read", .busy_s = seconds, .messages = 100'000}, {.name = "parse", .busy_s = 8}};
   return report;
 }

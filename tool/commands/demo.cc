@@ -171,7 +171,7 @@ int demo(const DemoArgs& args) {
     const FeedResult result =
         feed(load(input), feeder_options(input), {.epochs = epochs}, fmt::format("{:9} ", sets[i].name));
     if (result.error) throw *result.error;
-    const auto rate = result.per_second(result.records), bytes_rate = result.per_second(result.report.bytes_read);
+    const auto rate = result.per_second(result.records), bytes_rate = result.per_second(result.report.read_bytes);
     fmt::print("{:9} {:>12} {:>12} {:>10} {:>12}   {}\n", sets[i].name, format_count(result.records),
                rate ? format_rate(*rate) : "-", bytes_rate ? fmt::format("{:.0f}", *bytes_rate / 1048576) : "-",
                format_seconds(result.report.first_batch_s), sets[i].what);

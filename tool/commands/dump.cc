@@ -165,7 +165,8 @@ void dump_epoch(const DumpArgs& args, Dumped& result) {
 void write_report(const fs::path& folder, const Dumped& result) {
   const Json report = report_json(result.report);
   Json json;
-  for (const char* key : {"records", "steps", "dropped", "filler", "audit", "epoch_audit", "errors_total"})
+  for (const char* key : {"records", "steps", "dropped_samples", "filler_rows", "audit", "epoch_audit", "bad_records",
+                          "dropped", "filler", "errors_total"})
     json[key] = report.at(key);
   json["samples"] = result.samples;
   json["errors"] = errors_json(result.report, result.error);

@@ -51,11 +51,12 @@ Json to_json(const RunArgs& args, const FeedResult& result, const RowCheck* rows
   json["steps"] = result.steps;
   json["wall_s"] = result.wall_s;
   json["records_per_s"] = known(result.per_second(result.records));
-  json["bytes_per_s"] = known(result.per_second(report.bytes_read));
+  json["bytes_per_s"] = known(result.per_second(report.read_bytes));
   json["cpu_s"] = result.cpu_s;
   json["cpu_ns_per_record"] = result.records > 0 ? Json(cpu_ns_per_record(result)) : Json();
   json["rss_peak_bytes"] = result.rss_peak_bytes;
-  if (args.how.replay) json["verdict"] = json["next_wait_share"] = Json();  // the trainer has not waited for the feed
+  if (args.how.replay)  // the trainer has not waited for the feed
+    json["verdict"] = json["next_wait_ratio"] = json["next_wait_share"] = Json();
   json["errors"] = errors_json(report, result.error);
   json["error"] = result.error ? error_json(*result.error) : Json();
   json["resumed"] = result.resumed.empty() ? Json() : Json::parse(result.resumed);
@@ -71,8 +72,8 @@ void print_errors(const Report& report) {
   constexpr size_t most = 10;
   const size_t told = std::min(most, report.errors.size());
   for (size_t i = 0; i < told; i++) print_line("bad      {}", report.errors[i].what());
-  if (report.errors_total > told)
-    fmt::print("         and {} more; --json lists the first {}\n", format_count(report.errors_total - told),
+  if (report.bad_records > told)
+    fmt::print("         and {} more; --json lists the first {}\n", format_count(report.bad_records - told),
                format_count(report.errors.size()));
 }
 
@@ -95,7 +96,7 @@ void print_waits(const RunArgs& args, const FeedResult& result) {
   fmt::print(
       "next()   p50 {:.1f} us, p99 {:.1f} us, max {:.1f} us{}\n", report.next_us.p50, report.next_us.p99,
       report.next_us.max,
-      real_trainer ? fmt::format("; its batch was ready in {:.1f} % of calls", 100 * report.data_readiness) : "");
+      real_trainer ? fmt::format("; its batch was ready in {:.1f} % of calls", 100 * report.data_readiness_ratio) : "");
 }
 
 void print_stages(const Report& report) {
@@ -111,7 +112,7 @@ void print_stages(const Report& report) {
 
 void print_for_people(const RunArgs& args, const FeedResult& result, const RowCheck* rows) {
   const Report& report = result.report;
-  const auto records_per_s = result.per_second(result.records), bytes_per_s = result.per_second(report.bytes_read);
+  const auto records_per_s = result.per_second(result.records), bytes_per_s = result.per_second(report.read_bytes);
   fmt::print("{} in {}, {}{}: {}\n", format_count(result.records, "record"), format_count(result.steps, "step"),
              format_seconds(result.wall_s), result.interrupted ? ", then interrupted" : "",
              records_per_s ? fmt::format("{} records/s, {}/s of files", format_rate(*records_per_s),
@@ -123,8 +124,8 @@ void print_for_people(const RunArgs& args, const FeedResult& result, const RowCh
   fmt::print("process  {} of CPU{}, {} of memory at most, first batch after {}, counting {}\n",
              format_seconds(result.cpu_s), of_record, format_byte_size(result.rss_peak_bytes),
              format_seconds(report.first_batch_s), format_seconds(report.count_s));
-  print_line("data     {} dropped, {}, {}, {}", format_count(report.dropped, "sample"),
-             format_count(report.filler, "filler row"), format_count(report.errors_total, "bad record"),
+  print_line("data     {} dropped, {}, {}, {}", format_count(report.dropped_samples, "sample"),
+             format_count(report.filler_rows, "filler row"), format_count(report.bad_records, "bad record"),
              audit_text(report));
   print_errors(report);
   if (rows) {
@@ -132,24 +133,24 @@ void print_for_people(const RunArgs& args, const FeedResult& result, const RowCh
     print_line("rows     {} of output '{}' compared with what their records give alone, {} differ",
                format_count(checked.rows, "row"), rows->output(), format_count(checked.differing, "row"));
   }
-  if (report.bytes_copied > 0) {
+  if (report.uploaded_bytes > 0) {
     double copying_s = 0;
     for (const StageReport& stage : report.stages)
       if (stage.name.starts_with("copy ")) copying_s += stage.busy_s;
-    const auto bytes = static_cast<double>(report.bytes_copied + report.bytes_between_gpus);
-    fmt::print("GPUs     {} copied to them, {} from one to another{}\n", format_byte_size(report.bytes_copied),
-               format_byte_size(report.bytes_between_gpus),
+    const auto bytes = static_cast<double>(report.uploaded_bytes + report.between_gpus_bytes);
+    fmt::print("GPUs     {} copied to them, {} from one to another{}\n", format_byte_size(report.uploaded_bytes),
+               format_byte_size(report.between_gpus_bytes),
                copying_s > 0 ? fmt::format(", at {:.1f} GB/s", bytes / copying_s * 1e-9) : "");
   }
-  if (report.bytes_sent + report.bytes_received > 0)
-    fmt::print("ranks    {}: {} sent, {} received\n", report.distribute_mode, format_byte_size(report.bytes_sent),
-               format_byte_size(report.bytes_received));
-  if (report.cache && report.cache->share == 0)
+  if (report.sent_bytes + report.received_bytes > 0)
+    fmt::print("ranks    {}: {} sent, {} received\n", report.distribute_mode, format_byte_size(report.sent_bytes),
+               format_byte_size(report.received_bytes));
+  if (report.cache_share == 0.0)
     fmt::print("cache    off\n");
-  else if (report.cache)
+  else if (report.cache_share)
     fmt::print("cache    {} found, {} not ({:.1f} % of the samples are kept); {} put in, {}\n",
-               format_count(report.cache->hits, "row"), format_count(report.cache->misses), 100 * report.cache->share,
-               format_count(report.cache->entries, "piece"), format_byte_size(report.cache->bytes));
+               format_count(report.cache_hits, "row"), format_count(report.cache_misses), 100 * *report.cache_share,
+               format_count(report.cache_entries, "piece"), format_byte_size(report.cache_bytes));
   for (const auto& [name, made] : report.outputs) print_line("where    {:<24} {}", name, made);
   fmt::print("reads    {}\n", report.backend);
   print_stages(report);

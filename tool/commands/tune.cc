@@ -215,7 +215,8 @@ Json to_json(const std::optional<Comparison>& compared) {
   if (!compared) return {};
   return {{"records_per_s", to_json(compared->rate)},
           {"cpu_ns_per_record", to_json(compared->cpu)},
-          {"next_wait_share", to_json(compared->waits)}};
+          {"next_wait_ratio", to_json(compared->waits)},
+          {"next_wait_share", to_json(compared->waits)}};  // its name before version 0.2
 }
 
 Json to_json(const Choice& choice) {
@@ -237,6 +238,7 @@ Json to_json(const TuneArgs& args, const Tuned& tuned, uint64_t steps) {
   if (now.records_per_s > 0)
     as_it_is = {{"records_per_s", now.records_per_s},
                 {"cpu_ns_per_record", now.cpu_ns_per_record},
+                {"next_wait_ratio", now.wait_share},
                 {"next_wait_share", now.wait_share}};
   return {{"step_ms", args.step_ms},     {"steps", steps},          {"as_it_is", std::move(as_it_is)},
           {"tried", std::move(tried)},   {"best", std::move(best)}, {"gain", to_json(tuned.gain)},

@@ -318,7 +318,7 @@ class Feed {
           before = now;
         };
         smooth(rate, records, records_);
-        smooth(bytes_rate, bytes, report.bytes_read);
+        smooth(bytes_rate, bytes, report.read_bytes);
         line.show(title + live_text(report, rate, bytes_rate));
         shown = Clock::now();
       }
@@ -344,8 +344,8 @@ class Feed {
                         format_byte_size(static_cast<uint64_t>(bytes_rate)));
     // A trainer that takes no time always waits, and every trainer waits for its first batch.
     const bool real_trainer = how_.step_ms > 0 && !how_.replay && now.steps > 0;
-    if (real_trainer) text += fmt::format("  trainer waits {:.0f} % of the time", 100 * now.next_wait_share);
-    if (!now.waited_for.empty() && (!real_trainer || now.next_wait_share >= 0.005))
+    if (real_trainer) text += fmt::format("  trainer waits {:.0f} % of the time", 100 * now.next_wait_ratio);
+    if (!now.waited_for.empty() && (!real_trainer || now.next_wait_ratio >= 0.005))
       text += fmt::format("{} for {}", real_trainer ? "," : "  waits", now.waited_for);
     return text;
   }

@@ -42,7 +42,7 @@ class View {
     wrap(printable(report_.at("verdict").get<std::string>()), width, lines);
     lines.push_back(rates());
     for (size_t i = 0; i < report_.at("stages").size(); i++) lines.push_back(stage(i));
-    if (const auto bad = report_.at("errors_total").get<uint64_t>(); bad > 0) {
+    if (const auto bad = report_.at("bad_records").get<uint64_t>(); bad > 0) {
       lines.push_back(format_count(bad, "bad record"));
       const Json& errors = report_.at("errors");
       for (size_t i = 0; i < std::min(errors.size(), most_errors); i++)
@@ -62,7 +62,7 @@ class View {
   double rate(const char* key) const { return rate(report_.at(key), before_.is_null() ? Json() : before_.at(key)); }
 
   std::string position() const {
-    const auto step = report_.at("step").get<int64_t>(), steps = report_.at("steps_per_epoch").get<int64_t>();
+    const auto step = report_.at("step").get<int64_t>(), steps = report_.at("epoch_steps").get<int64_t>();
     std::string text = fmt::format("rank {} of {}   epoch {}, step {}", report_.at("rank").get<int>(),
                                    report_.at("world_size").get<int>(), format_count(report_.at("epoch")),
                                    format_count(static_cast<uint64_t>(step)));
@@ -78,8 +78,8 @@ class View {
   std::string rates() const {
     const Json& next = report_.at("next_us");
     return fmt::format("{} records/s, {}/s read   next() waits {:.1f} % of the time, p50 {:.1f} us, p99 {:.1f} us",
-                       format_rate(rate("records")), format_byte_size(static_cast<uint64_t>(rate("bytes_read"))),
-                       100 * report_.at("next_wait_share").get<double>(), next.at("p50").get<double>(),
+                       format_rate(rate("records")), format_byte_size(static_cast<uint64_t>(rate("read_bytes"))),
+                       100 * report_.at("next_wait_ratio").get<double>(), next.at("p50").get<double>(),
                        next.at("p99").get<double>());
   }
 

@@ -326,7 +326,7 @@ CollectedStats collect_stats(const Pipeline& pipeline, Options options, const st
     if (sample)
       stats.bad_records_of_data = stats.report.skipped_total;
     else
-      known_bad = stats.report.errors_total - std::min(stats.report.errors_total, collector.lost());
+      known_bad = stats.report.bad_records - std::min(stats.report.bad_records, collector.lost());
   }
   stats.features = std::move(fed.features);
   stats.missing.insert(stats.report.missing.begin(), stats.report.missing.end());

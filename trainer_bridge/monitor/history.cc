@@ -41,15 +41,15 @@ void History::add(const Report& report, std::chrono::system_clock::time_point no
   Totals totals{.time = std::chrono::duration<double>(now.time_since_epoch()).count(),
                 .records = report.records,
                 .steps = report.steps,
-                .bytes_read = report.bytes_read,
-                .waited_s = report.next_wait_share * report.wall_s,
+                .read_bytes = report.read_bytes,
+                .waited_s = report.next_wait_ratio * report.wall_s,
                 .histogram = report.next_us.histogram};
   for (const auto& [bound, calls] : totals.histogram) totals.calls += calls;
-  totals.ready = report.data_readiness * static_cast<double>(totals.calls);
+  totals.ready = report.data_readiness_ratio * static_cast<double>(totals.calls);
   const Totals before = std::exchange(before_, totals);
   if (!std::exchange(begun_, true)) return;
   const bool anew = totals.records < before.records || totals.steps < before.steps ||
-                    totals.bytes_read < before.bytes_read || totals.calls < before.calls;
+                    totals.read_bytes < before.read_bytes || totals.calls < before.calls;
   Totals from;
   if (!anew) from = before;
   from.time = before.time;
@@ -59,7 +59,7 @@ void History::add(const Report& report, std::chrono::system_clock::time_point no
               seconds,
               totals.records - from.records,
               totals.steps - from.steps,
-              totals.bytes_read - from.bytes_read,
+              totals.read_bytes - from.read_bytes,
               seconds > 0 ? std::clamp((totals.waited_s - from.waited_s) / seconds, 0.0, 1.0) : 0};
   if (calls == 0) {
     row.insert(row.end(), {nullptr, nullptr, nullptr});

@@ -29,7 +29,7 @@ class History {
  private:
   struct Totals {
     double time = 0;  // seconds since 1970
-    uint64_t records = 0, steps = 0, bytes_read = 0, calls = 0;
+    uint64_t records = 0, steps = 0, read_bytes = 0, calls = 0;
     double waited_s = 0, ready = 0;
     std::vector<std::pair<double, uint64_t>> histogram;
   };

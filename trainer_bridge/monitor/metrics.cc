@@ -43,8 +43,8 @@ class Metrics {
     family(open_metrics_ ? std::string(name) : fmt::format("{}_total", name), "counter", unit, help);
     for (const Sample& at : samples) add("{}_total{} {}\n", name, at.label, at.value);
   }
-  void counter(std::string_view name, std::string_view unit, std::string_view help, uint64_t value) {
-    counter(name, unit, help, {{"", static_cast<double>(value)}});
+  void counter(std::string_view name, std::string_view unit, std::string_view help, double value) {
+    counter(name, unit, help, {{"", value}});
   }
   void gauge(std::string_view name, std::string_view unit, std::string_view help, const std::vector<Sample>& samples) {
     family(name, "gauge", unit, help);
@@ -96,37 +96,14 @@ std::string metrics_text(const Report& report, bool open_metrics) {
            {{fmt::format("{{version=\"{}\"}}", FEEDLINE_VERSION), 1}});
   to.gauge("feedline_failed", "", "1 if the feed has ended with an error or was stopped, else 0.",
            report.error ? 1 : 0);
-  to.gauge("feedline_epoch", "", "The epoch of the replica that is furthest behind.",
-           static_cast<double>(report.epoch));
-  to.gauge("feedline_step", "", "How many steps of this epoch that replica has received.",
-           static_cast<double>(report.step));
-  if (report.steps_per_epoch >= 0)
-    to.gauge("feedline_epoch_steps", "", "The steps of an epoch.", static_cast<double>(report.steps_per_epoch));
-  to.gauge("feedline_replicas", "", "The replicas of this rank.", report.replicas);
-  to.gauge("feedline_threads", "", "The threads of the feed on this rank.", report.threads);
-  to.counter("feedline_steps", "", "Steps that all replicas have received.", report.steps);
-  to.counter("feedline_records", "", "Samples that were delivered, without filler.", report.records);
-  to.counter("feedline_filler_rows", "", "Rows that were padding or replaced a bad record.", report.filler);
-  to.counter("feedline_dropped_samples", "", "Samples that were left out at the ends of epochs.", report.dropped);
-  to.counter("feedline_bad_records", "", "Records that were found bad.", report.errors_total);
-  to.counter("feedline_differing_epochs", "", "Epochs that did not deliver all of their data exactly once.",
-             report.differing_epochs);
-  to.counter("feedline_decode_warnings", "", "Warnings about pictures that could be decoded.", report.decode_warnings);
-  to.counter("feedline_read_bytes", "bytes", "Bytes read from files.", report.bytes_read);
-  to.counter("feedline_needed_bytes", "bytes", "Bytes that the parsed records take in the files.", report.bytes_needed);
-  to.counter("feedline_sent_bytes", "bytes", "Bytes of rows sent to other ranks.", report.bytes_sent);
-  to.counter("feedline_received_bytes", "bytes", "Bytes of rows received from other ranks.", report.bytes_received);
-  to.counter("feedline_uploaded_bytes", "bytes", "Bytes copied from the host to GPUs.", report.bytes_copied);
-  if (report.cache) {
-    to.counter("feedline_cache_hits", "", "Rows or records that were found in the cache.", report.cache->hits);
-    to.counter("feedline_cache_misses", "", "Rows or records that were not found in the cache.", report.cache->misses);
-    to.gauge("feedline_cache_bytes", "bytes", "What the feed has put into the cache.",
-             static_cast<double>(report.cache->bytes));
-  }
-  to.gauge("feedline_data_readiness_ratio", "ratio", "The share of next() calls that found their batch ready.",
-           report.data_readiness);
-  to.gauge("feedline_next_wait_ratio", "ratio", "The share of its time that the trainer has waited in next().",
-           report.next_wait_share);
+  for_each_counter(report, [&](const CounterInfo& info, auto value) {
+    if (value < 0) return;  // it is not known
+    const std::string name = fmt::format("feedline_{}", info.name);
+    if (info.grows)
+      to.counter(name, info.unit, info.help, static_cast<double>(value));
+    else
+      to.gauge(name, info.unit, info.help, static_cast<double>(value));
+  });
   std::vector<Sample> waited, busy, no_room, messages, queue;
   for (const auto& [stage, seconds] : report.waited_s) waited.push_back({stage_label(stage), seconds});
   for (const StageReport& stage : report.stages) {

@@ -116,7 +116,7 @@ void Monitor::serve(MonitorSources sources) {
 }
 
 HttpResponse Monitor::answer(const HttpRequest& request) const {
-  if (request.path == "/") return {.type = "text/html; charset=utf-8", .body = std::string(monitor_page)};
+  if (request.path == "/") return {.type = "text/html; charset=utf-8", .body = monitor_page()};
   if (request.path == "/report.json") return json_response(to_json(sources_.report()));
   if (request.path == "/history.json") {
     const auto from = number_in(request.query, "from=", 0);

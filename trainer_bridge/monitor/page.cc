@@ -1,5 +1,10 @@
 #include "trainer_bridge/monitor/page.h"
 
+#include <string_view>
+
+#include "base/json.h"
+#include "feedline/counters.h"
+
 namespace feedline {
 namespace {
 
@@ -152,6 +157,8 @@ function fill(box, share, values) {
   box.querySelector("meter").value = share;
   for (const [key, text] of Object.entries(values)) setText(box.querySelector(`[data-key="${key}"]`), text);
 }
+// What the report counts: the name, the unit and the meaning of each.
+const counters = COUNTERS;
 let before = null;
 function drawStages(report, now) {
   const anew = !before || report.wall_s < before.report.wall_s || report.steps < before.report.steps;
@@ -171,9 +178,9 @@ function drawStages(report, now) {
   const box = boxFor("next()");
   element("stages").append(box);  // the last one
   const row = intervals.at(-1);
-  fill(box, row ? row[5] : report.next_wait_share, {
-    waits: percent(row ? row[5] : report.next_wait_share),
-    ready: row && row[6] !== null ? percent(row[6]) : percent(report.data_readiness),
+  fill(box, row ? row[5] : report.next_wait_ratio, {
+    waits: percent(row ? row[5] : report.next_wait_ratio),
+    ready: row && row[6] !== null ? percent(row[6]) : percent(report.data_readiness_ratio),
     rate: rate(row ? row[3] / row[1] : 0)});
   before = {report, now};
 }
@@ -220,38 +227,28 @@ function drawCharts() {
 function drawNumbers(report, system) {
   const audit = report.epoch_audit;
   const rows = [
-    ["records", "samples", count(report.records)],
-    ["steps", "steps", count(report.steps)],
-    ["next_wait_share", "time that next() waited", percent(report.next_wait_share)],
+    ...counters.map(({name, unit, help}) => [name, name.replaceAll("_", " "), unit === "bytes" ? bytes(report[name]) :
+      unit === "ratio" ? percent(report[name]) : report[name] < 0 ? "not known" : count(report[name]), help]),
     ...Object.entries(report.waited_s).map(([stage, s]) => ["waited-" + stage, "waited for " + stage, s.toFixed(1) + " s"]),
-    ["data_readiness", "batches that were ready", percent(report.data_readiness)],
     ["next_us", "next()", `p50 ${time(report.next_us.p50)}, p99 ${time(report.next_us.p99)}, at most ${time(report.next_us.max)}`],
-    ["bytes_read", "read from files", bytes(report.bytes_read)],
-    ["bytes_needed", "of which were needed", bytes(Math.min(report.bytes_needed, report.bytes_read))],
-    ["dropped", "samples dropped", count(report.dropped)],
-    ["filler", "filler rows", count(report.filler)],
-    ["errors_total", "bad records", count(report.errors_total)],
-    ["decode_warnings", "warnings about pictures", count(report.decode_warnings)],
     ["epoch_audit", "audit", !audit ? "no epoch has ended yet" : `epoch ${audit.epoch}: ` + (audit.holds === null ? "not known: " + audit.why :
       audit.holds ? "every sample came once" : "differs from the data" + (audit.why ? ": " + audit.why : ""))],
-    ["differing_epochs", "epochs that differ from the data", count(report.differing_epochs)],
-    ["cache", "cache", report.cache ? `${count(report.cache.hits)} found, ${count(report.cache.misses)} not; ${bytes(report.cache.bytes)} put in` : "none"],
-    ["sent", "rows between ranks", `${report.distribute_mode}: ${bytes(report.bytes_sent)} sent, ${bytes(report.bytes_received)} received`],
-    ["copied", "copied to GPUs", bytes(report.bytes_copied)],
+    ["cache_share", "cache share", report.cache_share === null ? "no cache" : percent(report.cache_share)],
+    ["distribute_mode", "distribute mode", report.distribute_mode],
     ["start", "start", `counting ${report.count_s.toFixed(1)} s, first batch after ${report.first_batch_s.toFixed(1)} s`],
     ["backend", "reads with", report.backend],
-    ["memory", "memory", `${bytes(report.memory_planned)} planned for the feed; the process has ${bytes(system.own_memory_bytes)} of its own`],
+    ["memory", "memory of the process", bytes(system.own_memory_bytes)],
   ];
   fillTable(element("numbers").tBodies[0], rows);
 }
 function fillTable(body, rows) {
   const wanted = rows.map(row => row[0]);
   for (const row of [...body.rows]) if (!wanted.includes(row.dataset.key)) row.remove();
-  for (const [key, name, value] of rows) {
+  for (const [key, name, value, meaning] of rows) {
     let row = [...body.rows].find(row => row.dataset.key === key);
     if (!row) {
       row = add(body, "tr", "", {"data-key": key});
-      add(row, "th", name, {scope: "row"});
+      add(row, "th", name, {scope: "row", title: meaning ?? ""});
       add(row, "td", "");
     }
     setText(row.cells[1], value);
@@ -294,8 +291,8 @@ function drawRanks(report, others) {
     if (one.address?.startsWith("http://")) link.href = placeOf(one.address); else link.removeAttribute("href");
     const known = one.report;
     const values = known ? [
-      `epoch ${count(known.epoch)}, step ${count(known.step)}`, rate(rankRate(one.rank, known)), percent(known.next_wait_share),
-      count(known.errors_total), known.error ? "ended: " + known.error.message : known.verdict] : ["", "", "", "", one.trouble];
+      `epoch ${count(known.epoch)}, step ${count(known.step)}`, rate(rankRate(one.rank, known)), percent(known.next_wait_ratio),
+      count(known.bad_records), known.error ? "ended: " + known.error.message : known.verdict] : ["", "", "", "", one.trouble];
     values.forEach((value, cell) => setText(row.cells[cell + 1], value));
     row.classList.toggle("bad", !known || known.error !== null || known.differing_epochs > 0);
   }
@@ -363,8 +360,8 @@ function drawHistogram(figure, output) {
 
 let shownErrors = -1;
 function drawErrors(report) {
-  if (report.errors_total + report.errors.length === shownErrors) return;
-  shownErrors = report.errors_total + report.errors.length;
+  if (report.bad_records + report.errors.length === shownErrors) return;
+  shownErrors = report.bad_records + report.errors.length;
   element("no-errors").hidden = shownErrors > 0;
   element("errors").hidden = shownErrors === 0;
   const body = element("errors").querySelector("tbody");
@@ -373,7 +370,7 @@ function drawErrors(report) {
     const row = add(body, "tr", "");
     for (const key of ["category", "file", "record", "feature", "message"]) add(row, "td", error[key] === null ? "" : String(error[key]));
   }
-  const more = report.errors_total - report.errors.length;
+  const more = report.bad_records - report.errors.length;
   setText(element("more-errors"), more > 0 ? `and ${count(more)} more` : "");
 }
 
@@ -384,17 +381,17 @@ function drawHead(report) {
   if (failed) setText(element("failure"), [report.error.file, report.error.message].filter(Boolean).join(": "));
   setText(element("state"), failed ? "ended" : "live");
   element("state").classList.toggle("bad", failed);
-  const known = report.steps_per_epoch >= 0;
-  let where = `epoch ${count(report.epoch)}, step ${count(report.step)}` + (known ? ` of ${count(report.steps_per_epoch)}` : "");
+  const known = report.epoch_steps >= 0;
+  let where = `epoch ${count(report.epoch)}, step ${count(report.step)}` + (known ? ` of ${count(report.epoch_steps)}` : "");
   const recent = intervals.slice(-60);
   const steps = recent.reduce((sum, row) => sum + row[3], 0), seconds = recent.reduce((sum, row) => sum + row[1], 0);
-  if (known && steps > 0 && !failed) where += `, ${duration((report.steps_per_epoch - report.step) * seconds / steps)} left of the epoch`;
+  if (known && steps > 0 && !failed) where += `, ${duration((report.epoch_steps - report.step) * seconds / steps)} left of the epoch`;
   if (report.world_size > 1) where += `, rank ${report.rank} of ${report.world_size}`;
   if (report.replicas > 1) where += `, ${report.replicas} replicas`;
   setText(element("where"), where);
   document.title = `feedline${report.world_size > 1 ? " rank " + report.rank : ""}: ${failed ? "ended" : "step " + count(report.step)}`;
   element("progress").hidden = !known;
-  if (known) { element("progress").max = report.steps_per_epoch || 1; element("progress").value = report.step; }
+  if (known) { element("progress").max = report.epoch_steps || 1; element("progress").value = report.step; }
 }
 
 async function load(path) {
@@ -445,6 +442,14 @@ watch();
 
 }  // namespace
 
-const std::string_view monitor_page = page;
+std::string monitor_page() {
+  Json counters = Json::array();
+  for_each_counter({}, [&](const CounterInfo& info, auto) {
+    counters.push_back({{"name", info.name}, {"unit", info.unit}, {"help", info.help}});
+  });
+  constexpr std::string_view place = "COUNTERS";
+  std::string text(page);
+  return text.replace(text.find(place), place.size(), counters.dump());
+}
 
 }  // namespace feedline

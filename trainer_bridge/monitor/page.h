@@ -1,11 +1,11 @@
 // The page of the monitor.
 #pragma once
 
-#include <string_view>
+#include <string>
 
 namespace feedline {
 
-/// An HTML document that loads /report.json, /history.json and /plan.txt, and nothing else.
-extern const std::string_view monitor_page;
+/// Returns an HTML document that loads /report.json, /history.json and /plan.txt, and nothing else.
+std::string monitor_page();
 
 }  // namespace feedline

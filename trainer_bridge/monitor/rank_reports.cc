@@ -71,8 +71,8 @@ Json shown_report(std::string_view document, int rank) {
   const Json all = parse_json(document);
   if (all.at("rank") != rank) throw Error(Category::io_error, "another rank's monitor answers there");
   Json report;
-  for (const char* key : {"epoch", "step", "steps_per_epoch", "steps", "records", "wall_s", "next_wait_share",
-                          "errors_total", "differing_epochs", "verdict", "error"})
+  for (const char* key : {"epoch", "step", "epoch_steps", "steps", "records", "wall_s", "next_wait_ratio",
+                          "bad_records", "differing_epochs", "verdict", "error"})
     report[key] = all.at(key);
   return report;
 }

@@ -14,10 +14,10 @@ Report after(double seconds, uint64_t steps, double wait_share, std::vector<std:
   report.wall_s = seconds;
   report.steps = steps;
   report.records = 10 * steps;
-  report.bytes_read = 100 * steps;
-  report.next_wait_share = wait_share;
+  report.read_bytes = 100 * steps;
+  report.next_wait_ratio = wait_share;
   report.next_us.histogram = std::move(histogram);
-  report.data_readiness = readiness;
+  report.data_readiness_ratio = readiness;
   return report;
 }
 

@@ -117,8 +117,8 @@ TEST_CASE("ranks without a report say why") {
 TEST_CASE("a report that is nested deeply is refused, and takes no stack") {
   const auto report = [](size_t levels) {
     const std::string list = std::string(levels, '[') + std::string(levels, ']');
-    return R"({"rank":1,"epoch":0,"step":0,"steps_per_epoch":0,"steps":0,"records":0,"wall_s":0,"next_wait_share":0,)"
-           R"("errors_total":0,"differing_epochs":0,"verdict":)" +
+    return R"({"rank":1,"epoch":0,"step":0,"epoch_steps":0,"steps":0,"records":0,"wall_s":0,"next_wait_ratio":0,)"
+           R"("bad_records":0,"differing_epochs":0,"verdict":)" +
            list + R"(,"error":null})";
   };
   CHECK(shown_report(report(3), 1).at("verdict") == Json::parse("[[[]]]"));
