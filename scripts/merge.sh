@@ -4,7 +4,7 @@
 set -euo pipefail
 source scripts/common.sh
 
-need fuzz
+need fuzz monitor
 tested_build -Dbench=true
 mkdir -p build/logs
 trap 'kill $(jobs -p) 2> /dev/null || true' EXIT  # an installation that nobody waits for
