@@ -62,8 +62,8 @@ TEST_CASE("monitor: what it tells is what the feeder says of itself") {
   CHECK(told["error"].is_null());
   // The feed prepares the next batches, and time goes on.
   for (json* report : {&told, &said})
-    for (const char* moves :
-         {"wall_s", "stages", "read_bytes", "needed_bytes", "verdict", "next_wait_ratio", "layout_hits"})
+    for (const char* moves : {"wall_s", "stages", "read_bytes", "bytes_read", "needed_bytes", "bytes_needed", "verdict",
+                              "next_wait_ratio", "next_wait_share", "layout_hits"})
       report->erase(moves);
   CHECK(told == said);
 
