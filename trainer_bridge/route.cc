@@ -12,7 +12,7 @@ std::vector<int> all_parts(const flow::Distribution& distribution) {
   return parts;
 }
 
-void add_transfer(Route& route, const Options& options, const flow::Distribution& distribution) {
+void set_transfer(Route& route, const Options& options, const flow::Distribution& distribution) {
   const std::vector<DeviceId>& devices = options.devices;
   // With a gpu_communicator, the rank that reads delivers the parts of all ranks to its own GPU, which sends them on.
   // On any other rank no rows arrive through the transfer.
@@ -37,7 +37,7 @@ Route route_of(const Options& options, const flow::Distribution& distribution) {
   route.same_rows = route.upload && distribution.mode == flow::DistributeMode::replicate;
   route.watches_ranks = options.communicator && !route.transfer;
   route.audits_together = route.watches_ranks && distribution.ranks() > 1;
-  if (route.transfer) add_transfer(route, options, distribution);
+  if (route.transfer) set_transfer(route, options, distribution);
   if (route.graph && route.transfer)
     route.graph_devices.assign(static_cast<size_t>(distribution.planned().replicas), host());
   else if (route.graph)

@@ -30,7 +30,7 @@ const Missing* find(const std::string& full_name) {
   return nullptr;
 }
 
-[[noreturn]] void refuse(const std::string& path, const std::string& what, const Missing& entry) {
+[[noreturn]] void refuse_missing(const std::string& path, const std::string& what, const Missing& entry) {
   throw Error(Category::bad_pipeline,
               fmt::format("{}{}: not in this version yet; remove it ({})", path, what, entry.instead));
 }
@@ -39,7 +39,7 @@ void check(const pb::Message& message, const std::string& path);
 
 void check_field(const pb::Message& message, const pb::FieldDescriptor* field, const std::string& path) {
   const pb::Reflection& reflection = *message.GetReflection();
-  if (const Missing* entry = find(field->full_name())) refuse(path, "", *entry);
+  if (const Missing* entry = find(field->full_name())) refuse_missing(path, "", *entry);
   const int count = field->is_repeated() ? reflection.FieldSize(message, field) : 1;
   for (int i = 0; i < count; i++) {
     if (field->enum_type()) {
@@ -49,7 +49,7 @@ void check_field(const pb::Message& message, const pb::FieldDescriptor* field, c
       if (!value)
         throw Error(Category::bad_pipeline,
                     fmt::format("{}: {} is not a value of {}", path, number, field->enum_type()->name()));
-      if (const Missing* entry = find(value->full_name())) refuse(path, ": " + value->name(), *entry);
+      if (const Missing* entry = find(value->full_name())) refuse_missing(path, ": " + value->name(), *entry);
     } else if (field->type() == pb::FieldDescriptor::TYPE_STRING) {
       std::string scratch;
       const std::string& text = field->is_repeated()

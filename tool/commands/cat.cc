@@ -30,7 +30,7 @@ struct CatArgs {
 
 /// Returns a string if the bytes are text, else an object that holds their base64 form and length. Without `full`, a
 /// long value is replaced by an object with its beginning and its length.
-Json to_json(std::string_view bytes, bool full) {
+Json bytes_json(std::string_view bytes, bool full) {
   const bool text = is_printable(bytes);
   if (full || bytes.size() <= shown_bytes) {
     return text ? Json(bytes) : Json{{"base64", to_base64(bytes)}, {"length", bytes.size()}};
@@ -44,17 +44,17 @@ Json to_json(std::string_view bytes, bool full) {
 
 /// Returns the shortest decimal number that reads back as this float. NaN and infinities become strings, because JSON
 /// has no numbers for them.
-Json to_json(float value) {
+Json float_json(float value) {
   if (!std::isfinite(value)) return std::isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity";
   return std::strtod(fmt::format("{}", value).c_str(), nullptr);
 }
 
-Json to_json(const ExampleView& message, const ExampleView::Feature& feature, bool full) {
+Json values_json(const ExampleView& message, const ExampleView::Feature& feature, bool full) {
   const size_t shown = full ? feature.count : std::min(feature.count, shown_values);
   Json values = Json::array();
   for (size_t i = 0; i < shown; i++) {
-    if (feature.kind == Kind::bytes_list) values.push_back(to_json(message.bytes(feature)[i], full));
-    if (feature.kind == Kind::float_list) values.push_back(to_json(message.floats(feature)[i]));
+    if (feature.kind == Kind::bytes_list) values.push_back(bytes_json(message.bytes(feature)[i], full));
+    if (feature.kind == Kind::float_list) values.push_back(float_json(message.floats(feature)[i]));
     if (feature.kind == Kind::int64_list) values.push_back(message.ints(feature)[i]);
   }
   Json json = {{"kind", name(feature.kind)}, {"count", feature.count}};
@@ -76,32 +76,32 @@ Json to_object(Object&& members) {
   return json;
 }
 
-Json features_of(const ExampleView& message, bool full) {
+Json features_json(const ExampleView& message, bool full) {
   Object members;
   for (const auto& feature : message.features())
-    members.emplace_back(shown_key(feature.key), to_json(message, feature, full));
+    members.emplace_back(shown_key(feature.key), values_json(message, feature, full));
   return to_object(std::move(members));
 }
 
-Json to_json(const Record& record, ExampleView& message, bool full) {
+Json record_json(const Record& record, ExampleView& message, bool full) {
   Json json = {{"record", record.number}, {"offset", record.offset}, {"length", record.payload.size()}};
   MessageTypeGuess guess;
   guess.add(message, message.parse(record.payload));
   json["message"] = name(guess.type());
   if (guess.type() == MessageType::other) {
     json["bytes"] =
-        to_json(std::string_view(reinterpret_cast<const char*>(record.payload.data()), record.payload.size()), full);
+        bytes_json(std::string_view(reinterpret_cast<const char*>(record.payload.data()), record.payload.size()), full);
     return json;
   }
   const bool sequence = guess.type() == MessageType::sequence_example;
-  json[sequence ? "context" : "features"] = features_of(message, full);
+  json[sequence ? "context" : "features"] = features_json(message, full);
   if (!sequence) return json;
   Object lists;
   for (const auto& list : message.feature_lists()) {
     const auto steps = message.steps(list);
     const size_t shown = full ? steps.size() : std::min(steps.size(), shown_values);
     Json values = Json::array();
-    for (const auto& step : steps.first(shown)) values.push_back(to_json(message, step, full));
+    for (const auto& step : steps.first(shown)) values.push_back(values_json(message, step, full));
     Json entry = {{"count", steps.size()}};
     entry[shown < steps.size() ? "steps_begin" : "steps"] = std::move(values);
     lists.emplace_back(shown_key(list.key), std::move(entry));
@@ -123,7 +123,7 @@ int cat(const CatArgs& args) {
       print_error("{}", reader.error().what());
       damaged = true;
     } else if (seen++ >= first) {
-      print_json_line(to_json(record, message, args.full));
+      print_json_line(record_json(record, message, args.full));
     }
   }
   if (args.record && seen <= first) {

@@ -60,7 +60,7 @@ std::optional<pictures::Size> decode_to(const ConvertArgs& args) {
   return pictures::Size{height, width};
 }
 
-void print_for_people(const ConvertArgs& args, const Converted& result) {
+void print_converted(const ConvertArgs& args, const Converted& result) {
   for (size_t i = 0; i < result.left_out.size(); i++) {
     if (i == told_left_out) {
       print_error("left out: {} more; --json lists all", format_count(result.left_out.size() - told_left_out));
@@ -75,7 +75,7 @@ void print_for_people(const ConvertArgs& args, const Converted& result) {
              args.target.folder, result.pipeline);
 }
 
-Json to_json(const ConvertArgs& args, const Converted& result) {
+Json converted_json(const ConvertArgs& args, const Converted& result) {
   Json sets = Json::array();
   for (const Converted::Set& set : result.sets)
     sets.push_back(
@@ -93,9 +93,9 @@ int run_converter(const ConvertArgs& args, Convert convert) {
   const Interrupt interrupt;
   const Converted result = convert(args);
   if (args.json)
-    print_document(to_json(args, result));
+    print_document(converted_json(args, result));
   else
-    print_for_people(args, result);
+    print_converted(args, result);
   return 0;
 }
 

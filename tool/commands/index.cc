@@ -83,7 +83,7 @@ void index_file(const IndexArgs& args, const std::string& path, Indexed& result,
     result.wrong = fmt::format("{}: {}", args.import, difference);
 }
 
-Json to_json(const Indexed& result) {
+Json indexed_json(const Indexed& result) {
   Json json = to_json(result.summary);
   json["index"] = result.index.empty() ? Json() : Json(result.index);
   json["index_bytes"] = result.index_bytes;
@@ -123,7 +123,7 @@ int index(const IndexArgs& args) {
                   result.summary.damage.empty() ? "the file is sound, " : "", result.unwritten);
     sound &= result.wrong.empty() && result.unwritten.empty();
     if (args.json) {
-      files.push_back(to_json(result));
+      files.push_back(indexed_json(result));
       continue;
     }
     print_line("{}", describe(result.summary));

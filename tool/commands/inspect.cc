@@ -48,7 +48,7 @@ std::vector<Row> rows_of(const DataStats& data) {
   return rows;
 }
 
-Json to_json(const Row& row) {
+Json row_json(const Row& row) {
   Json json = {{"name", row.name}, {"kind", row.kind}, {"records", row.stats.records}};
   if (!is_utf8(row.name)) json["name_hex"] = to_hex(row.name);
   json["count_min"] = row.stats.count_min;
@@ -74,7 +74,7 @@ Json to_json(const Row& row) {
   return json;
 }
 
-void print_for_people(const DataStats& data, const std::vector<FileSummary>& files) {
+void print_inspected(const DataStats& data, const std::vector<FileSummary>& files) {
   for (const FileSummary& file : files) print_line("{}", describe(file));
   fmt::print("\nmessage: {}, {}", name(data.type()), format_count(data.records(), "record"));
   if (data.type() != MessageType::other && data.unparsed()) {
@@ -125,10 +125,10 @@ int inspect(const InspectArgs& args) {
       entry["record_max"] = file.record_max;
       result["files"].push_back(std::move(entry));
     }
-    for (const Row& row : rows_of(data)) result["features"].push_back(to_json(row));
+    for (const Row& row : rows_of(data)) result["features"].push_back(row_json(row));
     print_document(result);
   } else {
-    print_for_people(data, files);
+    print_inspected(data, files);
   }
   return damaged ? 1 : 0;
 }

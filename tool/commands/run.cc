@@ -42,7 +42,7 @@ double cpu_ns_per_record(const FeedResult& result) { return result.cpu_s * 1e9 /
 
 /// Returns the feeder's report as JSON, with what only the tool knows: rates, the process's CPU time and memory, and
 /// the error or signal that ended the run.
-Json to_json(const RunArgs& args, const FeedResult& result, const RowCheck* rows) {
+Json run_json(const RunArgs& args, const FeedResult& result, const RowCheck* rows) {
   const Report& report = result.report;
   Json json = report_json(report);
   json["rank"] = args.pipeline.rank;  // also where no feed was made
@@ -110,7 +110,7 @@ void print_stages(const Report& report) {
       "later stages or the trainer had not yet used its results. messages: the pieces of work that it was given.\n");
 }
 
-void print_for_people(const RunArgs& args, const FeedResult& result, const RowCheck* rows) {
+void print_run(const RunArgs& args, const FeedResult& result, const RowCheck* rows) {
   const Report& report = result.report;
   const auto records_per_s = result.per_second(result.records), bytes_per_s = result.per_second(report.read_bytes);
   fmt::print("{} in {}, {}{}: {}\n", format_count(result.records, "record"), format_count(result.steps, "step"),
@@ -198,9 +198,9 @@ int run_pipeline(const RunArgs& args) {
   }
   if (trace) trace->write(ranks);
   if (args.json) {
-    print_document(to_json(args, result, how.rows));
+    print_document(run_json(args, result, how.rows));
   } else if (result.steps > 0 || !result.error) {
-    print_for_people(args, result, how.rows);
+    print_run(args, result, how.rows);
   }
   if (result.error) print_error("{}", result.error->what());
   const auto differs = audit_failure(result.report), wrong = rows ? rows->result().first : std::nullopt;

@@ -49,7 +49,7 @@ std::vector<PictureOutput> pictures_of(const Feeder& feeder, const Pipeline& pip
 }
 
 /// Returns the replica's next batch, or an empty one at the end of the epoch. Throws Error stalled after an interrupt.
-Batch take_batch(Feeder& feeder, int replica) {
+Batch shown_batch(Feeder& feeder, int replica) {
   Batch batch;
   while (feeder.next(replica, std::chrono::milliseconds(100), batch) == Next::not_ready) Interrupt::check();
   return batch;
@@ -129,7 +129,7 @@ int show(const ShowArgs& args) {
   for (bool more = true; more && sheet.samples() < args.samples;) {
     more = false;
     for (int replica = 0; replica < feeder.replicas() && sheet.samples() < args.samples; replica++) {
-      const Batch batch = take_batch(feeder, replica);
+      const Batch batch = shown_batch(feeder, replica);
       if (!batch) continue;
       more = true;
       for (int64_t row = 0; row < batch->rows() && sheet.samples() < args.samples; row++) sheet.add(batch, row);

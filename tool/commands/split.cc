@@ -40,7 +40,7 @@ std::string name_of(const std::string& file) {
   return name;
 }
 
-Json to_json(const ShardAdvice& advice) {
+Json advice_json(const ShardAdvice& advice) {
   return {{"readers", advice.readers},
           {"shards", advice.shards},
           {"shard_bytes", advice.shard_bytes},
@@ -53,7 +53,7 @@ int advise(const SplitArgs& args) {
   for (const std::string& input : args.inputs) bytes += identify(input).size;
   const ShardAdvice advice = advise_shards(bytes, args.readers);
   if (args.json) {
-    print_document({{"bytes", bytes}, {"advice", to_json(advice)}});
+    print_document({{"bytes", bytes}, {"advice", advice_json(advice)}});
   } else {
     fmt::print("{}\n", advice.text);
   }
@@ -83,7 +83,7 @@ int split(SplitArgs args) {
                     {"shards", result.files},
                     {"kept", result.kept},
                     {"errors", result.bad},
-                    {"advice", to_json(advice)}});
+                    {"advice", advice_json(advice)}});
     return 0;
   }
   print_line("{}, {}, in {}: {}/{}", format_count(result.records, "record"), format_byte_size(result.framed_bytes),

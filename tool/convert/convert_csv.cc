@@ -159,7 +159,7 @@ class Csv {
   std::vector<CsvColumn> columns_;
 };
 
-TextFeature text_of(const CsvColumn& column, uint64_t rows) {
+TextFeature text_feature(const CsvColumn& column, uint64_t rows) {
   TextFeature text{.key = column.key, .kind = column.kind()};
   text.missing = column.cells < rows;
   const auto remark = [&](const std::string& more) { text.remark += (text.remark.empty() ? "" : "; ") + more; };
@@ -205,7 +205,7 @@ Converted convert_csv(const std::string& file, const std::map<std::string, Kind>
   std::vector<std::string> comments = {"Columns of " + text_literal(file)};
   for (const CsvColumn& column : csv.columns()) {
     if (column.cells > 0)
-      features.push_back(text_of(column, rows));
+      features.push_back(text_feature(column, rows));
     else
       comments.push_back(fmt::format("Column {} is empty", text_literal(column.key)));
   }

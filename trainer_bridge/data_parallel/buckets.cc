@@ -10,7 +10,7 @@
 namespace feedline {
 namespace {
 
-void check(const Variable& variable) {
+void check_variable(const Variable& variable) {
   const DType dtype = variable.gradient.dtype;
   if (dtype != DType::float32 && dtype != DType::float16 && dtype != DType::bfloat16)
     throw Error(Category::bad_pipeline,
@@ -137,7 +137,7 @@ std::vector<Bucket> make_buckets(const std::vector<Variable>& variables, const s
   std::vector<Bucket> buckets;
   for (size_t v = variables.size(); v-- > 0;) {
     const Variable& variable = variables[v];
-    check(variable);
+    check_variable(variable);
     const DType dtype = variable.gradient.dtype;
     const auto open = std::find_if(buckets.rbegin(), buckets.rend(),
                                    [&](const Bucket& b) { return b.owner == owners[v] && b.dtype == dtype; });

@@ -9,7 +9,7 @@
 namespace feedline {
 namespace {
 
-void check(const DataParallelOptions& options, DeviceId home) {
+void check_options(const DataParallelOptions& options, DeviceId home) {
   if (options.stream.kind() != options.device.kind || options.stream == Stream::cuda_per_thread)
     throw Error(Category::bad_pipeline,
                 fmt::format("options.stream: it is of another device than the variables, or the "
@@ -26,7 +26,7 @@ void check(const DataParallelOptions& options, DeviceId home) {
 }  // namespace
 
 Places::Places(const DataParallelOptions& options, DeviceId home) {
-  check(options, home);
+  check_options(options, home);
   host_ = gpu::host_queue(options.device);
   here_ = options.device.kind == DeviceId::Kind::cuda ? gpu::cuda_queue(options.device) : host_;
   home_ = home.kind == DeviceId::Kind::cuda ? here_ : host_;

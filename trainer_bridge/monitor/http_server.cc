@@ -128,7 +128,7 @@ HttpResponse called(const std::function<HttpResponse()>& handler) {
 }
 
 /// Returns the bytes of a response. Nothing is kept by browsers, and a page may load nothing from elsewhere.
-std::string bytes_of(const HttpResponse& response, bool with_body) {
+std::string response_bytes(const HttpResponse& response, bool with_body) {
   std::string text = fmt::format(
       "HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\nCache-Control: no-store\r\n"
       "X-Content-Type-Options: nosniff\r\nContent-Security-Policy: default-src 'none'; script-src 'unsafe-inline'; "
@@ -316,7 +316,7 @@ void HttpServer::respond(Connection& connection, HttpResponse response) const {
     connection.due = Clock::now() + response.wait;
     connection.until = connection.due + limits_.time;
   } else {
-    connection.response = bytes_of(response, !connection.request.first_line().starts_with("HEAD "));
+    connection.response = response_bytes(response, !connection.request.first_line().starts_with("HEAD "));
   }
 }
 
