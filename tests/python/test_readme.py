@@ -42,7 +42,7 @@ def test_tensorboard_reads_what_its_example_writes(folder):
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 events = EventAccumulator("runs/digits").Reload()
-assert [one.step for one in events.Scalars("feedline/data_readiness")] == list(range(len(loader)))
+assert [one.step for one in events.Scalars("feedline/data_readiness_ratio")] == list(range(len(loader)))
 assert all(0 <= one.value <= 1 for one in events.Scalars("feedline/next_wait_ratio"))
 (last,) = events.Tensors("feedline/verdict/text_summary")[-1].tensor_proto.string_val
 assert last.decode() == report["verdict"]
