@@ -125,13 +125,14 @@ def prepare(folder):
             target = source / os.fsdecode(name)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / os.fsdecode(name), target)
-    setup = ["meson", "setup", build, source, "-Dbuildtype=debugoptimized", "-Db_ndebug=false", "-Dunity=off", "-Db_pch=false"]
-    setup += ["-Dbench=false", "-Dpython=disabled", "-Dcuda=disabled", f"-Dcpp_args=-include{source}/tests/mutation/mutant.h"]
-    subprocess.run(setup, check=True)
-    targets = subprocess.run(["ninja", "-C", build, "-t", "targets", "all"], capture_output=True, text=True, check=True).stdout
-    subprocess.run(["ninja", "-C", build, *re.findall(r"^(\S+\.pb\.h):", targets, re.M)], check=True)
+    setup = ["meson", "setup", "-Dbench=false", "-Dpython=disabled", "-Dcuda=disabled"]
+    # libclang is told how each file is compiled, so none of them may be joined with others here.
+    separate = folder / "separate"
+    subprocess.run([*setup, "-Dunity=off", "-Db_pch=false", separate, source], check=True)
+    targets = subprocess.run(["ninja", "-C", separate, "-t", "targets", "all"], capture_output=True, text=True, check=True).stdout
+    subprocess.run(["ninja", "-C", separate, *re.findall(r"^(\S+\.pb\.h):", targets, re.M)], check=True)
     by_file, listed = collections.defaultdict(list), []
-    for number, (file, line, *offsets, loop) in enumerate(comparisons(source, build), 1):
+    for number, (file, line, *offsets, loop) in enumerate(comparisons(source, separate), 1):
         by_file[file].append((number, *offsets))
         text = pathlib.Path(file).read_bytes()
         excused = any(EXCUSE.search(above) for above in text.decode().splitlines()[max(0, line - 2) : line])
@@ -144,6 +145,9 @@ def prepare(folder):
         target.write_bytes(change(target.read_bytes(), bounds))
     (folder / "bounds.json").write_text(json.dumps(listed))
     print(f"{len(listed)} bounds, {sum(len(one['changes']) for one in listed)} changes")
+    # AddressSanitizer sees what is read or written beyond a bound. What the comparisons are made of is included everywhere.
+    setup += ["-Dbuildtype=debugoptimized", "-Db_ndebug=false", "-Db_pch=false", "-Db_sanitize=address", "-Db_lundef=false"]
+    subprocess.run([*setup, f"-Dcpp_args=-g1 -include{source}/tests/mutation/mutant.h", build, source], check=True)
     wanted = sorted({program for _, program, _ in tests(folder)} | {"feedline"})  # the tool's tests start it
     subprocess.run(["ninja", "-C", build, *wanted], check=True)
 
@@ -168,7 +172,7 @@ def tests(folder):
 def run_one(folder, program, arguments, limit, **variables):
     """Returns in words how the program failed; None if it passed."""
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR", "/tmp")) as scratch:
-        environment = dict(os.environ, TMPDIR=scratch, **variables)
+        environment = dict(os.environ, TMPDIR=scratch, ASAN_OPTIONS="detect_leaks=0", **variables)
         command = [folder / "build" / program, *arguments]
         if "corpus" not in " ".join(map(str, arguments)):
             command.append("--abort")
