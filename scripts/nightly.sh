@@ -12,7 +12,7 @@ run_part() { # PART SECONDS
       compile build $(scripts/targets_of.py build nightly)
       in_memory run_tests build --suite nightly
       ;;
-    sanitizers) scripts/sanitize.sh ;;
+    address | thread) scripts/sanitize.sh "$1" ;;
     fuzzing) scripts/fuzz.sh --seconds "$2" ;;
     architectures) # kernels for every generation of GPUs
       if ! type -P nvcc /usr/local/cuda/bin/nvcc > /dev/null; then
@@ -40,7 +40,7 @@ if [[ ${1:-} == --part ]]; then
   exit
 fi
 
-parts=(stress sanitizers fuzzing architectures wheel fallbacks tidy)
+parts=(stress address thread fuzzing architectures wheel fallbacks tidy)
 chosen=()
 seconds=60
 while [[ $# -gt 0 ]]; do
@@ -71,7 +71,7 @@ for part in "${chosen[@]}"; do
       ;;
   esac
   counts=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$log" | tr '\n' ';' || true)
-  printf '%-14s %-7s %4d min  %s\n' "$part" "$result" $(((SECONDS - start + 59) / 60)) "${counts%;}" >> build/nightly/summary
+  printf '%-13s %-7s %4d min  %s\n' "$part" "$result" $(((SECONDS - start + 59) / 60)) "${counts%;}" >> build/nightly/summary
 done
 cat build/nightly/summary
 exit "$failed"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# ./dev sanitize: the tests under sanitizers. Arguments go to `meson test`.
+# ./dev sanitize [address | thread]: the tests under sanitizers: both, or one. Further arguments go to `meson test`.
 set -euo pipefail
 source scripts/common.sh
 
@@ -7,21 +7,29 @@ need package tool mpi tests python
 python_environment requirements
 python=$PWD/build/python-env/bin/python
 options=(-Dbench=false -Dgpu_archs=90 -Dbuildtype=debugoptimized -Dcpp_args=-g1 -Db_lundef=false)
+sanitizers=(address thread)
+case "${1:-}" in
+  address | thread) sanitizers=("$1") && shift ;;
+esac
 # The suite install builds programs without sanitizers.
 tests=(--suite commit --suite merge --no-suite install --no-suite python --no-suite trainers "$@")
 status=0
 
-echo "== AddressSanitizer and UndefinedBehaviorSanitizer: all tests in C++, and random pipelines"
-configure build-asan "${options[@]}" -Dpython=enabled "-Dpython_interpreter=$python" -Db_sanitize=address,undefined
-compile build-asan
-export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
-in_memory run_tests build-asan --timeout-multiplier 5 "${tests[@]}" || status=1
-
-echo "== ThreadSanitizer: the same tests"
-# It sees only what is compiled with it. So oneTBB, which synchronises the feed's threads, is compiled with it, too.
-scripts/fetch_sources.sh tbb
-configure build-tsan "${options[@]}" -Dpython=disabled -Db_sanitize=thread -Dforce_fallback_for=tbb
-compile build-tsan
-export TSAN_OPTIONS=suppressions=$PWD/tests/tsan.supp
-in_memory run_tests build-tsan --timeout-multiplier 10 "${tests[@]}" || status=1
+for sanitizer in "${sanitizers[@]}"; do
+  if [[ $sanitizer == address ]]; then
+    echo "== AddressSanitizer and UndefinedBehaviorSanitizer: all tests in C++, and random pipelines"
+    configure build-asan "${options[@]}" -Dpython=enabled "-Dpython_interpreter=$python" -Db_sanitize=address,undefined
+    compile build-asan
+    UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 in_memory run_tests build-asan --timeout-multiplier 5 "${tests[@]}" ||
+      status=1
+  else
+    echo "== ThreadSanitizer: the same tests"
+    # It sees only what is compiled with it. So oneTBB, which synchronises the feed's threads, is compiled with it, too.
+    scripts/fetch_sources.sh tbb
+    configure build-tsan "${options[@]}" -Dpython=disabled -Db_sanitize=thread -Dforce_fallback_for=tbb
+    compile build-tsan
+    TSAN_OPTIONS=suppressions=$PWD/tests/tsan.supp in_memory run_tests build-tsan --timeout-multiplier 10 "${tests[@]}" ||
+      status=1
+  fi
+done
 exit "$status"
