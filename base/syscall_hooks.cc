@@ -6,17 +6,17 @@
 namespace feedline {
 namespace {
 
-std::vector<SyscallHook*>& registry() {
+std::vector<SyscallHook*>& all_hooks() {
   static std::vector<SyscallHook*> hooks;
   return hooks;
 }
 
 }  // namespace
 
-SyscallHook::SyscallHook(const char* name, int error) : name_(name), error_(error) { registry().push_back(this); }
+SyscallHook::SyscallHook(const char* name, int error) : name_(name), error_(error) { all_hooks().push_back(this); }
 
 std::vector<SyscallHook*> SyscallHook::all() {
-  std::vector<SyscallHook*> hooks = registry();
+  std::vector<SyscallHook*> hooks = all_hooks();
   std::sort(hooks.begin(), hooks.end(),
             [](const SyscallHook* a, const SyscallHook* b) { return std::strcmp(a->name_, b->name_) < 0; });
   return hooks;

@@ -10,7 +10,7 @@ namespace {
 using Kind = CollectiveCall::Kind;
 
 template <typename... Args>
-[[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) {
+[[noreturn]] void refuse_call(fmt::format_string<Args...> format, Args&&... args) {
   throw Error(Category::bad_pipeline, fmt::format(format, std::forward<Args>(args)...));
 }
 
@@ -43,12 +43,12 @@ std::string_view name_of(DType dtype) { return static_cast<int>(dtype) < dtype_c
 
 void check_rank(const char* call, int rank, int size) {
   if (rank < 0 || rank >= size)
-    refuse("{}: there is no rank {}; the ranks are numbered from 0 to {}", call, rank, size - 1);
+    refuse_call("{}: there is no rank {}; the ranks are numbered from 0 to {}", call, rank, size - 1);
 }
 
 CollectiveCall reduction_call(Kind kind, const TensorView& data, Reduction reduction) {
   if (size_of(data.dtype) == 0 || data.dtype == DType::boolean)
-    refuse("{}: {} cannot be reduced; use a numeric dtype", name(kind), feedline::name(data.dtype));
+    refuse_call("{}: {} cannot be reduced; use a numeric dtype", name(kind), feedline::name(data.dtype));
   return {.kind = kind, .dtype = data.dtype, .reduction = reduction, .bytes = data.size_bytes()};
 }
 
@@ -56,8 +56,8 @@ CollectiveCall reduction_call(Kind kind, const TensorView& data, Reduction reduc
 
 CollectiveCall all_gather_call(size_t mine, size_t all, int size) {
   if (all != mine * static_cast<size_t>(size))
-    refuse("all_gather: the output has {} bytes, and {} ranks give {} bytes each; give it {} bytes", all, size, mine,
-           mine * static_cast<size_t>(size));
+    refuse_call("all_gather: the output has {} bytes, and {} ranks give {} bytes each; give it {} bytes", all, size,
+                mine, mine * static_cast<size_t>(size));
   return {.kind = Kind::all_gather, .bytes = mine};
 }
 
@@ -80,7 +80,7 @@ CollectiveCall announce_call(std::span<const CollectiveCall> calls) {
 
 CollectiveCall reduce_scatter_call(const TensorView& data, const TensorView& mine, Reduction reduction, int size) {
   if (mine.dtype != data.dtype || data.size_bytes() != mine.size_bytes() * static_cast<size_t>(size))
-    refuse(
+    refuse_call(
         "reduce_scatter: the input is {} {}, and the output of each of the {} ranks is {} {}; both must have the same "
         "dtype, and the input must be {} times as large as the output",
         feedline::name(data.dtype), to_string(data.shape), size, feedline::name(mine.dtype), to_string(mine.shape),

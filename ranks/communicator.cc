@@ -9,8 +9,8 @@
 namespace feedline {
 namespace {
 
-constexpr uint64_t most_bytes = uint64_t{1} << 30;   // of a rank's string
-constexpr uint64_t piece_bytes = uint64_t{1} << 20;  // that are gathered at once
+constexpr uint64_t most_gathered_bytes = uint64_t{1} << 30;   // of a rank's string
+constexpr uint64_t gathered_piece_bytes = uint64_t{1} << 20;  // that are gathered at once
 
 // The buffers of an exchange's calls. They are leaked if the communicator fails, because it may still use them then.
 struct Gathered {
@@ -28,14 +28,14 @@ std::vector<std::string> gather(Communicator& communicator, std::string_view min
   communicator.all_gather(std::as_bytes(std::span(&to.size, 1)), std::as_writable_bytes(std::span(to.sizes)),
                           Stream::host);
   const auto longest = std::max_element(to.sizes.begin(), to.sizes.end());
-  if (*longest > most_bytes)
+  if (*longest > most_gathered_bytes)
     throw Error(Category::bad_pipeline,
                 fmt::format("rank {} sends a message of {} bytes, and one has at most {}; all ranks must run the same "
                             "version of feedline",
-                            longest - to.sizes.begin(), *longest, most_bytes));
+                            longest - to.sizes.begin(), *longest, most_gathered_bytes));
   std::vector<std::string> strings(ranks);
-  for (uint64_t at = 0; at < *longest; at += piece_bytes) {
-    const uint64_t bytes = std::min(piece_bytes, *longest - at);
+  for (uint64_t at = 0; at < *longest; at += gathered_piece_bytes) {
+    const uint64_t bytes = std::min(gathered_piece_bytes, *longest - at);
     to.part = mine.substr(std::min<uint64_t>(at, mine.size()), bytes);
     to.part.resize(bytes);
     to.all.resize(bytes * ranks);

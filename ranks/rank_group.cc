@@ -12,8 +12,8 @@ namespace feedline {
 namespace {
 
 constexpr uint64_t magic = 0x32306b6e61726c66;  // "flrank02"; 02 is the version of the format
-constexpr size_t piece_bytes = 256 << 10;
-constexpr uint64_t most_bytes = uint64_t{1} << 30;  // of a message
+constexpr size_t message_piece_bytes = 256 << 10;
+constexpr uint64_t most_message_bytes = uint64_t{1} << 30;  // of a message
 
 std::string pack(const Error& error) {
   MessageWriter out;
@@ -21,7 +21,7 @@ std::string pack(const Error& error) {
   out.put(error.place().offset);
   out.put(error.place().record);
   for (const std::string* text : {&error.place().file, &error.place().feature, &error.message()})
-    out.put_text(std::string_view(*text).substr(0, piece_bytes / 4));
+    out.put_text(std::string_view(*text).substr(0, message_piece_bytes / 4));
   return out.take();
 }
 
@@ -50,7 +50,7 @@ Error unpack(int rank, MessageReader in) {
 }
 
 template <typename... Args>
-[[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) {
+[[noreturn]] void refuse_exchange(fmt::format_string<Args...> format, Args&&... args) {
   throw Error(Category::bad_pipeline, "exchange: " + fmt::format(format, std::forward<Args>(args)...));
 }
 
@@ -90,29 +90,29 @@ RankGroup::Pieces RankGroup::exchange_pieces(Head head, std::string_view bytes, 
   std::vector<Head> heads;
   for (size_t rank = 0; rank < all.size(); rank++) {
     if (all[rank].size() < sizeof head || MessageReader(all[rank]).get<uint64_t>() != magic)
-      refuse(
+      refuse_exchange(
           "the string that it returned for rank {} is not a message of this version of feedline; let it return the "
           "ranks' strings unchanged, and run the same version on all ranks",
           rank);
     heads.push_back(MessageReader(all[rank]).get<Head>());
     if (heads[rank].rank != static_cast<int64_t>(rank) || heads[rank].size != std::ssize(all))
-      refuse(
+      refuse_exchange(
           "it returned {} strings, and the one for rank {} says that it is from rank {} of {}; give all ranks the same "
           "world size, and each rank its place among the strings as its number",
           all.size(), rank, heads[rank].rank, heads[rank].size);
     // A message goes on until nothing is left of it, so each piece but the last is full.
     const uint64_t says = heads[rank].says, rest = heads[rank].rest, piece = all[rank].size() - sizeof head;
     const bool goes_on = says == Head::goes_on, begun = !before.rest.empty();
-    if (says > Head::done || piece > piece_bytes || rest > most_bytes ||
-        (rest > 0 && (!goes_on || piece < piece_bytes)) || (says == Head::done && piece > 0) ||
+    if (says > Head::done || piece > message_piece_bytes || rest > most_message_bytes ||
+        (rest > 0 && (!goes_on || piece < message_piece_bytes)) || (says == Head::done && piece > 0) ||
         (goes_on && begun && piece + rest != before.rest[rank]))
-      refuse(
+      refuse_exchange(
           "rank {} sent a piece of {} bytes that cannot be a part of its message; let the exchange return the ranks' "
           "strings unchanged, and run the same version on all ranks",
           rank, piece);
   }
   if (all.size() <= static_cast<size_t>(rank_) || all[static_cast<size_t>(rank_)] != mine)
-    refuse(
+    refuse_exchange(
         "what it returned for rank {} is not the string that rank {} gave to it; let it return the strings unchanged",
         rank_, rank_);
   Pieces pieces;
@@ -125,7 +125,8 @@ RankGroup::Pieces RankGroup::exchange_pieces(Head head, std::string_view bytes, 
   const size_t member = members_.empty() ? 0 : static_cast<size_t>(members_[0]);
   for (size_t rank = 0; rank < all.size(); rank++)
     if (heads[rank].says != (is_member(rank) ? heads[member].says : Head::done))
-      refuse("rank {} has made more or fewer exchanges than the others; run the same version on all ranks", rank);
+      refuse_exchange("rank {} has made more or fewer exchanges than the others; run the same version on all ranks",
+                      rank);
   pieces.last = std::ranges::all_of(pieces.rest, [](uint64_t rest) { return rest == 0; });
   pieces.all_done = heads[member].says == Head::done;
   over_ = false;
@@ -134,14 +135,14 @@ RankGroup::Pieces RankGroup::exchange_pieces(Head head, std::string_view bytes, 
 
 std::vector<std::string> RankGroup::all_gather(std::string_view mine) {
   if (!exchange_) return {std::string(mine)};
-  if (mine.size() > most_bytes)
-    refuse(
+  if (mine.size() > most_message_bytes)
+    refuse_exchange(
         "this rank has {} bytes to send, and a message has at most {}; use fewer files, or larger strides of their "
         "indexes",
-        mine.size(), most_bytes);
+        mine.size(), most_message_bytes);
   std::vector<std::string> all;
   for (Pieces pieces; !pieces.last;) {
-    const std::string_view piece = mine.substr(0, piece_bytes);
+    const std::string_view piece = mine.substr(0, message_piece_bytes);
     mine.remove_prefix(piece.size());
     pieces = exchange_pieces({magic, Head::goes_on, rank_, size_, mine.size()}, piece, pieces);
     all.resize(size());

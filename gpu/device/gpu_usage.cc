@@ -20,7 +20,7 @@ using Device = struct NvmlDevice*;
 struct Utilization {  // nvmlUtilization_t, in percent
   unsigned gpu, memory;
 };
-struct Memory {  // nvmlMemory_t, in bytes
+struct NvmlMemory {  // nvmlMemory_t, in bytes
   unsigned long long total, free, used;
 };
 constexpr size_t text_bytes = 96;  // NVML_DEVICE_NAME_V2_BUFFER_SIZE, NVML_DEVICE_UUID_V2_BUFFER_SIZE
@@ -47,7 +47,7 @@ class Nvml {
     if (!found_ || count_(&count) != 0) return usage;
     for (unsigned i = 0; i < count; i++) {
       Device device = nullptr;
-      Memory memory{};
+      NvmlMemory memory{};
       if (by_index_(i, &device) != 0 || memory_(device, &memory) != 0) continue;
       Utilization busy{};
       const bool known = utilization_(device, &busy) == 0;
@@ -84,7 +84,7 @@ class Nvml {
   Result (*name_)(Device, char*, unsigned) = nullptr;
   Result (*uuid_)(Device, char*, unsigned) = nullptr;
   Result (*utilization_)(Device, Utilization*) = nullptr;
-  Result (*memory_)(Device, Memory*) = nullptr;
+  Result (*memory_)(Device, NvmlMemory*) = nullptr;
   Result (*generation_)(Device, unsigned*) = nullptr;
   Result (*lanes_)(Device, unsigned*) = nullptr;
   Result (*most_lanes_)(Device, unsigned*) = nullptr;

@@ -7,7 +7,7 @@
 namespace feedline {
 namespace {
 
-const unsigned char* raw(const std::byte* bytes) noexcept { return reinterpret_cast<const unsigned char*>(bytes); }
+const unsigned char* chars(const std::byte* bytes) noexcept { return reinterpret_cast<const unsigned char*>(bytes); }
 
 }  // namespace
 
@@ -24,7 +24,7 @@ std::string make_secret() { return hexadecimal(make_nonce()); }
 Proof proof_of(std::string_view secret, std::initializer_list<std::span<const std::byte>> parts) {
   crypto_auth_hmacsha256_state state;
   crypto_auth_hmacsha256_init(&state, reinterpret_cast<const unsigned char*>(secret.data()), secret.size());
-  for (const auto part : parts) crypto_auth_hmacsha256_update(&state, raw(part.data()), part.size());
+  for (const auto part : parts) crypto_auth_hmacsha256_update(&state, chars(part.data()), part.size());
   Proof proof;
   static_assert(sizeof proof == crypto_auth_hmacsha256_BYTES);
   crypto_auth_hmacsha256_final(&state, reinterpret_cast<unsigned char*>(proof.data()));
@@ -33,7 +33,7 @@ Proof proof_of(std::string_view secret, std::initializer_list<std::span<const st
 
 std::string hexadecimal(std::span<const std::byte> bytes) {
   std::string text(2 * bytes.size() + 1, '\0');  // sodium_bin2hex() writes a zero after the digits
-  sodium_bin2hex(text.data(), text.size(), raw(bytes.data()), bytes.size());
+  sodium_bin2hex(text.data(), text.size(), chars(bytes.data()), bytes.size());
   text.pop_back();
   return text;
 }

@@ -82,7 +82,7 @@ Socket make_socket(int family) {
   return Socket(fd);
 }
 
-const sockaddr* raw(const Address& address) { return reinterpret_cast<const sockaddr*>(&address.storage); }
+const sockaddr* sockaddr_of(const Address& address) { return reinterpret_cast<const sockaddr*>(&address.storage); }
 
 // Disables Nagle's algorithm, because ranks wait for each small message.
 void send_at_once(const Socket& socket) noexcept {
@@ -196,7 +196,8 @@ void Address::set_port(uint16_t port) noexcept {
 
 std::string Address::host() const {
   std::array<char, NI_MAXHOST> name{};
-  return getnameinfo(raw(*this), size, name.data(), name.size(), nullptr, 0, NI_NUMERICHOST) == 0 ? name.data() : "?";
+  return getnameinfo(sockaddr_of(*this), size, name.data(), name.size(), nullptr, 0, NI_NUMERICHOST) == 0 ? name.data()
+                                                                                                          : "?";
 }
 
 std::string Address::text() const {
@@ -250,7 +251,7 @@ bool is_of_this_machine(const Address& address) {
   if (fd < 0 && errno != EAFNOSUPPORT) fail("socket", errno);
   Address here = address;
   here.set_port(0);
-  return any_port && bind(fd, raw(here), here.size) == 0;
+  return any_port && bind(fd, sockaddr_of(here), here.size) == 0;
 }
 
 Socket listen_at(const Address& address) {
@@ -259,7 +260,7 @@ Socket listen_at(const Address& address) {
   // A restarted program may find connections of its predecessor at the port, in the state TIME_WAIT.
   setsockopt(listener.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (address.storage.ss_family == AF_INET6) setsockopt(listener.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-  if (result_of<ListenOp>(bind(listener.fd(), raw(address), address.size)) != 0 ||
+  if (result_of<ListenOp>(bind(listener.fd(), sockaddr_of(address), address.size)) != 0 ||
       listen(listener.fd(), SOMAXCONN) != 0)
     fail(fmt::format("listening at {}", address.text()), errno);
   return listener;
@@ -295,7 +296,7 @@ std::optional<std::pair<Socket, Address>> accept_from(const Socket& listener, De
 Socket connect_to(const Address& address, Deadline until) {
   Socket socket = make_socket(address.storage.ss_family);
   const std::string call = fmt::format("connecting to {}", address.text());
-  int error = result_of<ConnectOp>(connect(socket.fd(), raw(address), address.size)) == 0 ? 0 : errno;
+  int error = result_of<ConnectOp>(connect(socket.fd(), sockaddr_of(address), address.size)) == 0 ? 0 : errno;
   if (error == EINPROGRESS || error == EINTR) {
     wait_until(socket, POLLOUT, until, call.c_str());
     socklen_t size = sizeof error;
