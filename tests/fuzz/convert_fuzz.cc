@@ -1,6 +1,6 @@
-// The readers of `feedline convert`: pickles, .npy files, CSV and the binary version of CIFAR-10. The first byte
+// The readers of `feedline convert`: .npy files, CSV and the binary version of CIFAR-10. The first byte
 // chooses the reader.
-// covers: tool/convert/pickle.cc tool/convert/cifar10.cc tool/convert/npy_reader.cc tool/convert/csv_reader.cc
+// covers: tool/convert/cifar10.cc tool/convert/npy_reader.cc tool/convert/csv_reader.cc
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -40,14 +40,6 @@ class File {
   int fd_;
 };
 
-void pickle(std::string_view bytes) {
-  try {
-    const Cifar10Batch batch = read_python_batch(bytes);
-    if (batch.labels.empty() || batch.images.size() != batch.labels.size() * cifar10_image_bytes) std::abort();
-  } catch (const std::runtime_error&) {
-  }
-}
-
 /// Reads pictures of these labels. The first byte says how many bytes are missing at the end.
 void binary(std::string_view labels) {
   if (labels.empty()) return;
@@ -63,7 +55,7 @@ void binary(std::string_view labels) {
   const auto wrong = std::ranges::find_if(labels, [](char label) { return static_cast<uint8_t>(label) > 9; });
   const bool is_whole = !content.empty() && missing == 0;
   try {
-    const Cifar10Batch batch = read_binary_batch(content);
+    const Cifar10Batch batch = read_cifar10_batch(content);
     require(is_whole && wrong == labels.end(), "a file that is no batch is read");
     require(batch.images == images && std::string(batch.labels.begin(), batch.labels.end()) == labels,
             "other pictures");
@@ -130,18 +122,11 @@ void csv(std::string_view text) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
-  switch (data[0] == 'b' ? 3 : data[0] % 3) {
-    case 3:
-      binary(bytes.substr(0, 16));
-      break;
-    case 0:
-      pickle(bytes);
-      break;
-    case 1:
-      npy(bytes);
-      break;
-    default:
-      csv(bytes);
-  }
+  if (data[0] == 'b')
+    binary(bytes.substr(0, 16));
+  else if (data[0] % 3 == 1)
+    npy(bytes);
+  else
+    csv(bytes);
   return 0;
 }

@@ -37,7 +37,6 @@
 #include "tool/convert/csv_reader.h"
 #include "tool/convert/example_writer.h"
 #include "tool/convert/npy_reader.h"
-#include "tool/convert/pickle.h"
 
 using namespace feedline;
 using namespace feedline::test;
@@ -220,24 +219,6 @@ std::string binary_batch(const Pictures& pictures) {
   return bytes;
 }
 
-std::string short_string(const std::string& text) { return std::string("U") + static_cast<char>(text.size()) + text; }
-
-/// Returns a batch as cPickle of Python 2 wrote those of CIFAR-10, in protocol 2.
-std::string python_batch(const Pictures& pictures, const std::string& dtype = "u1", char fortran = '\x89') {
-  const auto count = static_cast<uint16_t>(pictures.labels.size());
-  std::string labels;
-  for (const uint8_t label : pictures.labels) labels += std::string("K") + static_cast<char>(label);
-  return std::string("\x80\x02}q\x01(", 6) + short_string("batch_label") + "q\x02" +
-         short_string("training batch 1 of 5") + "q\x03" + short_string("labels") + "q\x04]q\x05(" + labels + "e" +
-         short_string("data") + "q\x06" + "cnumpy.core.multiarray\n_reconstruct\nq\x07" + "cnumpy\nndarray\nq\x08" +
-         std::string("K\0\x85", 3) + short_string("b") + "\x87R(K\x01" + "M" + little_endian(count) + "M" +
-         little_endian(uint16_t{3072}) + "\x86" + "cnumpy\ndtype\nq\x09" + short_string(dtype) +
-         std::string("K\0K\x01\x87Rq\x0a(K\x03", 11) + short_string("|") + "NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK" +
-         std::string("\0tb", 3) + fortran + "T" + little_endian(static_cast<uint32_t>(pictures.images.size())) +
-         pictures.images + "tb" + short_string("filenames") + "q\x0b]q\x0c(" + short_string("leptodactylus.png") +
-         "aeu.";
-}
-
 /// `type` is that of a ustar header, and `link` what a hard or symbolic link names. `bytes` replaces the content's size.
 std::string tar_entry(const std::string& name, const std::string& content, const std::string& type = "0",
                       const std::string& link = "", std::optional<size_t> bytes = {}) {
@@ -282,20 +263,19 @@ bool without_libarchive(const TempDir& dir) {
 
 }  // namespace
 
-TEST_CASE("cifar10: both versions, sets as the tutorial's") {
+TEST_CASE("cifar10: sets as the tutorial's") {
   if (const TempDir dir; without_libarchive(dir)) return;
   std::mt19937 random(2);
   std::vector<Pictures> batches;
   for (size_t b = 0; b < 6; b++) batches.push_back(some_pictures(b == 4 ? 30 : 20, random));
-  for (const bool binary : {false, true}) {
+  for (const bool compressed : {false, true}) {
     const TempDir dir;
-    const std::string folder = binary ? "cifar-10-batches-bin/" : "cifar-10-batches-py/";
-    std::string tar = tar_entry(folder + (binary ? "batches.meta.txt" : "batches.meta"), "airplane\n");
+    const std::string folder = "cifar-10-batches-bin/";
+    std::string tar = tar_entry(folder + "batches.meta.txt", "airplane\n");
     for (const size_t b : {3u, 5u, 2u, 1u, 4u, 0u})  // in random order
-      tar += tar_entry(folder + batch_names[b] + (binary ? ".bin" : ""),
-                       binary ? binary_batch(batches[b]) : python_batch(batches[b]));
+      tar += tar_entry(folder + batch_names[b] + ".bin", binary_batch(batches[b]));
     tar += tar_entry(folder + "readme.html", "read me") + std::string(1024, '\0');
-    const std::string archive = binary ? dir.write("cifar.tar", tar) : gzip_file(dir.file("cifar.tar.gz"), tar);
+    const std::string archive = compressed ? gzip_file(dir.file("cifar.tar.gz"), tar) : dir.write("cifar.tar", tar);
     const json result = convert(dir, {"cifar10", archive, "--shard-size", "100KB"});
     const std::map<std::string, std::vector<size_t>> sets = {
         {"train", {0, 1, 2, 3}}, {"validation", {4}}, {"eval", {5}}};
@@ -336,26 +316,20 @@ TEST_CASE("cifar10: what is not CIFAR-10 is refused") {
     return dir.write("x.tar", tar + std::string(1024, '\0'));
   };
   const auto refused = [&](const std::string& archive) { return refusal(dir, {"cifar10", archive}); };
-  CHECK(contains(refused(tar_with("", "")), "has neither data_batch_3"));
+  CHECK(contains(refused(tar_with("", "")), "has no data_batch_3.bin, so it is not CIFAR-10's \"binary version\""));
   CHECK(contains(refused(tar_with("data_batch_3.bin", "short")), "5 bytes, which is no multiple of the 3073"));
   CHECK(contains(refused(tar_with("data_batch_3.bin", std::string(3073, '\x0a'))), "picture 0 has label 10"));
-  CHECK(contains(refused(tar_with("data_batch_1", python_batch(pictures))),
-                 "data_batch_1 in the archive: the archive has this file twice"));
-  CHECK(contains(refused(tar_with("data_batch_3", python_batch(pictures, "f4"))), "'data' is not of uint8"));
-  CHECK(contains(refused(tar_with("data_batch_3", python_batch(pictures, "u1", '\x88'))), "in Fortran order"));
-  CHECK(contains(refused(tar_with("data_batch_3", "\x80\x02}.")), "no list 'labels'"));
-  CHECK(contains(refused(tar_with("data_batch_3", "cos\nsystem\n(S'true'\ntR.")), "not a pickle of protocol 2 to 5"));
-  CHECK(contains(refused(tar_with("data_batch_3",
-                                  "\x80\x02"
-                                  "cos\nsystem\n(S'true'\ntR.")),
-                 "opcode 0x53"));
+  CHECK(contains(refused(tar_with("data_batch_1.bin", binary_batch(pictures))),
+                 "data_batch_1.bin in the archive: the archive has this file twice"));
+  CHECK(contains(refused(dir.write("python.tar", tar_entry("cifar-10-batches-py/test_batch", "\x80\x02}."))),
+                 "whose batches only Python can read; give the \"binary version\""));
   CHECK(contains(refused(dir.write("no.tar", "this is no archive")), "not a tar archive"));
   CHECK(contains(refused(dir.write("empty.tar", "")), ""));
   CHECK(contains(refused(dir.file("missing.tar")), "No such file"));
   std::string gz = read_file(gzip_file(dir.file("a.gz"), tar_entry("x/test_batch.bin", binary_batch(pictures))));
   CHECK(contains(refused(dir.write("cut.tar.gz", gz.substr(0, gz.size() / 2))), "damaged"));
   // 70 MB of zeros in a small file.
-  CHECK(contains(refused(gzip_file(dir.file("bomb.tar.gz"), tar_entry("test_batch", std::string(70 << 20, '\0')))),
+  CHECK(contains(refused(gzip_file(dir.file("bomb.tar.gz"), tar_entry("test_batch.bin", std::string(70 << 20, '\0')))),
                  "more than 67108864 bytes"));
 }
 
@@ -473,108 +447,6 @@ TEST_CASE("webdataset: a sample has at most what a record may have") {
   file.close();
   fs::resize_file(dir.file("large.tar"), 2 * (512 + bytes) + 1024);
   CHECK(contains(refusal(dir, {"webdataset", dir.file("large.tar")}), "sample k has more than 268435456 bytes"));
-}
-
-TEST_CASE("pickles of every protocol that Python 3 writes") {
-  // The files were written by Python 3.11 and NumPy 2.4: pickle.dumps({b'batch_label': b'training batch 1 of 5',
-  // b'labels': [3, 9], 'data': (numpy.arange(2 * 3072) * 7 % 256).astype(numpy.uint8).reshape(2, 3072), b'filenames':
-  // ['a.png', b''], 'seed': [70000, 2**40, -2**40, -1, True, None]}, protocol=...)
-  using Type = cli::Pickle::Type;
-  for (const char protocol : {'2', '3', '4', '5'}) {
-    INFO(protocol);
-    const std::string bytes =
-        read_file(std::string(FEEDLINE_GOLDEN) + "/pickle/protocol_" + protocol + std::string(".pickle"));
-    REQUIRE(bytes.substr(0, 2) == std::string("\x80") + static_cast<char>(protocol - '0'));
-    const auto check = [](const std::string& pickle) {
-      const cli::Cifar10Batch batch = cli::read_python_batch(pickle);
-      CHECK(batch.labels == std::vector<uint8_t>{3, 9});
-      REQUIRE(batch.images.size() == 2 * 3072);
-      size_t wrong = 0;
-      for (size_t i = 0; i < batch.images.size(); i++) wrong += static_cast<uint8_t>(batch.images[i]) != i * 7 % 256;
-      CHECK(wrong == 0);
-    };
-    check(bytes);
-    const cli::Pickle pickle(bytes);
-    CHECK(pickle.find(pickle.root(), "batch_label")->bytes == "training batch 1 of 5");
-    const cli::Pickle::Value& names = *pickle.find(pickle.root(), "filenames");
-    REQUIRE(names.items.size() == 2);
-    CHECK(pickle[names.items[0]].bytes == "a.png");
-    CHECK(pickle[names.items[1]].type == Type::bytes);
-    CHECK(pickle[names.items[1]].bytes.empty());
-    std::vector<int64_t> seed;
-    for (const cli::Pickle::Ref item : pickle.find(pickle.root(), "seed")->items) seed.push_back(pickle[item].integer);
-    CHECK(seed == std::vector<int64_t>{70000, int64_t{1} << 40, -(int64_t{1} << 40), -1, 1, 0});
-    for (size_t cut = 0; cut < bytes.size(); cut += cut < 200 || cut + 600 > bytes.size() ? 1 : 100)
-      CHECK_THROWS_AS(cli::read_python_batch(bytes.substr(0, cut)), std::runtime_error);
-    if (protocol > '3') continue;
-    std::string numpy_1 = bytes;  // protocols 2 and 3 store names as lines, which may change length
-    numpy_1.replace(numpy_1.find("numpy._core."), 12, "numpy.core.");
-    check(numpy_1);
-  }
-  // Bytes that protocol 2 stores as text.
-  const auto encoded = [](const std::string& text, const std::string& codec) {
-    return "\x80\x02" + std::string("c_codecs\nencode\nX") + little_endian(static_cast<uint32_t>(text.size())) + text +
-           "X" + little_endian(static_cast<uint32_t>(codec.size())) + codec + "\x86R";
-  };
-  CHECK(cli::Pickle(encoded("a\xc2\x80\xc3\xbf", "latin1") + ".").root().bytes == "a\x80\xff");
-  CHECK(cli::Pickle(encoded("a", "utf-8") + ".").root().type == Type::object);  // the reader calls no function
-  for (const char* beyond : {"\xc4\x80", "\xc3", "\xc3\x41", "\xe2\x82\xac", "\x80"})
-    CHECK_THROWS_WITH(cli::Pickle(encoded(beyond, "latin1") + "."), Catch::Contains("bytes beyond Latin-1"));
-  // A text that is memoised and then encoded again and again would need far more memory than its pickle.
-  std::string again = std::string("\x80\x02](c_codecs\nencode\nq\0X", 23) + little_endian(uint32_t{100'000}) +
-                      std::string(100'000, 'x') + "X\x06" + std::string(3, '\0') + "latin1\x86q\x01R";
-  for (int i = 0; i < 1000; i++) again += std::string("h\0h\1R", 5);
-  CHECK_THROWS_WITH(cli::Pickle(again + "e."), Catch::Contains("encoded several times"));
-  CHECK_THROWS_WITH(cli::Pickle("\x80\x05\x97."), Catch::Contains("in a separate buffer"));
-}
-
-TEST_CASE("pickles: any bytes give a value or an error") {
-  std::mt19937 random(4);
-  Pictures pictures = some_pictures(2, random);
-  const std::string whole = python_batch(pictures);
-  CHECK(cli::read_python_batch(whole).images == pictures.images);
-  // A dictionary as Python 3 writes it: with frames, memo entries without numbers, and other opcodes for strings.
-  CHECK(cli::Pickle(std::string("\x80\x04\x95\x0a\0\0\0\0\0\0\0}\x94\x8c\x01"
-                                "a\x94K\x07s.",
-                                21))
-            .root()
-            .items.size() == 2);
-
-  // Changes everything but the pictures, so that most changes hit an opcode.
-  const size_t begin = whole.find(pictures.images);
-  int refused = 0, taken = 0;
-  const auto feed = [&](const std::string& bytes) {
-    try {
-      cli::read_python_batch(bytes);
-      taken++;
-    } catch (const std::runtime_error&) {
-      refused++;
-    }
-  };
-  for (size_t cut = 0; cut < whole.size(); cut += cut >= begin && cut + 600 < begin + pictures.images.size() ? 500 : 1)
-    feed(whole.substr(0, cut));
-  CHECK(taken == 0);
-  for (int i = 0; i < 20'000; i++) {
-    std::string bytes = whole;
-    for (size_t k = 0, changes = 1 + random() % 3; k < changes; k++) {
-      size_t at = random() % (whole.size() - pictures.images.size());
-      if (at >= begin) at += pictures.images.size();
-      bytes[at] = random() % 2 ? static_cast<char>(random()) : whole[random() % begin];
-    }
-    feed(bytes);
-  }
-  std::printf("pickles: %d refused, %d taken\n", refused, taken);
-  CHECK(refused > 1000);
-  CHECK(taken > 1000);
-  // Nesting deeper than any stack, and values without end.
-  CHECK_THROWS_AS(cli::Pickle("\x80\x02" + std::string(3 << 20, '(')), cli::Pickle::Malformed);
-  CHECK_THROWS_AS(cli::Pickle("\x80\x02" + std::string(3 << 20, ')')), cli::Pickle::Malformed);
-  std::string nested = "\x80\x02)";
-  for (int i = 0; i < 1'000'000; i++) nested += '\x85';
-  CHECK(cli::Pickle(nested + ".").root().items.size() == 1);
-  std::string memo = "\x80\x02N";
-  memo.append(3 << 20, '\x94');
-  CHECK_THROWS_AS(cli::Pickle(memo + "."), cli::Pickle::Malformed);
 }
 
 // Pictures.

@@ -135,14 +135,11 @@ void add_convert(CLI::App& app, Run& run) {
       "The shards and pipeline.textproto are written to --out. `feedline split` makes more, fewer or shuffled shards.");
   const auto args = std::make_shared<ConvertArgs>();
 
-  CLI::App* cifar10 = add_converter(
-      *convert, run, args, "cifar10",
-      "CIFAR-10's archive, \"python version\" or \"binary version\", as the sets train, validation and eval",
-      [](const ConvertArgs& a) { return convert_cifar10(a.inputs.front(), a.target); });
-  cifar10->add_option("TAR", args->inputs, "cifar-10-python.tar.gz or cifar-10-binary.tar.gz")
-      ->required()
-      ->expected(1)
-      ->option_text(" ");
+  CLI::App* cifar10 =
+      add_converter(*convert, run, args, "cifar10",
+                    "CIFAR-10's archive, the \"binary version\", as the sets train, validation and eval",
+                    [](const ConvertArgs& a) { return convert_cifar10(a.inputs.front(), a.target); });
+  cifar10->add_option("TAR", args->inputs, "cifar-10-binary.tar.gz")->required()->expected(1)->option_text(" ");
 
   CLI::App* images =
       add_converter(*convert, run, args, "images", "JPEG and PNG files from a folder for each class or feature",

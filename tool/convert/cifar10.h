@@ -1,4 +1,4 @@
-// Reads the batches of CIFAR-10 (cs.toronto.edu/~kriz/cifar.html), as they are in its archives.
+// Reads the batches of CIFAR-10's "binary version" (cs.toronto.edu/~kriz/cifar.html), as they are in its archive.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +16,8 @@ struct Cifar10Batch {
   std::string images;           // cifar10_image_bytes for each label, in the same order
 };
 
-/// Reads a batch of the "binary version": for each picture one byte with its label, then its planes. Throws
-/// std::runtime_error if the content is anything else.
-Cifar10Batch read_binary_batch(std::string_view content);
-/// Reads a batch of the "python version": a pickled dictionary whose `data` is a uint8 array [pictures, 3072] and whose
-/// `labels` is a list. Throws std::runtime_error if the content is anything else.
-Cifar10Batch read_python_batch(std::string_view content);
+/// Reads a batch: for each picture one byte with its label, then its planes. Throws std::runtime_error if the content is
+/// anything else.
+Cifar10Batch read_cifar10_batch(std::string_view content);
 
 }  // namespace feedline::cli

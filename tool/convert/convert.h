@@ -37,7 +37,7 @@ struct Converted {
   std::string pipeline;               // the content of folder/pipeline.textproto
 };
 
-/// Converts the archive of cs.toronto.edu/~kriz/cifar.html, "python version" or "binary version", compressed or not.
+/// Converts the archive of cs.toronto.edu/~kriz/cifar.html, the "binary version", compressed or not.
 /// The sets are those of TensorFlow's tutorial (models,
 /// tutorials/image/cifar10_estimator/generate_cifar10_tfrecords.py): train is batches 1 to 4, validation is batch 5,
 /// eval is the test batch. `image` is 3 planes of 32 x 32 bytes, `label` is 0 to 9.

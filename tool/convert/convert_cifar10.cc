@@ -14,54 +14,54 @@ namespace {
 
 constexpr uint64_t most_batch_bytes = uint64_t{64} << 20;  // a batch has 31 MB
 
-// The batches of each set. In the archive their names may end in ".bin".
+// The batches of each set.
 const std::vector<std::pair<std::string, std::vector<std::string>>> sets = {
-    {"train", {"data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4"}},
-    {"validation", {"data_batch_5"}},
-    {"eval", {"test_batch"}},
+    {"train", {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin"}},
+    {"validation", {"data_batch_5.bin"}},
+    {"eval", {"test_batch.bin"}},
 };
 
 std::map<std::string, Cifar10Batch> read_batches(const std::string& archive) {
   std::map<std::string, Cifar10Batch> batches;
-  const auto batch_of = [](const std::string& path) {
-    const std::string file = path.substr(path.rfind('/') + 1);
-    return file.ends_with(".bin") ? file.substr(0, file.size() - 4) : file;
-  };
+  const auto batch_of = [](const std::string& path) { return path.substr(path.rfind('/') + 1); };
+  bool is_pickled = false;
   const io::InputFile file(archive);
   Progress progress("reading", file.size());
   const auto ignore = [](const auto&...) {};
-  read_archive(
-      file, most_batch_bytes,
-      {.wanted =
-           [&](const std::string& path) {
-             for (const auto& [set, names] : sets)
-               for (const std::string& name : names)
-                 if (batch_of(path) == name) return true;
-             return false;
-           },
-       .on_file =
-           [&](const std::string& path, const std::string& content) {
-             try {
-               const bool binary = path.ends_with(".bin");
-               if (!batches
-                        .try_emplace(batch_of(path), binary ? read_binary_batch(content) : read_python_batch(content))
-                        .second)
-                 throw std::runtime_error("the archive has this file twice");
-             } catch (const std::runtime_error& error) {
-               refuse_input(archive, fmt::format("{} in the archive: {}", path, error.what()));
-             }
-           },
-       .on_hard_link = ignore,
-       .on_other = ignore,
-       .progress =
-           [&](uint64_t bytes) {
-             progress.add(bytes);
-             Interrupt::check();
-           }});
+  read_archive(file, most_batch_bytes,
+               {.wanted =
+                    [&](const std::string& path) {
+                      is_pickled |= batch_of(path) == "test_batch";
+                      for (const auto& [set, names] : sets)
+                        for (const std::string& name : names)
+                          if (batch_of(path) == name) return true;
+                      return false;
+                    },
+                .on_file =
+                    [&](const std::string& path, const std::string& content) {
+                      try {
+                        if (!batches.try_emplace(batch_of(path), read_cifar10_batch(content)).second)
+                          throw std::runtime_error("the archive has this file twice");
+                      } catch (const std::runtime_error& error) {
+                        refuse_input(archive, fmt::format("{} in the archive: {}", path, error.what()));
+                      }
+                    },
+                .on_hard_link = ignore,
+                .on_other = ignore,
+                .progress =
+                    [&](uint64_t bytes) {
+                      progress.add(bytes);
+                      Interrupt::check();
+                    }});
+  if (is_pickled && batches.empty())
+    refuse_input(archive,
+                 "is CIFAR-10's \"python version\", whose batches only Python can read; give the \"binary version\", "
+                 "cifar-10-binary.tar.gz, which is offered beside it and has the same pictures");
   for (const auto& [set, names] : sets)
     for (const std::string& name : names)
       if (!batches.contains(name))
-        refuse_input(archive, fmt::format("has neither {0} nor {0}.bin, so it is not CIFAR-10 or is incomplete", name));
+        refuse_input(archive,
+                     fmt::format("has no {}, so it is not CIFAR-10's \"binary version\" or is incomplete", name));
   return batches;
 }
 
