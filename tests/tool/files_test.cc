@@ -48,8 +48,6 @@ TEST_CASE("wrong usage is one line and exit code 2") {
       {"index"},
       {"index", file, "--stride", "0"},
       {"index", file, "--stride", "many"},
-      {"index", file, file, "--import", "x.idx"},
-      {"index", file, "--check", "--import", "x.idx"},
       {"inspect", "--json", "--pipeline", file},
       {"cat", file, "--record", "-1"},
       {"cat", file, "--limit", "many"},
@@ -179,7 +177,7 @@ TEST_CASE("help names every flag with its default") {
       {"show", {"--out", "--samples", "--epoch", "--replicas", "--set"}},
       {"inspect", {"--compression", "--json", "--pipeline"}},
       {"verify", {"--compression", "--json"}},
-      {"index", {"--dir", "--stride", "--record-limit", "--compression", "--check", "--import", "--json"}},
+      {"index", {"--dir", "--stride", "--record-limit", "--compression", "--check", "--json"}},
       {"cat", {"--record", "--limit", "--compression", "--full"}},
       {"split",
        {"--out", "--shards", "--shard-size", "--name", "--compression", "--skip-bad", "--shuffle", "--seed", "--memory",
@@ -416,28 +414,6 @@ TEST_CASE("index removes what a killed one has left") {
     CHECK_FALSE(std::filesystem::exists(left));
     std::filesystem::remove(beside(file));
   }
-}
-
-TEST_CASE("index --import compares with tfrecord2idx's text") {
-  const TempDir dir;
-  const std::string file = dir.write("f", read_file(golden("framing/good.tfrecord")));
-  std::string text;
-  uint64_t at = 0;
-  Record record;
-  for (RecordReader reader(file); reader.next(record) == ReadResult::record; at += record.payload.size() + 16)
-    text += std::to_string(at) + " " + std::to_string(record.payload.size() + 16) + "\n";
-  const ToolResult agrees = run_tool({"index", file, "--import", dir.write("f.idx", text)});
-  CHECK(agrees.code == 0);
-  CHECK(agrees.err.empty());
-  const ToolResult differs =
-      run_tool({"index", file, "--import", dir.write("f.idx", text.substr(text.find('\n') + 1))});
-  require_one_message(differs, 1);
-  CHECK(differs.err.find("f.idx: line 1: offset ") != std::string::npos);
-  CHECK(std::filesystem::exists(beside(file)));  // the index was made only from the data
-  const ToolResult of_windows =
-      run_tool({"index", file, "--import", dir.write("f.idx", text.substr(0, text.find('\n')) + "\r\n")});
-  require_one_message(of_windows, 1);
-  CHECK(of_windows.err.find("f.idx: line 1 ends with a carriage return") != std::string::npos);
 }
 
 TEST_CASE("inspect agrees with TensorFlow on other programs' files") {

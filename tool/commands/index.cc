@@ -8,7 +8,6 @@
 #include <string_view>
 
 #include "base/byte_size.h"
-#include "io/index/index_import.h"
 #include "io/index/index_store.h"
 #include "tool/commands/commands.h"
 #include "tool/commands/file_flags.h"
@@ -21,7 +20,7 @@ namespace {
 
 struct IndexArgs {
   FileArgs input;
-  std::string dir, import;
+  std::string dir;
   uint64_t stride = io::default_stride;
   bool check = false, json = false;
 };
@@ -31,7 +30,7 @@ struct Indexed {
   std::string index;       // the path of the index; empty: there is none
   std::string_view state;  // "valid": the index was found; "built": this command made it; "none": there is none
   std::string refused;     // why an existing index was refused
-  std::string wrong;       // how the index (with --check) or FILE.idx (with --import) differs from the data
+  std::string wrong;       // with --check: how the index differs from the data
   std::string unwritten;   // why an index could not be written
   uint64_t index_bytes = 0;
 };
@@ -78,9 +77,6 @@ void index_file(const IndexArgs& args, const std::string& path, Indexed& result,
     }
   }
   if (!result.index.empty()) result.index_bytes = size_of({result.index});
-  if (args.import.empty()) return;
-  if (const std::string difference = io::differs_from_idx(args.import, *kept.index); !difference.empty())
-    result.wrong = fmt::format("{}: {}", args.import, difference);
 }
 
 Json indexed_json(const Indexed& result) {
@@ -95,9 +91,6 @@ Json indexed_json(const Indexed& result) {
 }
 
 int index(const IndexArgs& args) {
-  if (!args.import.empty() && args.input.files.size() != 1)
-    throw UsageError(fmt::format("--import compares one FILE with one FILE.idx, but {} are named",
-                                 format_count(args.input.files.size(), "FILE")));
   std::vector<Indexed> results(args.input.files.size());
   Progress progress(args.check ? "checking" : "indexing", size_of(args.input.files));
   if (!args.check) io::remove_unfinished_indexes(args.input.files, args.dir);
@@ -150,14 +143,9 @@ void add_index(CLI::App& app, Run& run) {
            fmt::format("bytes of the file between two entries of its index, as a pipeline's index.stride (default: {})",
                        format_byte_size(args->stride)),
            io::smallest_stride, io::largest_stride);
-  CLI::Option* check = command->add_flag(
+  command->add_flag(
       "--check", args->check,
       "write nothing: count the files again and compare; the exit code is 1 if an index is missing or wrong");
-  command
-      ->add_option("--import", args->import,
-                   "compare with FILE.idx, which DALI's tfrecord2idx wrote: its lines must agree with the records")
-      ->excludes(check)
-      ->option_text("FILE.idx");
   command->add_flag("--json", args->json, "print the result as JSON");
   command->callback([args, &run] { run = [args] { return index(*args); }; });
 }

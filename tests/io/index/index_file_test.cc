@@ -12,7 +12,6 @@
 
 #include "base/syscall_hooks.h"
 #include "io/frames.h"
-#include "io/index/index_import.h"
 #include "io/index/index_store.h"
 #include "support/catch.h"
 #include "support/own_cache.h"
@@ -410,39 +409,4 @@ TEST_CASE("names of indexes") {
   CHECK_FALSE(io::is_index_name("/x.feedline-index/a"));
   CHECK_FALSE(io::is_index_name(".feedline-index"));
   CHECK_FALSE(io::is_index_name("feedline-index"));
-}
-
-TEST_CASE("tfrecord2idx's text is compared with what was counted") {
-  const TempDir dir;
-  std::string file, text;
-  std::mt19937 random(3);
-  for (int i = 0; i < 20'000; i++) {  // the text is longer than the pieces in which it is read
-    const std::string record = frame(std::string(random() % 100, 'x'));
-    text += std::to_string(file.size()) + " " + std::to_string(record.size()) + "\n";
-    file += record;
-  }
-  const io::FileIndex index = io::count_records(dir.write("a", file), {.stride = 1000});
-  const auto differs = [&](const std::string& idx) { return io::differs_from_idx(dir.write("a.idx", idx), index); };
-  CHECK(differs(text).empty());
-  CHECK(differs(text.substr(0, text.size() - 1)).empty());  // without the last line end
-  CHECK(differs("").find("it has 0 good records, but the file has 20000") == 0);
-  CHECK(differs(text + std::to_string(file.size()) + " 16\n").find("20001") != std::string::npos);
-  CHECK(differs("x" + text) ==
-        "line 1: 'x0 " + text.substr(2, text.find('\n') - 2) + "' is not an offset and a length");
-  CHECK(differs("0 16\n20 16\n") == "line 2: offset 20, but the line before ends at 16");
-  CHECK(differs("16 16\n").find("line 1: offset 16, but") == 0);
-  CHECK(differs("0 18446744073709551615\n1 16\n").find("line 2") == 0);
-  CHECK(differs("1 18446744073709551615\n").find("is not an offset") != std::string::npos);
-  std::string shifted;  // without gaps, but not at the places of the records
-  for (uint64_t at = 0, size = 0; at < file.size(); at += size) {
-    size = std::min<uint64_t>(66, file.size() - at);
-    shifted += std::to_string(at) + " " + std::to_string(size) + "\n";
-  }
-  CHECK(differs(shifted).find(" begins at ") != std::string::npos);
-
-  // The .idx file lists damaged records, too.
-  file[12] ^= 1;
-  const io::FileIndex damaged = io::count_records(dir.write("a", file), {.stride = 1000});
-  REQUIRE(damaged.bad.size() == 1);
-  CHECK(io::differs_from_idx(dir.write("a.idx", text), damaged).empty());
 }

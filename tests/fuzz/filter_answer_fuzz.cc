@@ -1,14 +1,11 @@
-// Two files that are read beside the data, each compared with a slow, simple reading of it: the stored answer of a filter,
-// and an index of tfrecord2idx. The first byte chooses.
-// covers: flowgraph/feed/filter.cc io/index/index_import.cc
-#include <algorithm>
+// The stored answer of a filter, compared with a slow, simple reading of it.
+// covers: flowgraph/feed/filter.cc
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/audit.h"
@@ -18,8 +15,6 @@
 #include "feedline/records.h"
 #include "flowgraph/data/count_data.h"
 #include "flowgraph/feed/filter.h"
-#include "io/index/index_builder.h"
-#include "io/index/index_import.h"
 #include "io/records/crc32c.h"
 #include "require.h"
 #include "tests/flowgraph/example_writer.h"
@@ -177,88 +172,10 @@ void filter_answer(Draw& draw) {
   require(applied.samples == all, "the number of samples is wrong");
 }
 
-void text_index(Draw& draw) {
-  struct Line {
-    uint64_t offset, length;
-    bool bad;
-  };
-  io::IndexBuilder builder(1 + draw.near(64) % 300);
-  std::vector<io::BadRegion> bad;
-  std::vector<Line> lines;
-  uint64_t offset = 0;
-  for (uint64_t left = draw.below(16) == 1 ? 5000 : draw.below(20); left > 0; left--) {
-    const uint64_t length = io::frame_bytes + draw.near(64) % 300;
-    lines.push_back({offset, length, draw.below(8) == 1});
-    const io::RecordView record{nullptr, static_cast<uint32_t>(length - io::frame_bytes), 0};
-    if (lines.back().bad)
-      bad.push_back({offset, length, builder.records(), Category::bad_data_crc, ""});
-    else
-      builder.add(offset, {&record, 1});
-    offset += length;
-  }
-  io::FileIndex index = builder.finish(offset);
-  index.bad = std::move(bad);
-  if (draw.below(16) == 1) index.compression = Compression::gzip;
-  // Some lines are changed, left out or written otherwise.
-  bool well_formed = true;
-  std::string text;
-  for (uint64_t left = draw.below(3); left > 0 && !lines.empty(); left--) {
-    const auto at =
-        draw.coin() ? lines.begin() + static_cast<std::ptrdiff_t>(draw.below(lines.size())) : lines.end() - 1;
-    switch (draw.below(5)) {
-      case 0:
-        (draw.coin() ? at->offset : at->length) = draw.near(at->offset);
-        break;
-      case 1: {  // two lines in place of one
-        const Line first{at->offset, at->length / 2, at->bad};
-        at->offset += first.length;
-        at->length -= first.length;
-        lines.insert(at, first);
-        break;
-      }
-      case 2:  // one line in place of two
-        if (at + 1 != lines.end()) at->length += at[1].length;
-        if (at + 1 != lines.end()) lines.erase(at + 1);
-        break;
-      case 3:
-        lines.erase(at);
-        break;
-      default:
-        lines.push_back({offset, draw.near(64), false});
-    }
-  }
-  static const std::string ends[] = {"\r\n", " \n", "\n\n", " 5\n", "x\n"}, begins[] = {" ", "+", "-", "x"};
-  const size_t odd = draw.below(4) == 1 ? draw.below(lines.size() + 1) : lines.size(), how = draw.below(9);
-  for (size_t i = 0; i < lines.size(); i++) {
-    if (i == odd && how < 4) text += begins[how];
-    text += std::to_string(lines[i].offset) + ' ' + std::to_string(lines[i].length);
-    text += i == odd && how >= 4 ? ends[how - 4] : i + 1 == lines.size() && draw.coin() ? "" : "\n";
-    well_formed &= i != odd;
-  }
-  // They agree if the lines follow each other without a gap and the good ones begin where the index says.
-  bool agrees = well_formed && index.compression == Compression::none;
-  uint64_t end = 0;
-  std::vector<uint64_t> good;
-  for (const Line& line : lines) {
-    agrees &= line.offset == end && line.length <= UINT64_MAX - line.offset;
-    end = line.offset + line.length;
-    const bool is_bad = std::ranges::any_of(index.bad, [&](const io::BadRegion& region) {
-      return region.offset <= line.offset && line.offset < region.offset + region.length;
-    });
-    if (!is_bad) good.push_back(line.offset);
-  }
-  agrees &= good.size() == index.records && (!index.bad.empty() || end == index.end);
-  for (const io::IndexEntry& entry : index.entries)
-    agrees &= entry.record >= good.size() || good[entry.record] == entry.offset;
-  const std::string path = folder().write("data.idx", text);
-  const std::string difference = io::differs_from_idx(path, index);
-  require(difference.empty() == agrees, "an index agrees, or does not: " + difference);
-}
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Draw draw(data, size);
-  draw.coin() ? filter_answer(draw) : text_index(draw);
+  filter_answer(draw);
   return 0;
 }
