@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # fetch_sources.sh NAME...: puts the sources of subprojects (protobuf, catch2, cli11, nlohmann_json, tbb) into
 # subprojects/, from the distribution's source packages, if these have the version that the wrap file names. It leaves
-# alone what is there. Where it brings nothing, Meson downloads what the wrap file names.
+# alone what is there, but for our Meson files. Where it brings nothing, Meson downloads what the wrap file names.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../subprojects"
 
@@ -22,7 +22,10 @@ make_lists() {
 
 for name in "$@"; do
   folder=$(sed -n 's/^directory = //p' "$name.wrap")
-  [[ -d $folder ]] && continue
+  if [[ -d $folder ]]; then
+    cmp --quiet "packagefiles/$name/meson.build" "$folder/meson.build" || cp "packagefiles/$name/meson.build" "$folder"
+    continue
+  fi
   if [[ -z $work ]]; then
     work=$(mktemp -d -p "$PWD" .fetch-XXXXXX) || exit 0 # nothing can be written here
     make_lists
