@@ -20,23 +20,40 @@
 #include <string_view>
 #include <vector>
 
+#include "base/log.h"
+
 namespace feedline {
 namespace {
 
-SimdLevel detect() noexcept {
+SimdLevel highest_of_cpu() noexcept {
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  // clang 14 does not accept "f16c" in __builtin_cpu_supports().
-  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  const bool f16c = __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("bmi2") || !f16c) return SimdLevel::portable;
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi"))
+  // Some are unknown to __builtin_cpu_supports() of clang 14.
+  unsigned eax = 0, ebx = 0, of_1 = 0, of_80000001 = 0, edx = 0;
+  if (__get_cpuid(1, &eax, &ebx, &of_1, &edx) == 0 || __get_cpuid(0x80000001, &eax, &ebx, &of_80000001, &edx) == 0)
+    return SimdLevel::portable;
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("bmi") ||
+      !__builtin_cpu_supports("bmi2") || (of_1 & bit_F16C) == 0 || (of_1 & bit_MOVBE) == 0 ||
+      (of_80000001 & bit_LZCNT) == 0)
+    return SimdLevel::portable;
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi"))
     return SimdLevel::avx512;
   return SimdLevel::avx2;
 #else
   return SimdLevel::portable;
 #endif
+}
+
+SimdLevel highest() {
+  const SimdLevel of_cpu = highest_of_cpu();
+  const char* const wanted = std::getenv("FEEDLINE_SIMD");
+  if (!wanted) return of_cpu;
+  for (const SimdLevel level : {SimdLevel::portable, SimdLevel::avx2, SimdLevel::avx512})
+    if (std::string_view(wanted) == name(level)) return std::min(level, of_cpu);
+  log_warning(fmt::format("FEEDLINE_SIMD is '{}', which is no level; it can be portable, avx2 or avx512. {} is used",
+                          wanted, name(of_cpu)));
+  return of_cpu;
 }
 
 std::atomic<SimdLevel> at_most{SimdLevel::avx512};
@@ -105,7 +122,7 @@ unsigned ranks_here() {
 }  // namespace
 
 SimdLevel simd_level() noexcept {
-  static const SimdLevel best = detect();
+  static const SimdLevel best = highest();
   return std::min(best, at_most.load(std::memory_order_relaxed));
 }
 

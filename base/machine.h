@@ -6,11 +6,12 @@
 
 namespace feedline {
 
-/// The instruction sets for which hand-written kernels exist. Each level includes the ones before it. avx2 also
-/// requires BMI2 and F16C. avx512 means F, BW, DQ, VL and VBMI (Ice Lake, Zen 4 and later).
+/// The instruction sets that code is compiled for besides the build's own. Each level includes the ones before it. avx2
+/// is all of x86-64-v3, with FMA, BMI2 and F16C. avx512 is x86-64-v4 and VBMI (Ice Lake, Zen 4 and later).
 enum class SimdLevel : uint8_t { portable, avx2, avx512 };
 
-/// Returns the highest level that this CPU has, or a lower one while a ScopedSimdLevel says so. Thread-safe.
+/// Returns the highest level that this CPU has, or a lower one if the environment variable FEEDLINE_SIMD names it when
+/// this is first called, or while a ScopedSimdLevel says so. Thread-safe.
 SimdLevel simd_level() noexcept;
 
 /// Returns "portable", "avx2" or "avx512".

@@ -1,7 +1,7 @@
 // The loops have a fixed number of rows, so compilers turn them into vector code without help.
 #include "flowgraph/formula/formula_blocks.h"
 
-#include "base/each_simd_level.h"
+#include "base/compiled_for.h"
 
 namespace feedline::flow {
 namespace {
@@ -34,11 +34,14 @@ void loop(R (*)(A, B, C, uint64_t&), FormulaBlock& to, const std::array<FormulaB
   failed |= any;
 }
 
+void run(Op op, FormulaBlock& to, const std::array<FormulaBlock*, 3>& from, uint64_t& failed) {
+  with_operation(op, [&](auto operation) { loop<decltype(operation)>(&decltype(operation)::of, to, from, failed); });
+}
+
 }  // namespace
 
-FEEDLINE_EACH_SIMD_LEVEL
 void run_block(Op op, FormulaBlock& to, const std::array<FormulaBlock*, 3>& from, uint64_t& failed) noexcept {
-  with_operation(op, [&](auto operation) { loop<decltype(operation)>(&decltype(operation)::of, to, from, failed); });
+  compiled_for<run>(simd_level())(op, to, from, failed);
 }
 
 }  // namespace feedline::flow

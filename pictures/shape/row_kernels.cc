@@ -5,25 +5,25 @@
 #include <cstring>
 #include <utility>
 
+#include "base/compiled_for.h"
+
 namespace feedline::pictures {
 namespace {
-
-#define FEEDLINE_INLINE [[gnu::always_inline]] inline
 
 // The compiler makes the best of it that the level has.
 using Four [[gnu::vector_size(16)]] = float;
 
-FEEDLINE_INLINE Four load(const float* from) {
+Four load(const float* from) {
   Four four;
   std::memcpy(&four, from, sizeof four);
   return four;
 }
-FEEDLINE_INLINE void store(float* to, Four four) { std::memcpy(to, &four, sizeof four); }
+void store(float* to, Four four) { std::memcpy(to, &four, sizeof four); }
 
 // Adds `taps` rows to `to`, or sets it to their sum.
 template <size_t taps, bool adds, typename Element>
-FEEDLINE_INLINE void add_few_rows(float* __restrict to, const Element* __restrict rows, size_t stride,
-                                  const float* weights, size_t count) {
+void add_few_rows(float* __restrict to, const Element* __restrict rows, size_t stride, const float* weights,
+                  size_t count) {
   for (size_t i = 0; i < count; i++) {
     float sum = adds ? to[i] : weights[0] * static_cast<float>(rows[i]);
     for (size_t r = adds ? 0 : 1; r < taps; r++) sum += weights[r] * static_cast<float>(rows[r * stride + i]);
@@ -32,8 +32,8 @@ FEEDLINE_INLINE void add_few_rows(float* __restrict to, const Element* __restric
 }
 
 template <bool adds, typename Element>
-FEEDLINE_INLINE void add_up_to_four_rows(float* to, const Element* rows, size_t stride, const float* weights,
-                                         size_t taps, size_t count) {
+void add_up_to_four_rows(float* to, const Element* rows, size_t stride, const float* weights, size_t taps,
+                         size_t count) {
   switch (taps) {
     case 1:
       return add_few_rows<1, adds>(to, rows, stride, weights, count);
@@ -47,14 +47,13 @@ FEEDLINE_INLINE void add_up_to_four_rows(float* to, const Element* rows, size_t 
 }
 
 template <typename Element>
-FEEDLINE_INLINE void add_rows(float* to, const Element* rows, size_t stride, const float* weights, size_t taps,
-                              size_t count) {
+void add_rows(float* to, const Element* rows, size_t stride, const float* weights, size_t taps, size_t count) {
   add_up_to_four_rows<false>(to, rows, stride, weights, std::min<size_t>(taps, 4), count);
   for (size_t r = 4; r < taps; r += 4)
     add_up_to_four_rows<true>(to, rows + r * stride, stride, weights + r, std::min<size_t>(taps - r, 4), count);
 }
 
-FEEDLINE_INLINE void add_grey_pixels(float* to, size_t, const float* row, const RowKernels::Taps& taps, size_t width) {
+void add_grey_pixels(float* to, size_t, const float* row, const RowKernels::Taps& taps, size_t width) {
   for (size_t x = 0; x < width; x++) {
     const float* from = row + (taps.firsts[x] - taps.origin);
     const float* weights = taps.weights + x * taps.stride;
@@ -65,8 +64,7 @@ FEEDLINE_INLINE void add_grey_pixels(float* to, size_t, const float* row, const 
 }
 
 // Four pixels at a time. A vector holds the three channels of a pixel, and one of the next pixel, which is not used.
-FEEDLINE_INLINE void add_colour_pixels(float* planes, size_t plane, const float* row, const RowKernels::Taps& taps,
-                                       size_t width) {
+void add_colour_pixels(float* planes, size_t plane, const float* row, const RowKernels::Taps& taps, size_t width) {
   for (size_t x = 0; x < width; x += 4) {
     const float *from[4], *weights[4];
     Four sums[4];
@@ -88,44 +86,21 @@ FEEDLINE_INLINE void add_colour_pixels(float* planes, size_t plane, const float*
   }
 }
 
-FEEDLINE_INLINE void round_all(float* x, size_t count) {
+void round_all(float* x, size_t count) {
   for (size_t i = 0; i < count; i++) x[i] = std::nearbyint(x[i]);
 }
 
-// Compiles all of them for one level.
-#define FEEDLINE_LEVEL(level, ...)                                                                                     \
-  namespace level {                                                                                                    \
-  __VA_ARGS__ void bytes(float* to, const uint8_t* rows, size_t stride, const float* weights, size_t taps, size_t n) { \
-    add_rows(to, rows, stride, weights, taps, n);                                                                      \
-  }                                                                                                                    \
-  __VA_ARGS__ void words(float* to, const uint16_t* rows, size_t stride, const float* weights, size_t taps,            \
-                         size_t n) {                                                                                   \
-    add_rows(to, rows, stride, weights, taps, n);                                                                      \
-  }                                                                                                                    \
-  __VA_ARGS__ void grey(float* planes, size_t plane, const float* row, const RowKernels::Taps& taps, size_t width) {   \
-    add_grey_pixels(planes, plane, row, taps, width);                                                                  \
-  }                                                                                                                    \
-  __VA_ARGS__ void colour(float* planes, size_t plane, const float* row, const RowKernels::Taps& taps, size_t width) { \
-    add_colour_pixels(planes, plane, row, taps, width);                                                                \
-  }                                                                                                                    \
-  __VA_ARGS__ void round(float* x, size_t count) { round_all(x, count); }                                              \
-  constexpr RowKernels kernels{bytes, words, grey, colour, round};                                                     \
-  }
-
-FEEDLINE_LEVEL(portable)
-#if defined(__x86_64__)
-FEEDLINE_LEVEL(avx2, [[gnu::target("arch=x86-64-v3")]])
-FEEDLINE_LEVEL(avx512, [[gnu::target("arch=x86-64-v4")]])
-#endif
+template <SimdLevel level>
+constexpr RowKernels kernels{compiled_for<add_rows<uint8_t>>(level), compiled_for<add_rows<uint16_t>>(level),
+                             compiled_for<add_grey_pixels>(level), compiled_for<add_colour_pixels>(level),
+                             compiled_for<round_all>(level)};
 
 }  // namespace
 
-const RowKernels& row_kernels([[maybe_unused]] SimdLevel level) {
-#if defined(__x86_64__)
-  if (level == SimdLevel::avx512) return avx512::kernels;
-  if (level == SimdLevel::avx2) return avx2::kernels;
-#endif
-  return portable::kernels;
+const RowKernels& row_kernels(SimdLevel level) {
+  if (level == SimdLevel::avx512) return kernels<SimdLevel::avx512>;
+  if (level == SimdLevel::avx2) return kernels<SimdLevel::avx2>;
+  return kernels<SimdLevel::portable>;
 }
 
 }  // namespace feedline::pictures

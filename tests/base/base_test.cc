@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <new>
 #include <string>
 #include <thread>
@@ -23,6 +25,16 @@
 using namespace feedline;
 
 namespace {
+
+/// Returns what a shell command prints.
+std::string output_of(const std::string& command) {
+  FILE* const pipe = popen(command.c_str(), "r");
+  REQUIRE(pipe);
+  std::string output;
+  for (int c; (c = std::fgetc(pipe)) != EOF;) output += static_cast<char>(c);
+  CHECK(pclose(pipe) == 0);
+  return output;
+}
 
 int first_cpu(const cpu_set_t& set) {
   int cpu = 0;
@@ -106,6 +118,21 @@ TEST_CASE("a scoped SIMD level limits the machine's level") {
     CHECK(simd_level() == SimdLevel::portable);
   }
   CHECK(simd_level() == best);
+}
+
+TEST_CASE("the level of this process", "[.level]") { std::printf("level %s\n", name(simd_level())); }
+
+TEST_CASE("FEEDLINE_SIMD limits the level") {
+  const auto level_with = [](const std::string& wanted) {
+    const std::string program = std::filesystem::read_symlink("/proc/self/exe");
+    return output_of("FEEDLINE_SIMD='" + wanted + "' '" + program + "' '[.level]' 2>&1");
+  };
+  const std::string best = std::string("level ") + name(simd_level());
+  CHECK_THAT(level_with("portable"), Catch::Contains("level portable"));
+  CHECK_THAT(level_with("avx2"), Catch::Contains(simd_level() == SimdLevel::portable ? best : "level avx2"));
+  CHECK_THAT(level_with("avx512"), Catch::Contains(best));
+  CHECK_THAT(level_with("AVX2"),
+             Catch::Contains(best) && Catch::Contains("warning: FEEDLINE_SIMD is 'AVX2', which is no level"));
 }
 
 TEST_CASE("the machine reports at least one CPU and some memory") {

@@ -12,6 +12,7 @@
 #include <set>
 #include <vector>
 
+#include "base/machine.h"
 #include "feedline/records.h"
 #include "golden/manifest.h"
 #include "support/catch.h"
@@ -57,6 +58,7 @@ ValueCells cells_of(const std::vector<T>& values) {
 }  // namespace
 
 TEST_CASE("moments keep their digits far from 0") {
+  const ScopedSimdLevel level(GENERATE(SimdLevel::portable, SimdLevel::avx2, SimdLevel::avx512));
   std::vector<double> values;
   for (int i = 0; i < 1000; i++) values.push_back(1e12 + i % 10);
   for (const bool by_row : {false, true}) {
@@ -108,6 +110,7 @@ TEST_CASE("a part of the samples is rounded up, but not by the rounding of a dou
 }
 
 TEST_CASE("moments are the same in every order") {
+  const ScopedSimdLevel level(GENERATE(SimdLevel::portable, SimdLevel::avx2, SimdLevel::avx512));
   std::mt19937_64 random(1);
   std::vector<double> values(10'007);
   for (double& value : values)
@@ -126,6 +129,7 @@ TEST_CASE("moments are the same in every order") {
 }
 
 TEST_CASE("rows of any length have the moments of their values") {
+  const ScopedSimdLevel level(GENERATE(SimdLevel::portable, SimdLevel::avx2, SimdLevel::avx512));
   for (const size_t size : {1, 7, 8, 9, 100, 1023}) {
     std::vector<double> values(size);
     std::iota(values.begin(), values.end(), -3.0);
@@ -142,6 +146,7 @@ TEST_CASE("rows of any length have the moments of their values") {
 }
 
 TEMPLATE_TEST_CASE("parts that take turns have the moments of their values", "", float, double) {
+  const ScopedSimdLevel level(GENERATE(SimdLevel::portable, SimdLevel::avx2, SimdLevel::avx512));
   for (const size_t size : {3, 21, 24, 27, 48, 1536}) {
     std::vector<TestType> values(size);
     std::vector<double> of_parts[3];
@@ -239,6 +244,7 @@ TEMPLATE_TEST_CASE("cells of many values follow from the values, not from their 
 }
 
 TEST_CASE("numbers that are not finite are counted apart") {
+  const ScopedSimdLevel level(GENERATE(SimdLevel::portable, SimdLevel::avx2, SimdLevel::avx512));
   constexpr double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
   const std::vector<double> values = {1, nan, -inf, 3, inf};
   for (const bool by_row : {false, true}) {
@@ -275,6 +281,7 @@ TEST_CASE("bytes are counted by value, signed ones too") {
 }
 
 TEST_CASE("bytes of parts that take turns, and many bytes, are counted by value") {
+  const ScopedSimdLevel level(GENERATE(SimdLevel::portable, SimdLevel::avx2, SimdLevel::avx512));
   std::mt19937_64 random(4);
   std::vector<ValueStats> all(1, ValueStats(DType::uint8)), parts(3, ValueStats(DType::uint8));
   std::map<int64_t, uint64_t> counts, of_parts[3];

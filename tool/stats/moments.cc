@@ -6,7 +6,7 @@
 #include <cstring>
 #include <limits>
 
-#include "base/each_simd_level.h"
+#include "base/compiled_for.h"
 
 namespace feedline::cli {
 namespace {
@@ -27,7 +27,7 @@ void begin(LaneSums& sums) {
 }
 
 /// Adds whole groups of numbers, one to each lane, with all digits. `values` has groups * lanes numbers.
-FEEDLINE_EACH_SIMD_LEVEL void sum_exactly(const double* values, size_t groups, LaneSums& to) {
+void sum_exactly(const double* values, size_t groups, LaneSums& to) {
   LaneSums sums = to;
   for (size_t group = 0; group < groups; group++, values += lanes) {
     for (size_t lane = 0; lane < lanes; lane++) {
@@ -66,8 +66,7 @@ using DoubleDifferences = Differences<Eight, EightCounts, turns>;
 /// Adds numbers, and their differences from the pivots, in doubles, eight at a time. `values` has rounds * turns *
 /// lanes.
 template <typename Number, typename Vector, typename Counts, size_t turns>
-[[gnu::always_inline]] inline void add_rounds(const Number* values, size_t rounds,
-                                              Differences<Vector, Counts, turns>& to) {
+void add_rounds(const Number* values, size_t rounds, Differences<Vector, Counts, turns>& to) {
   Differences<Vector, Counts, turns> sums = to;
   for (size_t round = 0; round < rounds; round++) {
 #pragma GCC unroll 3
@@ -85,20 +84,6 @@ template <typename Number, typename Vector, typename Counts, size_t turns>
   to = sums;
 }
 
-// No templates, because each of them is compiled for each SIMD level.
-FEEDLINE_EACH_SIMD_LEVEL void sum_differences(const float* values, size_t rounds, FloatDifferences<1>& to) {
-  add_rounds(values, rounds, to);
-}
-FEEDLINE_EACH_SIMD_LEVEL void sum_differences(const float* values, size_t rounds, FloatDifferences<3>& to) {
-  add_rounds(values, rounds, to);
-}
-FEEDLINE_EACH_SIMD_LEVEL void sum_differences(const double* values, size_t rounds, DoubleDifferences<1>& to) {
-  add_rounds(values, rounds, to);
-}
-FEEDLINE_EACH_SIMD_LEVEL void sum_differences(const double* values, size_t rounds, DoubleDifferences<3>& to) {
-  add_rounds(values, rounds, to);
-}
-
 /// Moments::add_row() for as many parts as the sums have turns.
 template <typename Number, typename Vector, typename Counts, size_t turns>
 bool add_row_of(std::span<const Number> values, std::span<Moments> parts, Differences<Vector, Counts, turns> sums) {
@@ -111,7 +96,8 @@ bool add_row_of(std::span<const Number> values, std::span<Moments> parts, Differ
       sums.pivots[turn][lane] = static_cast<double>(pivot);
     }
   }
-  sum_differences(values.data(), values.size() / of_round, sums);
+  constexpr auto add = add_rounds<Number, Vector, Counts, turns>;
+  compiled_for<add>(simd_level())(values.data(), values.size() / of_round, sums);
   std::array<double, turns> filled{};  // zeros that no number stands for
   if (const auto rest = values.last(values.size() % of_round); !rest.empty()) {
     std::array<Number, of_round> round;
@@ -120,7 +106,7 @@ bool add_row_of(std::span<const Number> values, std::span<Moments> parts, Differ
       round[i] = values[i % turns];  // its difference from the pivot is 0
       filled[i % turns] += round[i] == 0;
     }
-    sum_differences(round.data(), 1, sums);
+    compiled_for<add>(simd_level())(round.data(), 1, sums);
   }
   std::array<double, turns> differences{}, squares{};
   for (size_t turn = 0; turn < turns; turn++) {
@@ -164,7 +150,7 @@ void Moments::add(std::span<const double> values) {
   if (groups > 0) {
     LaneSums sums;
     begin(sums);
-    sum_exactly(values.data(), groups, sums);
+    compiled_for<sum_exactly>(simd_level())(values.data(), groups, sums);
     for (size_t lane = 0; lane < lanes; lane++) {
       least = std::min(least, sums.least[lane]);
       most = std::max(most, sums.most[lane]);

@@ -5,12 +5,12 @@
 #include <cmath>
 #include <optional>
 
-#include "base/each_simd_level.h"
+#include "base/compiled_for.h"
 
 namespace feedline::cli {
 namespace {
 
-FEEDLINE_EACH_SIMD_LEVEL bool all_finite(const double* values, size_t count) {
+bool all_finite(const double* values, size_t count) {
   bool all = true;
   for (size_t i = 0; i < count; i++) all &= std::abs(values[i]) <= std::numeric_limits<double>::max();
   return all;
@@ -21,7 +21,7 @@ struct ByteRange {
   uint32_t sum = 0;
 };
 
-FEEDLINE_EACH_SIMD_LEVEL ByteRange look_at(const uint8_t* values, size_t count) {
+ByteRange look_at(const uint8_t* values, size_t count) {
   ByteRange range;
   for (size_t i = 0; i < count; i++) range.bits |= values[i];
   for (size_t i = 0; i < count; i++) range.sum += values[i];
@@ -30,7 +30,7 @@ FEEDLINE_EACH_SIMD_LEVEL ByteRange look_at(const uint8_t* values, size_t count) 
 
 /// Returns how many of the bytes are 1; nullopt if one is neither 0 nor 1. `count` is less than 2^24.
 std::optional<uint64_t> count_ones(const uint8_t* values, size_t count) {
-  const ByteRange range = look_at(values, count);
+  const ByteRange range = compiled_for<look_at>(simd_level())(values, count);
   return range.bits <= 1 ? std::optional<uint64_t>(range.sum) : std::nullopt;
 }
 
@@ -94,7 +94,7 @@ void ValueStats::add(std::span<const int64_t> values) {
 }
 
 std::span<const double> ValueStats::finite(std::span<const double> values) {
-  if (all_finite(values.data(), values.size())) return values;
+  if (compiled_for<all_finite>(simd_level())(values.data(), values.size())) return values;
   finite_.clear();
   for (const double value : values) {
     if (std::isfinite(value))

@@ -12,6 +12,7 @@
 #include <optional>
 #include <random>
 
+#include "base/machine.h"
 #include "feedline/error.h"
 #include "flowgraph/formula/elementary.h"
 #include "flowgraph/formula/formula_ops.h"
@@ -163,6 +164,7 @@ TEST_CASE("the meaning of formulas") {
 }
 
 TEST_CASE("values of columns, with all the special ones") {
+  const ScopedSimdLevel level(GENERATE(SimdLevel::portable, SimdLevel::avx2, SimdLevel::avx512));
   CHECK(value_of("i - j", {{"i", most}, {"j", most - 1}}) == 1);
   CHECK(value_of("i", {{"i", most}}) == 9223372036854775808.0);  // the result is float64
   CHECK(value_of("i / j", {{"i", 1}, {"j", 0}}) == inf);
@@ -487,7 +489,8 @@ TEST_CASE("random formulas, against an evaluator of the test's own") {
   for (int n = 0; n < 4000; n++) {
     const auto tree = random_tree(random, 1 + static_cast<int>(random() % 6));
     const std::string text = tree->text();
-    CAPTURE(text);
+    const ScopedSimdLevel level(static_cast<SimdLevel>(n % 3));
+    CAPTURE(text, name(simd_level()));
     Program program;
     try {
       program = data.compile(text);
@@ -569,6 +572,7 @@ double ulps(double got, long double wanted) {
 }  // namespace
 
 TEST_CASE("exp and tanh are near what they stand for, and the same by block and by row") {
+  const ScopedSimdLevel level(GENERATE(SimdLevel::portable, SimdLevel::avx2, SimdLevel::avx512));
   std::mt19937_64 random(7);
   std::vector<double> values = {0.0, -0.0, inf, -inf, nan_, 1e-320, -1e-310, 709.78, 709.79, -745.1, -745.2, 1e300};
   for (const double range : {1e-9, 0.5, 3.0, 40.0, 745.0})

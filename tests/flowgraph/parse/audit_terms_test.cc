@@ -5,12 +5,14 @@
 #include <vector>
 
 #include "base/audit.h"
+#include "base/machine.h"
 #include "support/catch.h"
 
 using namespace feedline;
 using namespace feedline::flow;
 
 TEST_CASE("many terms at once are each record's own, however many") {
+  const ScopedSimdLevel level(GENERATE(SimdLevel::portable, SimdLevel::avx2, SimdLevel::avx512));
   std::mt19937_64 random(7);
   const std::vector<std::byte> bytes(64 << 10);
   const uint64_t offset = (uint64_t{1} << 40) + 12345, key = audit_key(3, 5);
