@@ -189,6 +189,7 @@ class HostCommunicator final : public Communicator {
 
  private:
   static void copy(const std::byte* from, std::byte* to, size_t bytes) {
+    // Any bound: 0 bytes change nothing, but memcpy() may not be given null.
     if (from != to && bytes > 0) std::memcpy(to, from, bytes);
   }
 

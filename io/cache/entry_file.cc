@@ -306,6 +306,7 @@ void EntryFile::create(const EntryLayout& wanted) {
     fail("is a file of something else, and is left as it is", unread != 0 ? unread : EEXIST);
   if (ftruncate(fd_, 0) != 0) fail("cannot be emptied", errno);
   static constexpr std::array<std::byte, 16 * page> zeros{};
+  // Any bound: both are whole pages, and a write of no bytes does nothing.
   for (uint64_t at = page; at < table_bytes(wanted.entries); at += zeros.size()) {
     const auto block = std::span(zeros).first(std::min<uint64_t>(zeros.size(), table_bytes(wanted.entries) - at));
     if (const int error = write_all(fd_, at, block)) fail("cannot be written", error);
@@ -367,7 +368,7 @@ std::optional<uint64_t> EntryFile::take(uint64_t bytes, int& error) noexcept {
   uint64_t place = 0;
   error = alone.error();
   if (!error) error = read_value(fd_, offsetof(Header, next), place);
-  if (error || place > layout_.data_bytes || bytes > layout_.data_bytes - place) return std::nullopt;
+  if (error || bytes > layout_.data_bytes - std::min(place, layout_.data_bytes)) return std::nullopt;
   error =
       write_value(fd_, offsetof(Header, next), std::min(layout_.data_bytes, place + round_up(bytes, entry_alignment)));
   return error ? std::nullopt : std::optional(place);

@@ -40,7 +40,7 @@ int number(const char* name, int from, int to) {
 }
 
 void check(const TcpOptions& options) {
-  if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size)
+  if (options.rank < 0 || options.rank >= options.world_size)
     throw Error(Category::bad_pipeline,
                 fmt::format("tcp_communicator: there is no rank {} of {}; ranks are numbered from 0 to world_size - 1",
                             options.rank, options.world_size));

@@ -23,6 +23,7 @@ TEST_CASE("threads are given every rank's string, round after round") {
   for (const int ranks : {1, 2, 3, 8}) {
     std::vector<std::vector<std::string>> seen(static_cast<size_t>(ranks));
     std::vector<std::vector<std::string>> given(static_cast<size_t>(ranks));
+    CHECK(exchanges_between_threads(ranks).size() == static_cast<size_t>(ranks));
     const auto thrown = on_ranks(ranks, [&](int rank, const Exchange& exchange) {
       const auto mine = static_cast<size_t>(rank);
       std::mt19937 random(static_cast<uint32_t>(rank));
@@ -98,7 +99,8 @@ TEST_CASE("a message has no truth value or choice that there is not, and names i
 
 TEST_CASE("an exchange over a communicator makes room for no string of more than 1 GiB") {
   // Two communicators of threads, of which the second one says what it likes.
-  for (const uint64_t length : {(uint64_t{1} << 30) + 1, uint64_t{1} << 63, UINT64_MAX}) {
+  constexpr uint64_t most = uint64_t{1} << 30;
+  for (const uint64_t length : {most, most + 1, uint64_t{1} << 63, UINT64_MAX}) {
     std::vector<std::unique_ptr<Communicator>> ends = communicators_between_threads(2);
     const std::vector<std::string> thrown = side_by_side(2, [&](int rank) {
       const auto mine = std::shared_ptr(std::move(ends[static_cast<size_t>(rank)]));
@@ -110,8 +112,10 @@ TEST_CASE("an exchange over a communicator makes room for no string of more than
                          Stream::host);
       }
     });
-    CHECK(
-        thrown[0].starts_with("rank 1 sends a message of " + std::to_string(length) + " bytes, and one has at most "));
+    // A string of 1 GiB is waited for, until rank 1 leaves.
+    CHECK(thrown[0].starts_with(length == most ? "rank 1, call 1: it has destroyed its communicator"
+                                               : "rank 1 sends a message of " + std::to_string(length) +
+                                                     " bytes, and one has at most "));
   }
 }
 
@@ -138,10 +142,16 @@ TEST_CASE("an exchange over a communicator gathers strings of any length") {
 TEST_CASE("what another process says of a failure or a call has a name") {
   gpu::Note note(gpu::Note::failed, Error(Category::stalled, "it is late"), 3);
   CHECK(note.error().category() == Category::stalled);
-  const uint8_t category = 200, dtype = 255;
+  const uint8_t category = 200;
   std::memcpy(reinterpret_cast<std::byte*>(&note) + offsetof(gpu::Note, category), &category, 1);
   CHECK(note.error().what() == std::string("it is late [bad_pipeline]"));
-  gpu::CollectiveCall call{.kind = gpu::CollectiveCall::Kind::all_reduce, .bytes = 4};
-  std::memcpy(reinterpret_cast<std::byte*>(&call) + offsetof(gpu::CollectiveCall, dtype), &dtype, 1);
-  CHECK(to_string(call) == "all_reduce(sum) of 4 bytes of ?");
+  const auto said_of = [](uint8_t dtype) {
+    gpu::CollectiveCall call{.kind = gpu::CollectiveCall::Kind::all_reduce, .bytes = 4};
+    std::memcpy(reinterpret_cast<std::byte*>(&call) + offsetof(gpu::CollectiveCall, dtype), &dtype, 1);
+    return to_string(call);
+  };
+  constexpr auto last = static_cast<DType>(dtype_count - 1);
+  CHECK(said_of(static_cast<uint8_t>(last)) == "all_reduce(sum) of 4 bytes of " + std::string(name(last)));
+  for (const int unknown : {dtype_count, dtype_count + 1, 255})
+    CHECK(said_of(static_cast<uint8_t>(unknown)).ends_with(" of ?"));
 }

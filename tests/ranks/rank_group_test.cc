@@ -1,5 +1,7 @@
 #include "ranks/rank_group.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstring>
 #include <random>
@@ -98,6 +100,30 @@ TEST_CASE("wherever a rank fails, all fail with its reason") {
     }
 }
 
+TEST_CASE("an exchange that cuts a message short is told") {
+  for (const size_t bytes : {size_t{0}, size_t{8}, size_t{31}}) {  // of the 32 before each piece
+    RankGroup group(
+        [bytes](std::string_view mine) {
+          return std::vector<std::string>{std::string(mine), std::string(mine.substr(0, bytes))};
+        },
+        0, 2);
+    CHECK_THROWS_WITH(group.all_gather("mine"),
+                      Catch::Contains("the string that it returned for rank 1 is not a message"));
+  }
+}
+
+TEST_CASE("a rank has at most 1 GiB to send") {
+  constexpr size_t most = size_t{1} << 30;
+  void* const zeros = mmap(nullptr, most + 1, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  REQUIRE(zeros != MAP_FAILED);
+  const std::string_view text(static_cast<const char*>(zeros), most + 1);
+  RankGroup group([](std::string_view) -> std::vector<std::string> { throw std::runtime_error("it was sent"); }, 0, 2);
+  CHECK_THROWS_WITH(group.all_gather(text), Catch::Contains("this rank has 1073741825 bytes to send"));
+  RankGroup other([](std::string_view) -> std::vector<std::string> { throw std::runtime_error("it was sent"); }, 0, 2);
+  CHECK_THROWS_WITH(other.all_gather(text.substr(1)), Catch::Contains("it was sent"));
+  munmap(zeros, most + 1);
+}
+
 TEST_CASE("pieces that are no part of a message are refused") {
   struct Head {  // as in rank_group.cc
     uint64_t magic, says;
@@ -143,6 +169,12 @@ TEST_CASE("pieces that are no part of a message are refused") {
   CHECK_THAT(said({{head(goes_on, 3), std::string(piece, 'x')}, {head(goes_on, 0), "more"}}), refused);
   CHECK_THAT(said({{head(done, 0), "x"}}), refused);
   CHECK_THAT(said({{head(3, 0), ""}}), refused);
+  constexpr uint64_t most = uint64_t{1} << 30;  // of a message
+  const std::string full(piece, 'x');
+  CHECK_THAT(said({{head(goes_on, most + 1), full}}), refused);
+  CHECK_THAT(said({{head(goes_on, most), full}, {head(goes_on, 0), "less"}}), refused);  // only the second piece
+  CHECK_THAT(said({{head(goes_on, most), full}, {head(goes_on, most - piece), full}, {head(goes_on, 0), "less"}}),
+             refused);
   const auto elsewhere = Contains("rank 1 has made more or fewer exchanges than the others");
   CHECK_THAT(said({{head(done, 0), ""}}), elsewhere);
   CHECK_THAT(said({{head(goes_on, 0), ""}}, {0}), elsewhere);

@@ -666,11 +666,24 @@ TEST_CASE("tcp: rank and address are read from the launcher's environment") {
   set("1", "8", nullptr, "29500");
   CHECK_THROWS_WITH(tcp_options_of_environment(), Catch::Contains("MASTER_ADDR is not set"));
   set(nullptr, nullptr, nullptr, nullptr);
-  CHECK_THROWS_WITH(tcp_communicator({.rank = 1, .world_size = 2}),
-                    Catch::Contains("the address or the port is missing"));
-  CHECK_THROWS_WITH(tcp_communicator({.rank = 2, .world_size = 2}), Catch::Contains("there is no rank 2 of 2"));
-  CHECK_THROWS_WITH(tcp_communicator({.timeout = std::chrono::seconds(0)}),
-                    Catch::Contains("the timeout is 0 ms; it must be more than 0"));
+}
+
+TEST_CASE("tcp: options are refused beyond their bounds, and not at them") {
+  CHECK(tcp_communicator({})->size() == 1);  // who is alone needs no address
+  const auto refused = [](const TcpOptions& options, const char* why) {
+    CHECK_THROWS_WITH(tcp_communicator(options), Catch::Contains(why));
+  };
+  const char* const good = "the address or the port is missing";  // which is found last
+  refused({.rank = 1, .world_size = 2}, good);
+  refused({.rank = 2, .world_size = 2}, "there is no rank 2 of 2");
+  refused({.rank = 3, .world_size = 2}, "there is no rank 3 of 2");
+  refused({.rank = -1, .world_size = 2}, "there is no rank -1 of 2");
+  refused({.rank = 0, .world_size = 0}, "there is no rank 0 of 0");
+  refused({.world_size = 1 << 20}, good);
+  refused({.world_size = (1 << 20) + 1}, "a world size of 1048577 is more than the 1048576");
+  refused({.world_size = 2, .token = std::string(16, 'x')}, good);
+  refused({.world_size = 2, .token = std::string(15, 'x')}, "has 15 bytes, and can be guessed");
+  refused({.timeout = std::chrono::milliseconds(0)}, "the timeout is 0 ms; it must be more than 0");
 }
 
 TEST_CASE("tcp: any failing call ends all ranks and leaks nothing") {
