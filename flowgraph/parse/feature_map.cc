@@ -82,7 +82,7 @@ FeatureMapReader::FeatureMapReader(const FeatureMap& map, FeatureValues& values)
 /// `direct_`.
 std::vector<RequestedKey> FeatureMapReader::direct_keys() {
   std::vector<RequestedKey> keys = map_.requested_;
-  for (size_t key = 0; key < keys.size(); key++) {
+  for (size_t key = 0; key < keys.size(); key++) {  // Bound may be farther: a key without a column is parsed, too.
     const auto feature = static_cast<size_t>(map_.keys_.last_feature(static_cast<int32_t>(key)));
     const FeatureTarget& target = map_.targets_[feature];
     if (feature < 64 && target.fixed && !target.in_list && (target.elements == 1 || target.kind == ListKind::float32)) {

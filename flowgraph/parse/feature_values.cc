@@ -86,7 +86,10 @@ FeatureValues::FeatureValues(std::span<const FeatureTarget> targets, FeatureName
   // The arena may have been planned for other records, of which this chunk's are a part: for the rooms, which then fit,
   // or for what the payloads of the rows need.
   const auto rooms = room_bytes(targets, records.rows);
-  has_rooms_ = rooms && *rooms < per_byte * records.payload_bytes && *rooms + records.kept_free <= arena.left();
+  // Bound may be equal, farther, always: whatever fits will do.
+  const bool is_less = rooms && *rooms < per_byte * records.payload_bytes;
+  // Bound may be equal: lists that have no rooms take what their payloads can.
+  has_rooms_ = is_less && *rooms + records.kept_free <= arena.left();
   if (has_rooms_) rooms_.resize(targets.size());
 }
 
@@ -119,6 +122,7 @@ std::optional<uint64_t> FeatureValues::room_bytes(std::span<const FeatureTarget>
 
 std::vector<bool> FeatureValues::seen(uint32_t rows) const {
   std::vector<bool> all(targets_.size(), rows > lacking_rows_);
+  // Bound may be equal: seen_ has a bit more, which nobody sets.
   for (size_t feature = 0; feature < all.size(); feature++)
     if ((seen_[feature / 64] >> feature % 64 & 1) != 0) all[feature] = true;
   return all;
@@ -151,6 +155,7 @@ bool FeatureValues::store(size_t feature, Payload payload, const uint8_t* p, uin
     const uint64_t most = target.fixed ? target.elements : has_rooms_ ? target.max_values : count;
     count = wire::decode_varints(p, p + size, static_cast<int64_t*>(values), most);
   }
+  // Bound may be equal, never: begin_values() takes what this leaves.
   const bool fits = count != wire::unfit && (target.fixed ? count == target.elements
                                                           : count <= target.max_values && count % target.elements == 0);
   if (!target.fixed) trim(static_cast<std::byte*>(values) + (fits ? count * value_size(target.kind) : 0));

@@ -50,6 +50,7 @@ struct FeatureTarget {
   uint64_t ends_bytes() const noexcept;
   uint64_t list_bytes() const noexcept;
   /// Returns whether max_values bounds the values of a row, to a number whose bytes can be computed.
+  // Bound may be equal, farther: any number will do whose lists never take less than what the payloads can.
   bool bounded() const noexcept { return fixed || max_values <= uint64_t{1} << 32; }
 
   const FeatureSpec* spec;
