@@ -203,23 +203,24 @@ def run_one(folder, program, arguments, limit, **variables):
     return None if code in (0, 77) else f"{program}: {code}"
 
 
-def reach(folder):
-    """Returns {test: (seconds, numbers reached)}, which is measured once."""
+def reach(folder, suites, jobs):
+    """Returns {test: (seconds, numbers reached)} of the suites' tests, which is measured once."""
     file, known = folder / "reach.json", {}
     if file.exists():
         known = json.loads(file.read_text())
-    for suite, program, arguments in tests(folder):
-        key = json.dumps([suite, program, arguments])
-        if key in known:
-            continue
+
+    def measure(test):
         with tempfile.NamedTemporaryFile("r") as seen:
             begun = time.monotonic()
-            failure = run_one(folder, program, arguments, 1800, MUTANTS_SEEN=seen.name)
-            took = time.monotonic() - begun
+            failure = run_one(folder, *test[1:], 1800, MUTANTS_SEEN=seen.name)
             if failure:
-                print(f"left out, because it fails with all bounds right: {failure}")
-            known[key] = (took, [] if failure else sorted({int(line) for line in seen.read().split()}))
-        file.write_text(json.dumps(known))
+                print(f"left out, because it fails with all bounds right: {failure}", flush=True)
+            numbers = [] if failure else sorted({int(line) for line in seen.read().split()})
+            known[json.dumps(test)] = (time.monotonic() - begun, numbers)
+
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(measure, [test for test in tests(folder) if test[0] in suites and json.dumps(test) not in known]))
+    file.write_text(json.dumps(known))
     return {tuple(map(tuple_of, json.loads(key))): value for key, value in known.items()}
 
 
@@ -240,7 +241,7 @@ def run(folder, only, suites, jobs):
     bounds = json.loads((folder / "bounds.json").read_text())
     results_file = folder / "results.json"
     results = json.loads(results_file.read_text()) if results_file.exists() else {}
-    reached = reach(folder)
+    reached = reach(folder, suites, jobs)
     work = []
     for bound in bounds:
         if not re.search(only, f"{bound['file']}:{bound['line']}: {bound['code']}"):
