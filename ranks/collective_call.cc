@@ -4,7 +4,7 @@
 
 #include "base/audit.h"
 
-namespace feedline::gpu {
+namespace feedline::ranks {
 namespace {
 
 using Kind = CollectiveCall::Kind;
@@ -149,4 +149,4 @@ Error failure_of_rank(int rank, uint64_t number, const Error& why) {
   return Error(why.category(), fmt::format("rank {}, call {}: {}", rank, number, why.message()), why.place());
 }
 
-}  // namespace feedline::gpu
+}  // namespace feedline::ranks

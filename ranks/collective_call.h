@@ -9,7 +9,7 @@
 
 #include "feedline/communicator.h"
 
-namespace feedline::gpu {
+namespace feedline::ranks {
 
 /// The arguments of a collective call that must be the same on all ranks. Ranks send it as raw bytes. The functions
 /// below that return one throw Error bad_pipeline for arguments that are invalid whatever the other ranks pass.
@@ -57,4 +57,4 @@ Error has_left();
 /// Returns the Error with which the group ends: `why`, with the number of the failed rank and of the call before it.
 Error failure_of_rank(int rank, uint64_t number, const Error& why);
 
-}  // namespace feedline::gpu
+}  // namespace feedline::ranks

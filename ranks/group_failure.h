@@ -6,7 +6,7 @@
 
 #include "feedline/error.h"
 
-namespace feedline::gpu {
+namespace feedline::ranks {
 
 /// Keeps the first Error that it is given. Any thread may read the Error at any time without a lock, because it is
 /// written only once, before `failed_` is set.
@@ -29,4 +29,4 @@ class GroupFailure {
   std::atomic<bool> failed_{false};
 };
 
-}  // namespace feedline::gpu
+}  // namespace feedline::ranks

@@ -13,7 +13,7 @@
 namespace feedline {
 namespace {
 
-using gpu::CollectiveCall;
+using ranks::CollectiveCall;
 using Part = Communicator::Part;
 
 // The buffers that a rank lets the others read during a call.
@@ -41,7 +41,7 @@ class Group {
 
   void abort(size_t rank, const Error& why) {
     const Lock lock(mutex_);
-    failure_.set(gpu::failure_of_rank(static_cast<int>(rank), number_, why));
+    failure_.set(ranks::failure_of_rank(static_cast<int>(rank), number_, why));
     changed_.notify_all();
   }
 
@@ -63,7 +63,7 @@ class Group {
     calls_[rank] = call;
     buffers_[rank] = buffers;
     if (arrived_ + 1 == size()) {
-      auto error = gpu::disagreement(calls_, number_);
+      auto error = ranks::disagreement(calls_, number_);
       if (!error) error = unmatched();
       if (error) {
         failure_.set(*error);
@@ -79,7 +79,7 @@ class Group {
 
   void fail_if_left() FEEDLINE_REQUIRES(mutex_) {
     if (failure_ || !left_) return;
-    failure_.set(gpu::failure_of_rank(static_cast<int>(*left_), number_, gpu::has_left()));
+    failure_.set(ranks::failure_of_rank(static_cast<int>(*left_), number_, ranks::has_left()));
     changed_.notify_all();
   }
 
@@ -107,11 +107,11 @@ class Group {
     for (size_t from = 0; from < size(); from++)
       for (size_t to = 0; to < size(); to++)
         if (digest(buffers_[from].sends, to) != digest(buffers_[to].receives, from))
-          return gpu::unmatched_parts(static_cast<int>(from), static_cast<int>(to), number_);
+          return ranks::unmatched_parts(static_cast<int>(from), static_cast<int>(to), number_);
     return std::nullopt;
   }
-  static gpu::PartsDigest digest(std::span<const Part> parts, size_t rank) {
-    gpu::PartsDigest digest;
+  static ranks::PartsDigest digest(std::span<const Part> parts, size_t rank) {
+    ranks::PartsDigest digest;
     for (const Part& part : parts)
       if (static_cast<size_t>(part.rank) == rank) digest.add(part.bytes.size());
     return digest;
@@ -124,7 +124,7 @@ class Group {
   size_t arrived_ FEEDLINE_GUARDED_BY(mutex_) = 0;
   // How many barriers all ranks have passed, and how many calls they have begun.
   uint64_t round_ FEEDLINE_GUARDED_BY(mutex_) = 0, number_ FEEDLINE_GUARDED_BY(mutex_) = 0;
-  gpu::GroupFailure failure_;                               // set with the mutex held
+  ranks::GroupFailure failure_;                             // set with the mutex held
   std::optional<size_t> left_ FEEDLINE_GUARDED_BY(mutex_);  // the first rank that has left
 };
 
@@ -138,14 +138,14 @@ class HostCommunicator final : public Communicator {
   int size() const noexcept override { return static_cast<int>(group_->size()); }
 
   void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, Stream) override {
-    group_->run(rank_, gpu::all_gather_call(mine.size(), all.size(), size()), {.in = mine.data()}, [&] {
+    group_->run(rank_, ranks::all_gather_call(mine.size(), all.size(), size()), {.in = mine.data()}, [&] {
       for (size_t rank = 0; rank < group_->size(); rank++)
         copy(group_->of(rank).in, all.data() + rank * mine.size(), mine.size());
     });
   }
 
   void broadcast(std::span<std::byte> data, int root, Stream) override {
-    group_->run(rank_, gpu::broadcast_call(data.size(), root, size()), {.in = data.data()},
+    group_->run(rank_, ranks::broadcast_call(data.size(), root, size()), {.in = data.data()},
                 [&] { copy(group_->of(static_cast<size_t>(root)).in, data.data(), data.size()); });
   }
 
@@ -154,7 +154,7 @@ class HostCommunicator final : public Communicator {
   void all_reduce(TensorView data, Reduction reduction, Stream) override {
     auto* const bytes = static_cast<std::byte*>(data.data);
     group_->run(
-        rank_, gpu::all_reduce_call(data, reduction), {.in = bytes},
+        rank_, ranks::all_reduce_call(data, reduction), {.in = bytes},
         [&] { reduce_slice(data, reduction, slice_of(data, rank(), size()).data()); },
         [&] {
           for (int other = 0; other < size(); other++) {
@@ -165,13 +165,13 @@ class HostCommunicator final : public Communicator {
   }
 
   void reduce_scatter(TensorView data, TensorView mine, Reduction reduction, Stream) override {
-    group_->run(rank_, gpu::reduce_scatter_call(data, mine, reduction, size()),
+    group_->run(rank_, ranks::reduce_scatter_call(data, mine, reduction, size()),
                 {.in = static_cast<const std::byte*>(data.data)},
                 [&] { reduce_slice(data, reduction, static_cast<std::byte*>(mine.data)); });
   }
 
   void send_receive(std::span<const Part> sends, std::span<const Part> receives, Stream) override {
-    group_->run(rank_, gpu::send_receive_call(sends, receives, size()), {.sends = sends, .receives = receives}, [&] {
+    group_->run(rank_, ranks::send_receive_call(sends, receives, size()), {.sends = sends, .receives = receives}, [&] {
       std::ranges::fill(taken_, 0);
       for (const Part& part : receives) {
         const std::span<const Part> theirs = group_->of(static_cast<size_t>(part.rank)).sends;

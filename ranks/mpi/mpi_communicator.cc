@@ -18,7 +18,7 @@
 namespace feedline {
 namespace {
 
-using gpu::Note;
+using ranks::Note;
 
 constexpr size_t piece_bytes = size_t{1} << 30;  // the most bytes in one MPI call, because its counts are ints
 
@@ -49,7 +49,7 @@ MPI_Comm duplicate(const MpiOptions& options) {
 
 // Links over MPI: one duplicate of the MPI communicator carries the data, another one the notes. The duplicates are
 // never freed, because MPI_Comm_free would have to wait for all ranks.
-class MpiLinks final : public gpu::Links {
+class MpiLinks final : public ranks::Links {
  public:
   explicit MpiLinks(const MpiOptions& options) : data_(duplicate(options)), notes_(duplicate(options)) {
     MPI_Comm_rank(data_, &rank_);
@@ -173,7 +173,7 @@ class MpiLinks final : public gpu::Links {
 }  // namespace
 
 std::unique_ptr<Communicator> mpi_communicator(const MpiOptions& options) {
-  return gpu::linked_communicator(std::make_shared<MpiLinks>(options), options.timeout);
+  return ranks::linked_communicator(std::make_shared<MpiLinks>(options), options.timeout);
 }
 
 }  // namespace feedline

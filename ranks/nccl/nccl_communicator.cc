@@ -25,8 +25,8 @@
 namespace feedline {
 namespace {
 
-using gpu::CollectiveCall;
-using gpu::PartsDigest;
+using ranks::CollectiveCall;
+using ranks::PartsDigest;
 using Clock = std::chrono::steady_clock;
 using Part = Communicator::Part;
 
@@ -182,7 +182,7 @@ class NcclCommunicator final : public Communicator {
   int size() const noexcept override { return control_->size(); }
 
   void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, Stream stream) override {
-    run(gpu::all_gather_call(mine.size(), all.size(), size()), stream, [&](cudaStream_t on) {
+    run(ranks::all_gather_call(mine.size(), all.size(), size()), stream, [&](cudaStream_t on) {
       if (mine.empty()) return;
       group([&](ncclComm_t comm) {
         comm_.call("ncclAllGather",
@@ -192,7 +192,7 @@ class NcclCommunicator final : public Communicator {
   }
 
   void broadcast(std::span<std::byte> data, int root, Stream stream) override {
-    run(gpu::broadcast_call(data.size(), root, size()), stream, [&](cudaStream_t on) {
+    run(ranks::broadcast_call(data.size(), root, size()), stream, [&](cudaStream_t on) {
       if (data.empty()) return;
       group([&](ncclComm_t comm) {
         comm_.call("ncclBroadcast",
@@ -206,7 +206,7 @@ class NcclCommunicator final : public Communicator {
   // ring.
   void all_reduce(TensorView data, Reduction reduction, Stream stream) override {
     const auto slice = [&](int rank) { return slice_of(data, rank, size()); };
-    run_reduction(gpu::all_reduce_call(data, reduction), stream, slice(rank()).size(), [&](cudaStream_t on) {
+    run_reduction(ranks::all_reduce_call(data, reduction), stream, slice(rank()).size(), [&](cudaStream_t on) {
       reduce_slices(slice, data.dtype, reduction, slice(rank()), on);
       group([&](ncclComm_t comm) {
         for (int other = 0; other < size(); other++) {
@@ -222,24 +222,24 @@ class NcclCommunicator final : public Communicator {
     std::deque<CollectiveCall> announced;
     size_t most_bytes = 0;
     for (const auto& [data, reduction] : calls) {
-      announced.push_back(gpu::all_reduce_call(data, reduction));
+      announced.push_back(ranks::all_reduce_call(data, reduction));
       most_bytes = std::max(most_bytes, slice_of(data, rank(), size()).size());
     }
     reserve_slices(most_bytes);
-    agree(announcement(gpu::announce_call(std::vector(announced.begin(), announced.end()))));
+    agree(announcement(ranks::announce_call(std::vector(announced.begin(), announced.end()))));
     calls_++;
     announced_ = std::move(announced);
   }
 
   void reduce_scatter(TensorView data, TensorView mine, Reduction reduction, Stream stream) override {
     const std::span to(static_cast<std::byte*>(mine.data), mine.size_bytes());
-    run_reduction(gpu::reduce_scatter_call(data, mine, reduction, size()), stream, to.size(), [&](cudaStream_t on) {
+    run_reduction(ranks::reduce_scatter_call(data, mine, reduction, size()), stream, to.size(), [&](cudaStream_t on) {
       reduce_slices([&](int rank) { return slice_of(data, rank, size()); }, data.dtype, reduction, to, on);
     });
   }
 
   void send_receive(std::span<const Part> sends, std::span<const Part> receives, Stream stream) override {
-    const CollectiveCall call = gpu::send_receive_call(sends, receives, size());
+    const CollectiveCall call = ranks::send_receive_call(sends, receives, size());
     Announcement mine = announcement(call);
     for (const Part& part : sends) mine.sent[static_cast<size_t>(part.rank)].add(part.bytes.size());
     for (const Part& part : receives) mine.to_come[static_cast<size_t>(part.rank)].add(part.bytes.size());
@@ -334,7 +334,7 @@ class NcclCommunicator final : public Communicator {
     if (const auto error = failure()) throw *error;
     if (!announced_.empty()) {
       if (mine.call != announced_.front()) {
-        control_->abort(gpu::not_announced(mine.call, announced_.front(), calls_));
+        control_->abort(ranks::not_announced(mine.call, announced_.front(), calls_));
         throw_failure();
       }
       return announced_.pop_front();
@@ -344,11 +344,11 @@ class NcclCommunicator final : public Communicator {
     std::vector<CollectiveCall> calls;
     std::vector<Announcement> theirs;
     for (int r = 0; r < size(); r++) calls.push_back(theirs.emplace_back(read(r)).call);
-    auto error = gpu::disagreement(calls, calls_);
+    auto error = ranks::disagreement(calls, calls_);
     for (size_t from = 0; !error && from < theirs.size(); from++)
       for (size_t to = 0; !error && to < theirs.size(); to++)
         if (theirs[from].sent[to] != theirs[to].to_come[from])
-          error = gpu::unmatched_parts(static_cast<int>(from), static_cast<int>(to), calls_);
+          error = ranks::unmatched_parts(static_cast<int>(from), static_cast<int>(to), calls_);
     if (!error) return;
     const Lock lock(mutex_);
     failure_.set(*error);  // all ranks compute the same Error, so none needs to be told
@@ -531,7 +531,7 @@ class NcclCommunicator final : public Communicator {
   std::deque<CollectiveCall> announced_;  // the next calls, on which the ranks have agreed
 
   Mutex mutex_;
-  gpu::GroupFailure failure_;  // set with the mutex held
+  ranks::GroupFailure failure_;  // set with the mutex held
   bool ending_ FEEDLINE_GUARDED_BY(mutex_) = false;
   Condition wake_;
   std::thread watcher_;

@@ -9,7 +9,7 @@
 #include "ranks/process/process_thread.h"
 #include "ranks/slices.h"
 
-namespace feedline::gpu {
+namespace feedline::ranks {
 namespace {
 
 // The communicator's own buffers for sending and receiving.
@@ -115,7 +115,7 @@ class LinkedCommunicator final : public Communicator {
     std::vector<const std::byte*> from;
     for (int other = 0; other < size(); other++)
       from.push_back(other == rank() ? slice(other).data() : place(other).data());
-    reduce(from, dtype, reduction, bytes / size_of(dtype), to.data());
+    gpu::reduce(from, dtype, reduction, bytes / size_of(dtype), to.data());
   }
 
   // Throws if the parts that other ranks send do not match those that this rank receives. Without this check, a rank
@@ -147,4 +147,4 @@ std::unique_ptr<Communicator> linked_communicator(std::shared_ptr<Links> links, 
   return std::make_unique<LinkedCommunicator>(std::move(links), timeout);
 }
 
-}  // namespace feedline::gpu
+}  // namespace feedline::ranks

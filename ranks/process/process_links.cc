@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace feedline::gpu {
+namespace feedline::ranks {
 
 Note::Note(Kind k, const Error& why, uint64_t finished)
     : kind(k), category(why.category()), calls(finished), offset(why.place().offset), record(why.place().record) {
@@ -42,4 +42,4 @@ void Links::begin_broadcast(std::span<std::byte> data, int root) {
   rank() == root ? begin(parts, {}) : begin({}, parts);
 }
 
-}  // namespace feedline::gpu
+}  // namespace feedline::ranks

@@ -11,7 +11,7 @@
 #include "feedline/communicator.h"
 #include "feedline/error.h"
 
-namespace feedline::gpu {
+namespace feedline::ranks {
 
 /// A control message between ranks, which belongs to no collective call. Ranks send it as raw bytes. Texts that are too
 /// long are truncated.
@@ -84,4 +84,4 @@ class Links {
   virtual void leave(std::chrono::milliseconds most) = 0;
 };
 
-}  // namespace feedline::gpu
+}  // namespace feedline::ranks

@@ -9,7 +9,7 @@
 #include "base/thread.h"
 #include "ranks/collective_call.h"
 
-namespace feedline::gpu {
+namespace feedline::ranks {
 
 ProcessThread::ProcessThread(std::shared_ptr<Links> links, std::chrono::milliseconds timeout)
     : links_(std::move(links)),
@@ -174,4 +174,4 @@ int ProcessThread::neighbour(int direction) const {
   return other;
 }
 
-}  // namespace feedline::gpu
+}  // namespace feedline::ranks

@@ -15,7 +15,7 @@
 #include "ranks/group_failure.h"
 #include "ranks/process/process_links.h"
 
-namespace feedline::gpu {
+namespace feedline::ranks {
 
 class ProcessThread {
  public:
@@ -81,4 +81,4 @@ class ProcessThread {
   std::thread thread_;
 };
 
-}  // namespace feedline::gpu
+}  // namespace feedline::ranks

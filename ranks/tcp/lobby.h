@@ -18,19 +18,19 @@
 
 #include "base/format_count.h"
 #include "base/log.h"
+#include "base/net/sockets.h"
 #include "feedline/error.h"
 #include "ranks/tcp/meeting_messages.h"
-#include "ranks/tcp/sockets.h"
 #include "ranks/tcp/stoppable.h"
 
-namespace feedline::gpu {
+namespace feedline::ranks {
 
 /// Logs which processes were refused. They may be many, so only the first ones are named: of ranks that have shown that
 /// they know the secret, and of others.
 class Refusals {
  public:
-  void note_rank(const Address& from, const std::string& why) { note(ranks_, from, why); }
-  void note_stranger(const Address& from, const std::string& why) { note(strangers_, from, why); }
+  void note_rank(const net::Address& from, const std::string& why) { note(ranks_, from, why); }
+  void note_stranger(const net::Address& from, const std::string& why) { note(strangers_, from, why); }
   /// Returns how many were refused, in words; nothing if none was.
   std::string text() const {
     const uint64_t count = ranks_ + strangers_;
@@ -38,7 +38,7 @@ class Refusals {
   }
 
  private:
-  static void note(uint64_t& count, const Address& from, const std::string& why) {
+  static void note(uint64_t& count, const net::Address& from, const std::string& why) {
     constexpr int named = 10;
     if (++count > named) return;
     log_warning(fmt::format("refused a process at {}: {}{}", from.text(), why,
@@ -55,32 +55,32 @@ class Lobby {
   /// At most 256 visitors that have not said who they are have a place, and at most 128 of one host (of one network, with
   /// IPv6). One more costs the oldest of them its place if that has had it for `to_speak`. Otherwise it is turned away
   /// before it is asked, and comes again if it is a rank. `listeners` and `refusals` must outlive the object.
-  Lobby(const std::vector<Socket>& listeners, Refusals& refusals, std::stop_token stop,
+  Lobby(const std::vector<net::Socket>& listeners, Refusals& refusals, std::stop_token stop,
         std::chrono::milliseconds to_speak = std::chrono::seconds(1))
       : listeners_(listeners), refusals_(refusals), stop_(std::move(stop)), to_speak_(to_speak) {}
 
   struct Visitor {
-    Socket socket;
-    Address from;
-    Address::Network network;
-    Deadline since;    // when it came
-    Nonce nonce = {};  // what it was sent
+    net::Socket socket;
+    net::Address from;
+    net::Address::Network network;
+    net::Deadline since;    // when it came
+    net::Nonce nonce = {};  // what it was sent
     T message = {};
     size_t heard = 0;  // how many bytes of `message` have been received
 
-    bool knows(std::string_view secret) const { return same(message.proof, proof_in(message, secret, nonce)); }
+    bool knows(std::string_view secret) const { return net::same(message.proof, proof_in(message, secret, nonce)); }
   };
 
   /// Returns the next visitor that has sent a whole T, with any proof. Returns nullopt if one of the sockets `others` has
   /// something to read, or at the time `until`. Throws Error stalled if the start was stopped.
-  std::optional<Visitor> next(const std::vector<const Socket*>& others, Deadline until) {
+  std::optional<Visitor> next(const std::vector<const net::Socket*>& others, net::Deadline until) {
     for (;;) {
       std::vector<pollfd> ready;
       const bool closed = Clock::now() < opens_;
-      for (const Socket& listener : listeners_) ready.push_back({closed ? -1 : listener.fd(), POLLIN, 0});
+      for (const net::Socket& listener : listeners_) ready.push_back({closed ? -1 : listener.fd(), POLLIN, 0});
       for (const Visitor& visitor : visitors_) ready.push_back({visitor.socket.fd(), POLLIN, 0});
-      for (const Socket* other : others) ready.push_back({other->fd(), POLLIN, 0});
-      const Deadline next = closed ? std::min(until, opens_) : until;
+      for (const net::Socket* other : others) ready.push_back({other->fd(), POLLIN, 0});
+      const net::Deadline next = closed ? std::min(until, opens_) : until;
       if (!wait_for(ready, next, {stop_}) && next == until) return std::nullopt;
       // These first, because strangers may keep coming.
       for (size_t other = ready.size() - others.size(); other < ready.size(); other++)
@@ -101,9 +101,9 @@ class Lobby {
  private:
   using Clock = std::chrono::steady_clock;
 
-  void let_in(const Socket& listener) {
+  void let_in(const net::Socket& listener) {
     for (int n = 0; n < at_once; n++) try {
-        auto come = accept_from(listener, Clock::now());
+        auto come = net::accept_from(listener, Clock::now());
         if (!come) return;
         take_in(std::move(come->first), come->second);
       } catch (const Error&) {  // such as: the process has no descriptor left
@@ -120,16 +120,16 @@ class Lobby {
     return true;
   }
 
-  void take_in(Socket socket, const Address& from) {
+  void take_in(net::Socket socket, const net::Address& from) {
     const auto is_of_host = [network = from.network()](const Visitor& visitor) { return visitor.network == network; };
     if (std::ranges::count_if(visitors_, is_of_host) >= most / 2) {
       if (!make_room(std::ranges::find_if(visitors_, is_of_host))) return;
     } else if (std::ssize(visitors_) == most) {
       if (!make_room(visitors_.begin())) return;
     }
-    const Challenge challenge{.nonce = make_nonce()};
+    const Challenge challenge{.nonce = net::make_nonce()};
     try {
-      send_all(socket, bytes_of(challenge), Clock::now());
+      net::send_all(socket, bytes_of(challenge), Clock::now());
     } catch (const Error&) {
       return;  // it has ended already
     }
@@ -140,7 +140,7 @@ class Lobby {
                          .nonce = challenge.nonce});
   }
 
-  void refuse_stranger(const Address& from) {
+  void refuse_stranger(const net::Address& from) {
     refusals_.note_stranger(from, "it is no rank of this version of feedline");
   }
 
@@ -149,7 +149,7 @@ class Lobby {
   static bool goes_on(Visitor& visitor) {
     try {
       const std::span<std::byte> message = std::as_writable_bytes(std::span(&visitor.message, 1));
-      const auto received = receive_some(visitor.socket, message.subspan(visitor.heard));
+      const auto received = net::receive_some(visitor.socket, message.subspan(visitor.heard));
       visitor.heard += received.value_or(0);
       const T wanted;
       const size_t known = std::min(visitor.heard, sizeof wanted.begins);
@@ -165,12 +165,12 @@ class Lobby {
 
   static constexpr ptrdiff_t most = 256;
   static constexpr int at_once = 64;  // connections that are accepted without a look at the others
-  const std::vector<Socket>& listeners_;
+  const std::vector<net::Socket>& listeners_;
   Refusals& refusals_;
   const std::stop_token stop_;
   const std::chrono::milliseconds to_speak_;
   std::vector<Visitor> visitors_;  // the oldest first
-  Deadline opens_ = {};            // nobody is accepted before
+  net::Deadline opens_ = {};       // nobody is accepted before
 };
 
-}  // namespace feedline::gpu
+}  // namespace feedline::ranks

@@ -11,39 +11,39 @@
 #include <type_traits>
 
 #include "base/audit.h"
-#include "ranks/tcp/proof.h"
+#include "base/net/proof.h"
 
-namespace feedline::gpu {
+namespace feedline::ranks {
 
 struct Challenge {  // has no proof: it asks for one
   uint64_t begins = hash64("feedline ranks 2: challenge");
-  Nonce nonce{};
+  net::Nonce nonce{};
 };
 struct Hello {
   uint64_t begins = hash64("feedline ranks 2: hello");
   int32_t rank = 0, world_size = 0;
   uint16_t port = 0;
   std::array<char, 6> zero{};
-  Nonce nonce{};
-  Proof proof{};
+  net::Nonce nonce{};
+  net::Proof proof{};
 };
 struct Welcome {
   uint64_t begins = hash64("feedline ranks 2: welcome");
   uint64_t group = 0;
   std::array<char, 512> refused{};  // why rank 0 forms no group, or none with this process; empty: the start continues
-  Proof proof{};                    // of what follows as well
+  net::Proof proof{};               // of what follows as well
 };
 struct Join {
   uint64_t begins = hash64("feedline ranks 2: join");
   uint64_t group = 0;
   int32_t rank = 0, to = 0;  // who comes, and to whom
   enum Use : uint64_t { data, notes } use = data;
-  Nonce nonce{};
-  Proof proof{};
+  net::Nonce nonce{};
+  net::Proof proof{};
 };
 struct Joined {
   uint64_t begins = hash64("feedline ranks 2: joined");
-  Proof proof{};
+  net::Proof proof{};
 };
 
 /// What a rank sends to rank 0 when it has all its connections.
@@ -56,16 +56,17 @@ std::span<const std::byte> bytes_of(const T& value) {
 
 /// Returns the proof that a message has to have. `nonce` is that of the process that it is for.
 template <typename T>
-Proof proof_in(const T& message, std::string_view secret, const Nonce& nonce, std::span<const std::byte> follows = {}) {
-  static_assert(std::has_unique_object_representations_v<T> && offsetof(T, proof) + sizeof(Proof) == sizeof(T));
-  return proof_of(secret, {bytes_of(message).first(offsetof(T, proof)), nonce, follows});
+net::Proof proof_in(const T& message, std::string_view secret, const net::Nonce& nonce,
+                    std::span<const std::byte> follows = {}) {
+  static_assert(std::has_unique_object_representations_v<T> && offsetof(T, proof) + sizeof(net::Proof) == sizeof(T));
+  return net::proof_of(secret, {bytes_of(message).first(offsetof(T, proof)), nonce, follows});
 }
 
 /// Returns the message with its proof.
 template <typename T>
-T signed_by(T message, std::string_view secret, const Nonce& nonce, std::span<const std::byte> follows = {}) {
+T signed_by(T message, std::string_view secret, const net::Nonce& nonce, std::span<const std::byte> follows = {}) {
   message.proof = proof_in(message, secret, nonce, follows);
   return message;
 }
 
-}  // namespace feedline::gpu
+}  // namespace feedline::ranks

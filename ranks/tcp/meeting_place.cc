@@ -6,22 +6,22 @@
 
 #include "base/log.h"
 
-namespace feedline::gpu {
+namespace feedline::ranks {
 namespace {
 
-std::vector<Socket> listen_everywhere_at(uint16_t port) {
-  std::vector<Socket> listeners;
-  listeners.push_back(listen_everywhere(port));
+std::vector<net::Socket> listen_everywhere_at(uint16_t port) {
+  std::vector<net::Socket> listeners;
+  listeners.push_back(net::listen_everywhere(port));
   return listeners;
 }
 
 // Listens at addresses of this machine, all at one port. Port 0: at one that is free at all of them.
-std::vector<Socket> listen_at_all(const std::vector<Address>& addresses) {
+std::vector<net::Socket> listen_at_all(const std::vector<net::Address>& addresses) {
   for (int tries = 10;; tries--) try {
-      std::vector<Socket> listeners;
-      for (Address address : addresses) {
-        if (!listeners.empty()) address.set_port(address_of(listeners.front()).port());
-        listeners.push_back(listen_at(address));
+      std::vector<net::Socket> listeners;
+      for (net::Address address : addresses) {
+        if (!listeners.empty()) address.set_port(net::address_of(listeners.front()).port());
+        listeners.push_back(net::listen_at(address));
       }
       return listeners;
     } catch (const Error&) {
@@ -29,25 +29,25 @@ std::vector<Socket> listen_at_all(const std::vector<Address>& addresses) {
     }
 }
 
-std::vector<Address> addresses_of(const std::string& name, uint16_t port) {
+std::vector<net::Address> addresses_of(const std::string& name, uint16_t port) {
   try {
-    return resolve(name, port);
+    return net::resolve(name, port);
   } catch (const Error&) {  // other machines may know it, or later
     return {};
   }
 }
 
 // Adds those addresses that this machine has and that are not there yet.
-void add_own(const std::vector<Address>& found, std::vector<Address>& addresses) {
-  for (const Address& address : found)
-    if (is_of_this_machine(address) && std::ranges::find(addresses, address) == addresses.end())
+void add_own(const std::vector<net::Address>& found, std::vector<net::Address>& addresses) {
+  for (const net::Address& address : found)
+    if (net::is_of_this_machine(address) && std::ranges::find(addresses, address) == addresses.end())
       addresses.push_back(address);
 }
 
 }  // namespace
 
 std::string place_of(const TcpOptions& options) {
-  const bool is_ipv6 = options.address.find(':') != std::string::npos && is_ip_address(options.address);
+  const bool is_ipv6 = options.address.find(':') != std::string::npos && net::is_ip_address(options.address);
   return is_ipv6 ? fmt::format("[{}]:{}", options.address, options.port)
                  : fmt::format("{}:{}", options.address, options.port);
 }
@@ -65,21 +65,21 @@ Error needs_token(const TcpOptions& options) {
 
 bool stays_on_this_machine(const TcpOptions& options) { return options.token.empty() && !options.open; }
 
-std::vector<Socket> listen_for(const TcpOptions& options) {
-  std::vector<Address> found, addresses;
+std::vector<net::Socket> listen_for(const TcpOptions& options) {
+  std::vector<net::Address> found, addresses;
   std::string unknown;  // why the name is
   if (!options.address.empty()) try {
-      found = resolve(options.address, options.port);
+      found = net::resolve(options.address, options.port);
     } catch (const Error& error) {  // others may know it, or later
       unknown = error.message();
     }
   if (!unknown.empty() && stays_on_this_machine(options)) throw Error(Category::io_error, unknown);
   if (!unknown.empty()) log_warning(fmt::format("rank 0 listens at all addresses of this machine: {}", unknown));
   if (stays_on_this_machine(options)) {
-    if (found.empty() || !std::ranges::all_of(found, &Address::is_loopback)) throw needs_token(options);
+    if (found.empty() || !std::ranges::all_of(found, &net::Address::is_loopback)) throw needs_token(options);
     add_own(found, addresses);
     if (addresses.empty()) addresses = found;  // listening says why it cannot be
-  } else if (is_ip_address(options.address) || is_loopback_name(options.address)) {
+  } else if (net::is_ip_address(options.address) || net::is_loopback_name(options.address)) {
     add_own(found, addresses);
     if (addresses.empty())
       log_warning(
@@ -90,18 +90,18 @@ std::vector<Socket> listen_for(const TcpOptions& options) {
   return addresses.empty() ? listen_everywhere_at(options.port) : listen_at_all(addresses);
 }
 
-std::vector<Socket> listen_beside(const Socket& host, const TcpOptions& options,
-                                  const std::vector<std::string>& names) {
-  std::vector<Address> addresses;
-  if (const Address here = address_of(host); !here.is_loopback() && !here.is_host_of(peer_of(host))) {
+std::vector<net::Socket> listen_beside(const net::Socket& host, const TcpOptions& options,
+                                       const std::vector<std::string>& names) {
+  std::vector<net::Address> addresses;
+  if (const net::Address here = net::address_of(host); !here.is_loopback() && !here.is_host_of(net::peer_of(host))) {
     addresses = {here};
-  } else if (stays_on_this_machine(options) || std::ranges::all_of(names, is_loopback_name)) {
-    add_own({peer_of(host)}, addresses);
-    for (Address& address : addresses) address.set_port(0);
+  } else if (stays_on_this_machine(options) || std::ranges::all_of(names, net::is_loopback_name)) {
+    add_own({net::peer_of(host)}, addresses);
+    for (net::Address& address : addresses) address.set_port(0);
     for (const char* const name : {"127.0.0.1", "::1", "localhost"}) add_own(addresses_of(name, 0), addresses);
   }
-  for (Address& address : addresses) address.set_port(0);
+  for (net::Address& address : addresses) address.set_port(0);
   return addresses.empty() ? listen_everywhere_at(0) : listen_at_all(addresses);
 }
 
-}  // namespace feedline::gpu
+}  // namespace feedline::ranks

@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "base/net/sockets.h"
 #include "feedline/tcp_communicator.h"
-#include "ranks/tcp/sockets.h"
 
-namespace feedline::gpu {
+namespace feedline::ranks {
 
 /// Returns the place at which ranks meet, for messages: "node7:29501".
 std::string place_of(const TcpOptions& options);
@@ -18,11 +18,12 @@ bool stays_on_this_machine(const TcpOptions& options);
 Error needs_token(const TcpOptions& options);
 
 /// Rank 0: listens where the options say. Throws Error bad_pipeline, needs_token(), and io_error.
-std::vector<Socket> listen_for(const TcpOptions& options);
+std::vector<net::Socket> listen_for(const TcpOptions& options);
 
 /// Another rank, which has reached rank 0 by the connection `host`: listens where the others reach this rank. This is
 /// where rank 0 has seen it come from; or, if it is on the machine of rank 0, where the others have reached rank 0.
 /// `names`: the names or addresses of rank 0's machine. Throws Error io_error.
-std::vector<Socket> listen_beside(const Socket& host, const TcpOptions& options, const std::vector<std::string>& names);
+std::vector<net::Socket> listen_beside(const net::Socket& host, const TcpOptions& options,
+                                       const std::vector<std::string>& names);
 
-}  // namespace feedline::gpu
+}  // namespace feedline::ranks

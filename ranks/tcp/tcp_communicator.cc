@@ -86,9 +86,9 @@ std::unique_ptr<Communicator> tcp_communicator(const TcpOptions& given, const Ex
     if (options.world_size > 1 && !exchange && (options.address.empty() || options.port == 0))
       throw Error(Category::bad_pipeline,
                   "tcp_communicator: the address or the port is missing; set both to those at which rank 0 listens");
-    std::vector<gpu::TcpPeer> peers(1);
-    if (options.world_size > 1) peers = gpu::meet(options, exchange ? &ranks : nullptr);
-    made = gpu::linked_communicator(gpu::tcp_links(options.rank, std::move(peers)), options.timeout);
+    std::vector<ranks::TcpPeer> peers(1);
+    if (options.world_size > 1) peers = ranks::meet(options, exchange ? &ranks : nullptr);
+    made = ranks::linked_communicator(ranks::tcp_links(options.rank, std::move(peers)), options.timeout);
   });
   return made;
 }

@@ -12,10 +12,10 @@
 #include <system_error>
 #include <utility>
 
+#include "base/net/sockets.h"
 #include "base/syscall_hooks.h"
-#include "ranks/tcp/sockets.h"
 
-namespace feedline::gpu {
+namespace feedline::ranks {
 namespace {
 
 struct EventOp {
@@ -23,10 +23,10 @@ struct EventOp {
   static constexpr int error = EMFILE;
 };
 
-Socket make_event() {
+net::Socket make_event() {
   const int fd = injected<EventOp>() ? (errno = EventOp::error, -1) : eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   if (fd < 0) throw Error(Category::io_error, fmt::format("eventfd: {}", std::generic_category().message(errno)));
-  return Socket(fd);
+  return net::Socket(fd);
 }
 
 // Data is sent without framing, because both ranks know the sizes of the parts. All notes have the same size.
@@ -56,8 +56,8 @@ class TcpLinks final : public Links {
     for (Peer& peer : peers_) {
       try {
         // Not for as long as there is something to do: a heartbeat may be due.
-        for (int n = 0;
-             n < at_once && move_some(peer.to_send, [&](auto bytes) { return send_some(peer.sockets.data, bytes); });
+        for (int n = 0; n < at_once &&
+                        move_some(peer.to_send, [&](auto bytes) { return net::send_some(peer.sockets.data, bytes); });
              n++) {
         }
         for (int n = 0;
@@ -90,7 +90,7 @@ class TcpLinks final : public Links {
     for (Peer& peer : peers_) {
       try {
         while (!peer.telling.empty()) {
-          const size_t sent = send_some(peer.sockets.notes, peer.telling);
+          const size_t sent = net::send_some(peer.sockets.notes, peer.telling);
           peer.telling.erase(peer.telling.begin(), peer.telling.begin() + static_cast<ptrdiff_t>(sent));
           if (sent == 0) break;
         }
@@ -114,14 +114,14 @@ class TcpLinks final : public Links {
 
   void wait(std::chrono::milliseconds most, bool under_way) override {
     std::vector<pollfd> ready = {{event_.fd(), POLLIN, 0}};
-    const auto add = [&](const Socket& socket, bool in, bool out) {
+    const auto add = [&](const net::Socket& socket, bool in, bool out) {
       if (in || out) ready.push_back({socket.fd(), static_cast<short>((in ? POLLIN : 0) | (out ? POLLOUT : 0)), 0});
     };
     for (const Peer& peer : peers_) {
       if (!peer.lost && peer.sockets.notes) add(peer.sockets.notes, true, !peer.telling.empty());
       if (under_way) add(peer.sockets.data, !peer.to_receive.empty(), !peer.to_send.empty());
     }
-    wait_for(ready, std::chrono::steady_clock::now() + most);
+    net::wait_for(ready, std::chrono::steady_clock::now() + most);
     uint64_t woken;
     static_cast<void>(read(event_.fd(), &woken, sizeof woken));
   }
@@ -171,8 +171,8 @@ class TcpLinks final : public Links {
     return whole || moved > 0;
   }
   // Does the same as receive_some(), but throws Error if the other end has closed the connection.
-  static size_t receive(const Socket& socket, std::span<std::byte> bytes) {
-    const auto received = receive_some(socket, bytes);
+  static size_t receive(const net::Socket& socket, std::span<std::byte> bytes) {
+    const auto received = net::receive_some(socket, bytes);
     if (!received) throw Error(Category::io_error, "recv: the connection has ended");
     return *received;
   }
@@ -197,8 +197,8 @@ class TcpLinks final : public Links {
     }
     peer.heard = 0;
     if (peer.hearing.kind != Note::alive) {  // it is the peer's last note
-      end_sending(peer.sockets.notes);
-      watch_machine(peer.sockets.data);  // it sends no more heartbeats, but its last data may be on the way
+      net::end_sending(peer.sockets.notes);
+      net::watch_machine(peer.sockets.data);  // it sends no more heartbeats, but its last data may be on the way
       peer.deaf = true;
     }
     return peer.hearing;
@@ -212,7 +212,7 @@ class TcpLinks final : public Links {
   }
 
   const int rank_;
-  const Socket event_;
+  const net::Socket event_;
   std::vector<Peer> peers_;
 };
 
@@ -222,4 +222,4 @@ std::shared_ptr<Links> tcp_links(int rank, std::vector<TcpPeer> peers) {
   return std::make_shared<TcpLinks>(rank, std::move(peers));
 }
 
-}  // namespace feedline::gpu
+}  // namespace feedline::ranks

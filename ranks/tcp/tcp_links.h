@@ -7,10 +7,10 @@
 #include "ranks/process/process_links.h"
 #include "ranks/tcp/tcp_rendezvous.h"
 
-namespace feedline::gpu {
+namespace feedline::ranks {
 
 /// Returns the links of a rank. `peers`: what meet() has returned. Throws Error io_error if the system has no descriptor
 /// left.
 std::shared_ptr<Links> tcp_links(int rank, std::vector<TcpPeer> peers);
 
-}  // namespace feedline::gpu
+}  // namespace feedline::ranks

@@ -17,7 +17,7 @@
 #include "ranks/tcp/meeting_place.h"
 #include "ranks/tcp/stoppable.h"
 
-namespace feedline::gpu {
+namespace feedline::ranks {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -76,7 +76,7 @@ class LongWait {
   explicit LongWait(milliseconds limit) : next_(limit) {}
 
   /// Returns until when to wait before the next call of go_on(); not after `end`.
-  Deadline until(Deadline end) const { return std::min<Deadline>(end, begin_ + next_); }
+  net::Deadline until(net::Deadline end) const { return std::min<net::Deadline>(end, begin_ + next_); }
   /// Logs message(seconds waited) if it is time to.
   template <typename Message>
   void go_on(Message message) {
@@ -92,15 +92,15 @@ class LongWait {
 };
 
 struct Group {
-  uint64_t number = 0;             // random: by it ranks recognise the connections of their group
-  std::vector<Address> listening;  // by rank; size 0: the IP address at which rank 0 was reached, with this port
+  uint64_t number = 0;                  // random: by it ranks recognise the connections of their group
+  std::vector<net::Address> listening;  // by rank; size 0: the IP address at which rank 0 was reached, with this port
 };
 
 // Receives a byte if one has arrived, and returns whether one had. Returns nullopt if the connection has ended.
-std::optional<bool> word_of(const Socket& socket) {
+std::optional<bool> word_of(const net::Socket& socket) {
   std::byte word;
   try {
-    const auto received = receive_some(socket, {&word, 1});
+    const auto received = net::receive_some(socket, {&word, 1});
     return received ? std::optional(*received > 0) : std::nullopt;
   } catch (const Error&) {
     return std::nullopt;
@@ -109,7 +109,7 @@ std::optional<bool> word_of(const Socket& socket) {
 
 // A connection to a process that should be a rank, and what it asks.
 struct Reached {
-  Socket socket;
+  net::Socket socket;
   Challenge challenge;
   size_t heard = 0;  // how many bytes of the challenge have come; too few: the time is over, or it is no challenge
 
@@ -123,11 +123,12 @@ struct Reached {
 // Connects to a rank. Returns nullopt if it is worth another try: it did not accept within some seconds, or closed the
 // connection before it had asked, because there was no place, or because only a forwarded port was there. Throws Error if
 // there is no listener, or if the start is interrupted.
-std::optional<Reached> reach(const Address& address, Deadline until, Deadline answer, const Interrupts& by) {
-  const Deadline accepted = std::min(until, Clock::now() + patience);
+std::optional<Reached> reach(const net::Address& address, net::Deadline until, net::Deadline answer,
+                             const Interrupts& by) {
+  const net::Deadline accepted = std::min(until, Clock::now() + patience);
   Reached reached;
   try {
-    reached.socket = connect_to(address, accepted);
+    reached.socket = net::connect_to(address, accepted);
   } catch (const Error&) {
     throw_if_interrupted(by);
     if (Clock::now() < accepted || Clock::now() >= until) throw;
@@ -137,7 +138,7 @@ std::optional<Reached> reach(const Address& address, Deadline until, Deadline an
   try {
     std::vector<pollfd> ready = {{reached.socket.fd(), POLLIN, 0}};
     while (reached.heard < bytes.size() && reached.begins_as_rank() && wait_for(ready, answer, by)) {
-      const auto received = receive_some(reached.socket, bytes.subspan(reached.heard));
+      const auto received = net::receive_some(reached.socket, bytes.subspan(reached.heard));
       if (!received) throw Error(Category::io_error, "it has ended");
       reached.heard += *received;
     }
@@ -153,8 +154,8 @@ std::optional<Reached> reach(const Address& address, Deadline until, Deadline an
 class Connections {
  public:
   /// host: the connection to rank 0; null on rank 0 itself.
-  Connections(const TcpOptions& options, const Group& group, const std::vector<Socket>& listeners, Refusals& refusals,
-              const Socket* host)
+  Connections(const TcpOptions& options, const Group& group, const std::vector<net::Socket>& listeners,
+              Refusals& refusals, const net::Socket* host)
       : options_(options),
         group_(group),
         by_{options.stop, host},
@@ -175,7 +176,7 @@ class Connections {
   std::vector<TcpPeer> take() { return std::move(peers_); }
 
   /// Waits for the next connection from a rank with a larger number. Returns false if Lobby::next() returns nullopt.
-  bool let_join(const std::vector<const Socket*>& others) {
+  bool let_join(const std::vector<const net::Socket*>& others) {
     auto visitor = lobby_.next(others, until_);
     if (!visitor) return false;
     const Join& join = visitor->message;
@@ -185,19 +186,20 @@ class Connections {
       return true;
     }
     try {
-      send_all(visitor->socket, bytes_of(signed_by(Joined(), options_.token, join.nonce)), Clock::now() + patience);
+      net::send_all(visitor->socket, bytes_of(signed_by(Joined(), options_.token, join.nonce)),
+                    Clock::now() + patience);
     } catch (const Error&) {
       return true;  // it has ended, of which rank 0 will hear
     }
     TcpPeer& peer = peers_[static_cast<size_t>(join.rank)];
-    Socket& place = join.use == Join::data ? peer.data : peer.notes;
+    net::Socket& place = join.use == Join::data ? peer.data : peer.notes;
     if (!place) missing_--;
     place = std::move(visitor->socket);
     return true;
   }
 
  private:
-  Socket join(int rank, Join::Use use) {
+  net::Socket join(int rank, Join::Use use) {
     try {
       for (int ends = 0;;) {
         auto reached = reach(group_.listening[static_cast<size_t>(rank)], until_, until_, by_);
@@ -219,7 +221,7 @@ class Connections {
 
   // Returns false if the connection has ended, or the time is over.
   bool is_joined(const Reached& reached, int rank, Join::Use use) const {
-    const Nonce nonce = make_nonce();
+    const net::Nonce nonce = net::make_nonce();
     const Join join{.group = group_.number, .rank = options_.rank, .to = rank, .use = use, .nonce = nonce};
     Joined joined;
     try {
@@ -231,7 +233,7 @@ class Connections {
       std::this_thread::sleep_for(look);
       return false;
     }
-    if (joined.begins != Joined().begins || !same(joined.proof, proof_in(joined, options_.token, nonce)))
+    if (joined.begins != Joined().begins || !net::same(joined.proof, proof_in(joined, options_.token, nonce)))
       throw another_program();
     return true;
   }
@@ -241,7 +243,7 @@ class Connections {
   const TcpOptions& options_;
   const Group& group_;
   const Interrupts by_;
-  const Deadline until_;
+  const net::Deadline until_;
   Refusals& refusals_;
   Lobby<Join> lobby_;
   int missing_;
@@ -253,19 +255,19 @@ class Host {
  public:
   Host(const TcpOptions& options, milliseconds long_wait)
       : options_(options), long_wait_(long_wait), listeners_(listen_for(options)) {
-    const Nonce random = make_nonce();
+    const net::Nonce random = net::make_nonce();
     std::memcpy(&group_.number, random.data(), sizeof group_.number);
     group_.listening.resize(static_cast<size_t>(options.world_size));
     came_.resize(group_.listening.size());
   }
 
-  uint16_t port() const { return address_of(listeners_.front()).port(); }
+  uint16_t port() const { return net::address_of(listeners_.front()).port(); }
   /// Returns the addresses of rank 0's machine that the other ranks should try.
   std::vector<std::string> names() const {
-    return options_.address.empty() ? addresses_of_this_machine() : std::vector{options_.address};
+    return options_.address.empty() ? net::addresses_of_this_machine() : std::vector{options_.address};
   }
 
-  std::vector<TcpPeer> gather(Deadline until) {
+  std::vector<TcpPeer> gather(net::Deadline until) {
     try {
       take_in_all(until);
       answer_all(std::as_bytes(std::span(group_.listening)));
@@ -280,7 +282,7 @@ class Host {
   }
 
  private:
-  void take_in_all(Deadline until) {
+  void take_in_all(net::Deadline until) {
     Lobby<Hello> lobby(listeners_, refusals_, options_.stop);
     LongWait wait(long_wait_);
     for (;;) {
@@ -320,13 +322,13 @@ class Host {
     const auto rank = static_cast<size_t>(hello.rank);
     if (came_[rank].socket)
       return refuse(visitor, fmt::format("two processes came as rank {}; give each process a rank of its own", rank));
-    const Address there = address_of(visitor.socket);
-    Address& address = group_.listening[rank];
+    const net::Address there = net::address_of(visitor.socket);
+    net::Address& address = group_.listening[rank];
     address = visitor.from;
     address.set_port(hello.port);
     if (visitor.from.is_loopback() || visitor.from.is_host_of(there))
-      address.size = 0;             // the rank is on the machine of rank 0
-    watch_machine(visitor.socket);  // if it dies, the rank may be started again
+      address.size = 0;                  // the rank is on the machine of rank 0
+    net::watch_machine(visitor.socket);  // if it dies, the rank may be started again
     came_[rank] = {std::move(visitor.socket), hello.nonce};
   }
 
@@ -347,7 +349,7 @@ class Host {
     std::vector<bool> done(came_.size());
     done[0] = true;
     while (!connections.complete() || std::find(done.begin(), done.end(), false) != done.end()) {
-      std::vector<const Socket*> to_come;
+      std::vector<const net::Socket*> to_come;
       for (size_t rank = 0; rank < came_.size(); rank++)
         if (!done[rank]) to_come.push_back(&came_[rank].socket);
       if (connections.let_join(to_come) && !connections.late()) continue;
@@ -370,8 +372,8 @@ class Host {
     return connections.take();
   }
 
-  std::vector<const Socket*> there() const {
-    std::vector<const Socket*> sockets;
+  std::vector<const net::Socket*> there() const {
+    std::vector<const net::Socket*> sockets;
     for (const Came& came : came_)
       if (came.socket) sockets.push_back(&came.socket);
     return sockets;
@@ -385,7 +387,7 @@ class Host {
   }
 
   void answer_all(std::span<const std::byte> follows) {
-    const Deadline until = Clock::now() + options_.timeout;
+    const net::Deadline until = Clock::now() + options_.timeout;
     for (size_t rank = 1; rank < came_.size(); rank++) try {
         const Welcome welcome{.group = group_.number};
         const auto proven = signed_by(welcome, options_.token, came_[rank].nonce, follows);
@@ -401,7 +403,7 @@ class Host {
     for (const Came& came : came_)
       if (came.socket) answer(came.socket, came.nonce, why);
   }
-  void answer(const Socket& socket, const Nonce& nonce, const std::string& why) {
+  void answer(const net::Socket& socket, const net::Nonce& nonce, const std::string& why) {
     send_at_once(socket, signed_by(refusal_of(why), options_.token, nonce));
   }
   static Welcome refusal_of(std::string_view why) {
@@ -409,9 +411,9 @@ class Host {
     why.copy(refusal.refused.data(), refusal.refused.size() - 1);
     return refusal;
   }
-  static void send_at_once(const Socket& socket, const Welcome& refusal) {
+  static void send_at_once(const net::Socket& socket, const Welcome& refusal) {
     try {
-      send_all(socket, bytes_of(refusal), Clock::now());
+      net::send_all(socket, bytes_of(refusal), Clock::now());
     } catch (const Error&) {
       // It has ended already, or does not read, so it needs no answer.
     }
@@ -420,10 +422,10 @@ class Host {
   const TcpOptions& options_;
   const milliseconds long_wait_;
   struct Came {
-    Socket socket = {};
-    Nonce nonce = {};  // what its answers must prove to know
+    net::Socket socket = {};
+    net::Nonce nonce = {};  // what its answers must prove to know
   };
-  std::vector<Socket> listeners_;
+  std::vector<net::Socket> listeners_;
   Group group_;
   Refusals refusals_;
   std::vector<Came> came_;  // by rank
@@ -431,16 +433,17 @@ class Host {
 
 // Connects to rank 0, and tries again until `until`: rank 0 may start later, and its name may become known only later. If
 // only other programs answer, it throws Error.
-Reached reach_host(const TcpOptions& options, const std::vector<std::string>& names, Deadline until, LongWait& wait) {
+Reached reach_host(const TcpOptions& options, const std::vector<std::string>& names, net::Deadline until,
+                   LongWait& wait) {
   std::string why;  // it could not be reached
   for (;;) {
     std::optional<Error> other_program;
     for (const std::string& name : names) try {
-        for (const Address& address : resolve(name, options.port)) {
+        for (const net::Address& address : net::resolve(name, options.port)) {
           if (stays_on_this_machine(options) && !address.is_loopback()) throw needs_token(options);
           try {
             // Rank 0 asks at once. Another program may wait for this one to speak.
-            const Deadline answer = std::min<Deadline>(until + patience, Clock::now() + options.timeout);
+            const net::Deadline answer = std::min<net::Deadline>(until + patience, Clock::now() + options.timeout);
             auto reached = reach(address, until, answer, {options.stop});
             if (!reached)
               why = " (what listens there does not take connections, or ends them at once)";
@@ -479,19 +482,19 @@ class Guest {
  public:
   /// names: the names or addresses of rank 0's machine. until: when rank 0 will give up and say who has not come. This
   /// rank waits a little longer, because rank 0 may have begun to wait a little later.
-  Guest(const TcpOptions& options, const std::vector<std::string>& names, Deadline until, milliseconds long_wait)
+  Guest(const TcpOptions& options, const std::vector<std::string>& names, net::Deadline until, milliseconds long_wait)
       : options_(options),
         wait_(long_wait),
         reached_(reach_host(options, names, until, wait_)),
         host_(reached_.socket),
-        place_(peer_of(host_)),
+        place_(net::peer_of(host_)),
         listeners_(listen_beside(host_, options, names)),
         until_(until + patience) {}
 
   std::vector<TcpPeer> join() {
     const Hello hello{.rank = options_.rank,
                       .world_size = options_.world_size,
-                      .port = address_of(listeners_.front()).port(),
+                      .port = net::address_of(listeners_.front()).port(),
                       .nonce = nonce_};
     Group group;
     group.listening.resize(static_cast<size_t>(options_.world_size));
@@ -505,7 +508,7 @@ class Guest {
       come_again();
     }
     group.number = hear_welcome(std::as_writable_bytes(std::span(group.listening)));
-    for (Address& address : group.listening) {
+    for (net::Address& address : group.listening) {
       if (address.size > 0 && !address.is_one())
         throw Error(Category::bad_pipeline,
                     fmt::format("rank 0 at {} names a place of a rank that is no IP address", place_of(options_)));
@@ -534,7 +537,7 @@ class Guest {
     } catch (const Error&) {
       // At this point rank 0 can only refuse, or end. It knows more than this rank.
       pollfd word = {host_.fd(), POLLIN, 0};
-      if (wait_for({&word, 1}, Clock::now())) hear_welcome({});
+      if (net::wait_for({&word, 1}, Clock::now())) hear_welcome({});
       throw;
     }
   }
@@ -545,7 +548,7 @@ class Guest {
     try {
       send_all(host_, bytes_of(signed_by(hello, options_.token, reached_.challenge.nonce)), until_, {options_.stop});
       wait_for_host("other ranks to come to rank 0");
-      return has_more(host_);
+      return net::has_more(host_);
     } catch (const Error&) {
       throw_if_interrupted({options_.stop});
       return false;
@@ -555,7 +558,7 @@ class Guest {
     std::optional<Reached> again;
     while (!again || !again->is_asked()) {
       if (again || Clock::now() >= until_) throw Error(Category::io_error, "it does not answer any more");
-      again = reach(place_, until_, std::min<Deadline>(until_, Clock::now() + options_.timeout), {options_.stop});
+      again = reach(place_, until_, std::min<net::Deadline>(until_, Clock::now() + options_.timeout), {options_.stop});
     }
     reached_ = std::move(*again);
   } catch (const Error& error) {
@@ -579,7 +582,7 @@ class Guest {
 
   // Receives a message of rank 0, of which something has arrived, and then the bytes `follows` unless it refuses.
   void hear_host(Welcome& message, std::span<std::byte> follows) {
-    const Deadline until = std::min<Deadline>(until_, Clock::now() + options_.timeout);
+    const net::Deadline until = std::min<net::Deadline>(until_, Clock::now() + options_.timeout);
     try {
       receive_all(host_, std::as_writable_bytes(std::span(&message, 1)), until, {options_.stop});
       if (message.begins == Welcome().begins && message.refused[0] == 0)
@@ -599,7 +602,7 @@ class Guest {
     hear_host(welcome, follows);
     const bool refuses = welcome.refused[0] != 0;
     const auto knows = [&](std::string_view secret) {
-      return same(welcome.proof, proof_in(welcome, secret, nonce_, refuses ? std::span<std::byte>() : follows));
+      return net::same(welcome.proof, proof_in(welcome, secret, nonce_, refuses ? std::span<std::byte>() : follows));
     };
     if (!knows(options_.token))
       throw Error(Category::bad_pipeline, fmt::format("what listens at {} has {}; {}", place_of(options_),
@@ -615,11 +618,11 @@ class Guest {
   const TcpOptions& options_;
   LongWait wait_;
   Reached reached_;
-  const Socket& host_;
-  const Address place_;  // of rank 0
-  const std::vector<Socket> listeners_;
-  const Nonce nonce_ = make_nonce();
-  Deadline until_;
+  const net::Socket& host_;
+  const net::Address place_;  // of rank 0
+  const std::vector<net::Socket> listeners_;
+  const net::Nonce nonce_ = net::make_nonce();
+  net::Deadline until_;
 };
 
 // Sends the secret, the port and the addresses at which rank 0 listens to all ranks. `host` is null on the other ranks.
@@ -646,12 +649,13 @@ std::vector<std::string> tell_places(RankGroup& ranks, TcpOptions& options, cons
 
 std::vector<TcpPeer> meet(TcpOptions options, RankGroup* ranks, milliseconds long_wait) {
   std::optional<Host> host;
-  if (ranks && options.rank == 0) options.token = make_secret();
+  if (ranks && options.rank == 0) options.token = net::make_secret();
   if (options.rank == 0) host.emplace(options, long_wait);
   std::vector<std::string> names = {options.address};
   if (ranks) names = tell_places(*ranks, options, host ? &*host : nullptr);
-  const Deadline until = Clock::now() + std::min<milliseconds>(options.start_timeout, std::chrono::hours(24 * 365));
+  const net::Deadline until =
+      Clock::now() + std::min<milliseconds>(options.start_timeout, std::chrono::hours(24 * 365));
   return host ? host->gather(until) : Guest(options, names, until, long_wait).join();
 }
 
-}  // namespace feedline::gpu
+}  // namespace feedline::ranks

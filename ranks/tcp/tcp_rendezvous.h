@@ -19,15 +19,15 @@
 #include <chrono>
 #include <vector>
 
+#include "base/net/sockets.h"
 #include "feedline/tcp_communicator.h"
 #include "ranks/rank_group.h"
-#include "ranks/tcp/sockets.h"
 
-namespace feedline::gpu {
+namespace feedline::ranks {
 
 /// The two connections to another rank: one for data, and one for notes, which are the control messages.
 struct TcpPeer {
-  Socket data, notes;
+  net::Socket data, notes;
 };
 
 /// Connects this rank to all others. Returns the connections by rank; the entry of this rank itself is empty. If
@@ -37,4 +37,4 @@ struct TcpPeer {
 std::vector<TcpPeer> meet(TcpOptions options, RankGroup* ranks,
                           std::chrono::milliseconds long_wait = std::chrono::seconds(5));
 
-}  // namespace feedline::gpu
+}  // namespace feedline::ranks

@@ -16,6 +16,7 @@ MOST_FILES = 40
 # Each room, and the rooms that it may include. docs/architecture.md has the picture.
 ARROWS = """
 base:
+base/net:              base
 io:                    base
 io/records:            io base
 io/read:               io base
@@ -27,7 +28,7 @@ gpu/device:            gpu/reduce gpu/unpack base
 gpu/cuda:              gpu/device gpu/reduce gpu/unpack base
 ranks:                 gpu/device gpu/reduce base
 ranks/process:         ranks gpu/reduce base
-ranks/tcp:             ranks/process ranks base
+ranks/tcp:             ranks/process ranks base/net base
 ranks/mpi:             ranks/process ranks base
 ranks/nccl:            ranks gpu/cuda gpu/device base
 pictures/decode:       base
@@ -42,7 +43,7 @@ flowgraph/plan:        flowgraph/order flowgraph/parse flowgraph/data flowgraph/
 flowgraph/chunk:       flowgraph/plan flowgraph/order flowgraph/parse flowgraph/data gpu/device io/index io/records io/read io/cache base
 flowgraph/batch:       flowgraph/chunk flowgraph/plan flowgraph/order flowgraph/parse flowgraph/pipeline flowgraph/table io/cache gpu/device gpu/unpack base
 flowgraph/feed:        flowgraph/batch flowgraph/chunk flowgraph/plan flowgraph/parse flowgraph/data flowgraph/pipeline flowgraph/table ranks gpu/device gpu/unpack io/index io/records io/read io/cache io base
-trainer_bridge/monitor: ranks/tcp gpu/device base
+trainer_bridge/monitor: base/net gpu/device base
 trainer_bridge:        trainer_bridge/monitor flowgraph/feed flowgraph/batch flowgraph/plan flowgraph/data flowgraph/pipeline flowgraph/table ranks gpu/device gpu/unpack io/cache base
 trainer_bridge/data_parallel: trainer_bridge ranks gpu/device base
 tool/common:           flowgraph/parse pictures/decode io/index io/records io base

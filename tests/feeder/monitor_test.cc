@@ -197,7 +197,7 @@ TEST_CASE("monitor: it answers while the feeder moves, and ends with it") {
     }
     moved = true;
     client.join();
-    const gpu::Socket waits = connect_to(at);
+    const net::Socket waits = connect_to(at);
     feeder.reset();
     CHECK(receive(waits).empty());
     CHECK_THROWS_AS(connect_to(at), Error);

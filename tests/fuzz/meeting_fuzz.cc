@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "../support/free_port.h"
+#include "base/net/sockets.h"
 #include "feedline/log.h"
 #include "feedline/tcp_communicator.h"
 #include "other_rank.h"
@@ -27,14 +28,13 @@
 #include "ranks/process/linked_communicator.h"
 #include "ranks/process/process_links.h"
 #include "ranks/tcp/meeting_messages.h"
-#include "ranks/tcp/sockets.h"
 #include "ranks/tcp/tcp_links.h"
 #include "ranks/tcp/tcp_rendezvous.h"
 
 namespace {
 
 using namespace feedline;
-using namespace feedline::gpu;
+using namespace feedline::ranks;
 using namespace feedline::test;
 using namespace std::chrono_literals;
 
@@ -87,7 +87,7 @@ struct Meeting {
       : ranks(2 + static_cast<int>(draw.below(2))),
         secret(draw.coin() ? "of the ranks of this meeting" : ""),
         port(static_cast<uint16_t>(free_port())),
-        address(resolve("127.0.0.1", port).front()),
+        address(net::resolve("127.0.0.1", port).front()),
         is_hasty(draw.below(8) == 7) {}
   TcpOptions options(int rank) const {
     TcpOptions options{.address = "127.0.0.1", .port = port, .rank = rank, .world_size = ranks, .token = secret};
@@ -97,7 +97,7 @@ struct Meeting {
   int ranks;
   std::string secret;
   uint16_t port;
-  Address address;
+  net::Address address;
   bool is_hasty;  // the ranks do not wait for long
 };
 
@@ -119,11 +119,11 @@ class Other {
   /// Whether it has said what must be refused.
   bool has_lied() const noexcept { return lied_; }
   void lie(bool lied = true) { lied_ = lied; }
-  const Socket& keep(Socket socket) { return sockets_.emplace_back(std::move(socket)); }
+  const net::Socket& keep(net::Socket socket) { return sockets_.emplace_back(std::move(socket)); }
   void leave() { sockets_.clear(); }
 
   /// Answers are long in coming only if something is wrong, which an honest process waits for.
-  Deadline soon() const { return std::chrono::steady_clock::now() + (honest_ ? 60s : 20ms); }
+  net::Deadline soon() const { return std::chrono::steady_clock::now() + (honest_ ? 60s : 20ms); }
   bool wrongly() {
     ++asked_;
     const bool wrong = asked_ == wrong_at_[0] || asked_ == wrong_at_[1];
@@ -131,10 +131,10 @@ class Other {
     return wrong;
   }
   /// Returns what it says.
-  std::string say(const Socket& socket, std::string bytes) {
+  std::string say(const net::Socket& socket, std::string bytes) {
     if (wrongly()) bytes = changed(draw_, std::move(bytes));
     try {
-      send_all(socket, std::as_bytes(std::span(bytes)), soon());
+      net::send_all(socket, std::as_bytes(std::span(bytes)), soon());
     } catch (const Error&) {
       throw Ends();
     }
@@ -145,10 +145,11 @@ class Other {
     return bytes;
   }
   template <typename T>
-  void say(const Socket& socket, const T& message, const Nonce& nonce, std::span<const std::byte> follows = {}) {
+  void say(const net::Socket& socket, const T& message, const net::Nonce& nonce,
+           std::span<const std::byte> follows = {}) {
     T proven = signed_by(message, secret_, nonce, follows);
     if (wrongly()) {
-      proven.proof[draw_.below(sizeof(Proof))] ^= std::byte{1};
+      proven.proof[draw_.below(sizeof(net::Proof))] ^= std::byte{1};
       lied_ = true;
     }
     std::string bytes(reinterpret_cast<const char*>(&proven), sizeof proven);
@@ -156,10 +157,10 @@ class Other {
     if (!say(socket, bytes).starts_with(bytes)) lied_ = true;
   }
   template <typename T>
-  T hear(const Socket& socket) {
+  T hear(const net::Socket& socket) {
     T message;
     try {
-      receive_all(socket, std::as_writable_bytes(std::span(&message, 1)), soon());
+      net::receive_all(socket, std::as_writable_bytes(std::span(&message, 1)), soon());
     } catch (const Error&) {
       require(!honest_, "an honest rank is answered");
       throw Ends();
@@ -168,8 +169,9 @@ class Other {
     return message;
   }
   template <typename T>
-  void must_be_proven(const T& message, const Nonce& nonce, std::span<const std::byte> follows = {}) const {
-    require(!honest_ || same(message.proof, proof_in(message, secret_, nonce, follows)), "ranks prove that they know");
+  void must_be_proven(const T& message, const net::Nonce& nonce, std::span<const std::byte> follows = {}) const {
+    require(!honest_ || net::same(message.proof, proof_in(message, secret_, nonce, follows)),
+            "ranks prove that they know");
   }
   /// Returns whether it has changed the number.
   template <typename T>
@@ -178,9 +180,9 @@ class Other {
     const T right = std::exchange(number, static_cast<T>(draw_.near(near)));
     return number != right;
   }
-  std::optional<Socket> come_to(const Address& address) {
+  std::optional<net::Socket> come_to(const net::Address& address) {
     try {
-      return connect_to(address, soon());
+      return net::connect_to(address, soon());
     } catch (const Error&) {
       require(!honest_, "ranks listen");
       throw Ends();
@@ -188,10 +190,10 @@ class Other {
   }
 
   /// Joins a rank below, for data or notes.
-  const Socket& join(const Address& address, uint64_t group, int from, int to, Join::Use use) {
-    const Socket& socket = keep(*come_to(address));
+  const net::Socket& join(const net::Address& address, uint64_t group, int from, int to, Join::Use use) {
+    const net::Socket& socket = keep(*come_to(address));
     const auto challenge = hear<Challenge>(socket);
-    Join join{.group = group, .rank = from, .to = to, .use = use, .nonce = make_nonce()};
+    Join join{.group = group, .rank = from, .to = to, .use = use, .nonce = net::make_nonce()};
     if (change(join.group, group)) lie();
     if (change(join.rank, static_cast<uint64_t>(from))) lie();
     if (change(join.to, static_cast<uint64_t>(to))) lie();
@@ -201,11 +203,11 @@ class Other {
     return socket;
   }
   /// Lets ranks above join, for data and notes. Returns the connections: data, and then notes, of each rank.
-  std::vector<const Socket*> let_join(const Socket& listener, int self, uint64_t group) {
-    std::vector<const Socket*> come(2 * static_cast<size_t>(ranks_));
+  std::vector<const net::Socket*> let_join(const net::Socket& listener, int self, uint64_t group) {
+    std::vector<const net::Socket*> come(2 * static_cast<size_t>(ranks_));
     for (int count = 2 * (ranks_ - 1 - self); count > 0; count--) {
-      const Socket& socket = keep(accept(listener));
-      const Challenge challenge{.nonce = make_nonce()};
+      const net::Socket& socket = keep(accept(listener));
+      const Challenge challenge{.nonce = net::make_nonce()};
       say(socket, std::string(reinterpret_cast<const char*>(&challenge), sizeof challenge));
       const auto join = hear<Join>(socket);
       must_be_proven(join, challenge.nonce);
@@ -217,15 +219,15 @@ class Other {
     }
     return come;
   }
-  Socket accept(const Socket& listener) {
-    auto come = accept_from(listener, soon());
+  net::Socket accept(const net::Socket& listener) {
+    auto come = net::accept_from(listener, soon());
     require(!honest_ || come, "ranks come");
     if (!come) throw Ends();
     return std::move(come->first);
   }
 
   /// Makes the calls that Rank makes, and leaves. `sockets`: data and notes, by rank; null: its own.
-  void run(std::vector<const Socket*> sockets, int self) {
+  void run(std::vector<const net::Socket*> sockets, int self) {
     const CollectiveCall calls[] = {{}, all_gather_call(1, static_cast<size_t>(ranks_), ranks_)};
     for (const CollectiveCall& call : calls) {
       const std::string rank = &call == calls ? "" : std::string(1, static_cast<char>(self));
@@ -236,7 +238,7 @@ class Other {
       }
       for (int from = 0; from < ranks_; from++) {
         if (from == self) continue;
-        const Socket& data = *sockets[2 * static_cast<size_t>(from)];
+        const net::Socket& data = *sockets[2 * static_cast<size_t>(from)];
         const auto heard = hear<CollectiveCall>(data);
         require(heard == call, "ranks call alike");
         if (!rank.empty()) require(hear<uint8_t>(data) == from, "ranks hear one another");
@@ -248,17 +250,17 @@ class Other {
         say(*sockets[2 * static_cast<size_t>(to) + 1], std::string(reinterpret_cast<const char*>(&left), sizeof left));
     for (int from = 0; from < ranks_; from++)
       if (from != self) {
-        const Socket& notes = *sockets[2 * static_cast<size_t>(from) + 1];
+        const net::Socket& notes = *sockets[2 * static_cast<size_t>(from) + 1];
         try {  // a rank that has heard that this one leaves closes the connection
           for (Note note; note.kind == Note::alive;)
-            receive_all(notes, std::as_writable_bytes(std::span(&note, 1)), soon());
+            net::receive_all(notes, std::as_writable_bytes(std::span(&note, 1)), soon());
         } catch (const Error&) {
         }
       }
   }
 
  private:
-  void note(const Socket& notes) {
+  void note(const net::Socket& notes) {
     Note note(Note::alive, 0);
     if (draw_.coin()) {
       note = Note(static_cast<Note::Kind>(draw_.near(Note::lost)), Error(Category::io_error, "a \x1b reason"), 0);
@@ -275,7 +277,7 @@ class Other {
   bool honest_, lied_ = false;
   const uint64_t wrong_at_[2], leaves_at_;  // the number of a question or a message; 0: none
   uint64_t asked_ = 0, said_ = 0;
-  std::deque<Socket> sockets_;
+  std::deque<net::Socket> sockets_;
 };
 
 void must_end_well(Rank& rank) {
@@ -301,8 +303,8 @@ void strangers(Draw& draw) {
   meeting.secret = "of the ranks of this meeting";
   meeting.is_hasty = false;
   std::deque<Rank> ranks;
-  std::deque<Socket> open;
-  Nonce before{};  // what another connection was to prove
+  std::deque<net::Socket> open;
+  net::Nonce before{};  // what another connection was to prove
   std::vector<Exchange> exchanges(static_cast<size_t>(meeting.ranks));
   const bool exchange = draw.coin();  // then rank 0 makes the secret, and listens to nobody before all ranks are there
   if (exchange) exchanges = exchanges_between_threads(meeting.ranks);
@@ -310,16 +312,16 @@ void strangers(Draw& draw) {
     ranks.emplace_back(meeting.options(rank), exchanges[static_cast<size_t>(rank)]);
     const bool last = rank == meeting.ranks - 1;  // afterwards, rank 0 does not listen for long
     for (uint64_t visits = exchange && !last ? 0 : draw.below(3); visits > 0; visits--) try {
-        Socket socket;
+        net::Socket socket;
         const auto until = std::chrono::steady_clock::now() + 60s;
         while (!socket) try {
-            socket = connect_to(meeting.address, until);
+            socket = net::connect_to(meeting.address, until);
           } catch (const Error&) {
             if (last) throw;
             require(std::chrono::steady_clock::now() < until, "rank 0 listens");
           }
         Challenge challenge;
-        receive_all(socket, std::as_writable_bytes(std::span(&challenge, 1)), until);
+        net::receive_all(socket, std::as_writable_bytes(std::span(&challenge, 1)), until);
         Hello hello{.rank = static_cast<int32_t>(draw.near(static_cast<uint64_t>(rank))),
                     .world_size = static_cast<int32_t>(draw.near(static_cast<uint64_t>(meeting.ranks))),
                     .port = meeting.port,
@@ -330,18 +332,18 @@ void strangers(Draw& draw) {
         before = challenge.nonce;
         std::string said(reinterpret_cast<const char*>(&hello), sizeof hello);
         if (draw.coin()) said = changed(draw, std::move(said));
-        send_all(socket, std::as_bytes(std::span(said)), until);
+        net::send_all(socket, std::as_bytes(std::span(said)), until);
         if (draw.coin()) {
           open.push_back(std::move(socket));
           continue;
         }
-        end_sending(socket);
+        net::end_sending(socket);
         Welcome answer;
-        receive_all(socket, std::as_writable_bytes(std::span(&answer, 1)), until);
+        net::receive_all(socket, std::as_writable_bytes(std::span(&answer, 1)), until);
         require(answer.begins == Welcome().begins && answer.refused[0] != 0, "a stranger is refused");
-        require(same(answer.proof, Proof()), "a stranger is told nothing that is made with the secret");
+        require(net::same(answer.proof, net::Proof()), "a stranger is told nothing that is made with the secret");
         std::byte more;
-        receive_all(socket, {&more, 1}, until);
+        net::receive_all(socket, {&more, 1}, until);
         require(false, "a stranger is told no more");
       } catch (const Error&) {
         // The connection has ended.
@@ -362,32 +364,35 @@ void guest(Draw& draw) {
   Other other(draw, meeting);
   bool done = false;
   try {
-    const Socket& listener = other.keep(listen_at(resolve("127.0.0.1", 0).front()));
-    std::optional<Socket> come;
+    const net::Socket& listener = other.keep(net::listen_at(net::resolve("127.0.0.1", 0).front()));
+    std::optional<net::Socket> come;
     const auto until = std::chrono::steady_clock::now() + 60s;
     while (!come) try {
-        come = connect_to(meeting.address, until);
+        come = net::connect_to(meeting.address, until);
       } catch (const Error&) {
         if (ranks[0].ended()) throw Ends();
         require(std::chrono::steady_clock::now() < until, "rank 0 listens");
       }
-    const Socket* host = &other.keep(std::move(*come));
+    const net::Socket* host = &other.keep(std::move(*come));
     const auto challenge = other.hear<Challenge>(*host);
-    Hello hello{.rank = self, .world_size = meeting.ranks, .port = address_of(listener).port(), .nonce = make_nonce()};
+    Hello hello{.rank = self,
+                .world_size = meeting.ranks,
+                .port = net::address_of(listener).port(),
+                .nonce = net::make_nonce()};
     if (other.change(hello.rank, static_cast<uint64_t>(self))) other.lie();
     if (other.change(hello.world_size, static_cast<uint64_t>(meeting.ranks))) other.lie();
     other.change(hello.port, hello.port);
     other.say(*host, hello, challenge.nonce);
     if (late) {  // rank 0 is still waiting: of two that come as one rank it refuses the second
-      const Socket& twin = other.keep(*other.come_to(meeting.address));
+      const net::Socket& twin = other.keep(*other.come_to(meeting.address));
       const bool first_has_lied = other.has_lied();
       other.lie(false);
       Hello same_rank = hello;
       const auto asked = other.hear<Challenge>(twin);
-      same_rank.nonce = make_nonce();
+      same_rank.nonce = net::make_nonce();
       other.say(twin, same_rank, asked.nonce);
       std::array<pollfd, 2> both = {pollfd{host->fd(), POLLIN, 0}, pollfd{twin.fd(), POLLIN, 0}};
-      if (!wait_for(both, other.soon())) require(!other.is_honest(), "one of two is refused");
+      if (!net::wait_for(both, other.soon())) require(!other.is_honest(), "one of two is refused");
       const bool stays = both[0].revents == 0;
       const auto refusal = other.hear<Welcome>(stays ? twin : *host);
       require(!other.is_honest() || refusal.refused[0] != 0, "one of two is refused");
@@ -403,12 +408,12 @@ void guest(Draw& draw) {
       require(!other.is_honest(), "an honest rank is welcome");
       throw Ends();
     }
-    std::vector<Address> listening;
-    for (int rank = 0; rank < meeting.ranks; rank++) listening.push_back(other.hear<Address>(*host));
+    std::vector<net::Address> listening;
+    for (int rank = 0; rank < meeting.ranks; rank++) listening.push_back(other.hear<net::Address>(*host));
     other.must_be_proven(welcome, hello.nonce, std::as_bytes(std::span(listening)));
-    std::vector<const Socket*> sockets(2 * static_cast<size_t>(meeting.ranks));
+    std::vector<const net::Socket*> sockets(2 * static_cast<size_t>(meeting.ranks));
     for (int below = 0; below < self; below++) {
-      Address at = meeting.address;
+      net::Address at = meeting.address;
       if (below > 0) at.set_port(listening[static_cast<size_t>(below)].port());
       for (const Join::Use use : {Join::data, Join::notes})
         sockets[2 * static_cast<size_t>(below) + use] = &other.join(at, welcome.group, self, below, use);
@@ -430,19 +435,19 @@ void guest(Draw& draw) {
 void host(Draw& draw) {
   const Meeting meeting(draw);
   Other other(draw, meeting);
-  const Socket& listener = other.keep(listen_at(meeting.address));
+  const net::Socket& listener = other.keep(net::listen_at(meeting.address));
   std::deque<Rank> ranks;
   for (int rank = 1; rank < meeting.ranks; rank++) ranks.emplace_back(meeting.options(rank));
   bool done = false;
   try {
     const auto number = [](int rank) { return static_cast<size_t>(rank); };
-    std::vector<Address> listening(number(meeting.ranks));
-    std::vector<Nonce> nonces(number(meeting.ranks));
-    std::vector<const Socket*> guests(number(meeting.ranks));
+    std::vector<net::Address> listening(number(meeting.ranks));
+    std::vector<net::Nonce> nonces(number(meeting.ranks));
+    std::vector<const net::Socket*> guests(number(meeting.ranks));
     for (int count = 1; count < meeting.ranks; count++) {
-      const Socket& socket = other.keep(other.accept(listener));
+      const net::Socket& socket = other.keep(other.accept(listener));
       if (meeting.is_hasty) throw Ends();
-      const Challenge challenge{.nonce = make_nonce()};
+      const Challenge challenge{.nonce = net::make_nonce()};
       other.say(socket, std::string(reinterpret_cast<const char*>(&challenge), sizeof challenge));
       const auto hello = other.hear<Hello>(socket);
       other.must_be_proven(hello, challenge.nonce);
@@ -450,7 +455,7 @@ void host(Draw& draw) {
               "ranks say who they are");
       guests[number(hello.rank)] = &socket;
       nonces[number(hello.rank)] = hello.nonce;
-      Address& at = listening[number(hello.rank)];
+      net::Address& at = listening[number(hello.rank)];
       at = meeting.address;
       at.set_port(hello.port);
       if (draw.coin()) at.size = 0;  // on the machine of rank 0

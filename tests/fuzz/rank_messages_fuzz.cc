@@ -209,7 +209,7 @@ void note(Draw& draw) {
     return value;
   };
   const Error why(Category::stalled, "it is late", {"file", 1, 2, letters(draw.near(255) % 1000, 'f')});
-  const gpu::Note sent = changed_bytes(gpu::Note(gpu::Note::failed, why, 7));
+  const ranks::Note sent = changed_bytes(ranks::Note(ranks::Note::failed, why, 7));
   const Error heard = sent.error();
   require(!name(heard.category()).empty() && heard.message().size() <= sent.message.size() &&
               heard.place().feature.size() <= sent.feature.size(),
@@ -220,22 +220,22 @@ void note(Draw& draw) {
   const Communicator::Part part{static_cast<int>(draw.below(4)) - 1, {}};
   const Reduction reduction = draw.one_of({Reduction::sum, Reduction::min, Reduction::max});
   const uint64_t size = draw.below(9);
-  gpu::CollectiveCall mine;
+  ranks::CollectiveCall mine;
   try {  // a call that makes no sense is refused before the ranks compare it
     const uint64_t which = draw.below(7);
-    if (which == 0) mine = gpu::all_reduce_call(tensor(), reduction);
-    if (which == 1) mine = gpu::broadcast_call(size, part.rank, 2);
-    if (which == 2) mine = gpu::all_gather_call(size, draw.near(2 * size), 2);
-    if (which == 3) mine = gpu::reduce_scatter_call(tensor(), tensor(), reduction, 2);
-    if (which == 4) mine = gpu::send_receive_call({&part, 1}, {}, 2);
-    if (which == 5) mine = gpu::announce_call({&mine, 1});
+    if (which == 0) mine = ranks::all_reduce_call(tensor(), reduction);
+    if (which == 1) mine = ranks::broadcast_call(size, part.rank, 2);
+    if (which == 2) mine = ranks::all_gather_call(size, draw.near(2 * size), 2);
+    if (which == 3) mine = ranks::reduce_scatter_call(tensor(), tensor(), reduction, 2);
+    if (which == 4) mine = ranks::send_receive_call({&part, 1}, {}, 2);
+    if (which == 5) mine = ranks::announce_call({&mine, 1});
   } catch (const Error& error) {
     require(error.category() == Category::bad_pipeline, error.what());
   }
-  const gpu::CollectiveCall calls[] = {mine, changed_bytes(mine)};
-  require(gpu::disagreement(calls, 3).has_value() == (calls[0] != calls[1]), "calls that differ are told");
-  require(!gpu::not_announced(calls[0], calls[1], 3).message().empty(), "a call has a name");
-  struct Loop final : gpu::Links {  // sends to a rank what that rank receives
+  const ranks::CollectiveCall calls[] = {mine, changed_bytes(mine)};
+  require(ranks::disagreement(calls, 3).has_value() == (calls[0] != calls[1]), "calls that differ are told");
+  require(!ranks::not_announced(calls[0], calls[1], 3).message().empty(), "a call has a name");
+  struct Loop final : ranks::Links {  // sends to a rank what that rank receives
     int rank() const noexcept override { return 1; }
     int size() const noexcept override { return 3; }
     void begin(std::span<const Part> sends, std::span<const Part> receives) override {
@@ -246,7 +246,7 @@ void note(Draw& draw) {
     }
     bool drive() override { return true; }
     bool keeps_buffers() const noexcept override { return false; }
-    void tell(int, const gpu::Note&) override {}
+    void tell(int, const ranks::Note&) override {}
     bool told() override { return true; }
     std::optional<Heard> hear() override { return std::nullopt; }
     void wait(std::chrono::milliseconds, bool) override {}

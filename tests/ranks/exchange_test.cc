@@ -140,14 +140,14 @@ TEST_CASE("an exchange over a communicator gathers strings of any length") {
 }
 
 TEST_CASE("what another process says of a failure or a call has a name") {
-  gpu::Note note(gpu::Note::failed, Error(Category::stalled, "it is late"), 3);
+  ranks::Note note(ranks::Note::failed, Error(Category::stalled, "it is late"), 3);
   CHECK(note.error().category() == Category::stalled);
   const uint8_t category = 200;
-  std::memcpy(reinterpret_cast<std::byte*>(&note) + offsetof(gpu::Note, category), &category, 1);
+  std::memcpy(reinterpret_cast<std::byte*>(&note) + offsetof(ranks::Note, category), &category, 1);
   CHECK(note.error().what() == std::string("it is late [bad_pipeline]"));
   const auto said_of = [](uint8_t dtype) {
-    gpu::CollectiveCall call{.kind = gpu::CollectiveCall::Kind::all_reduce, .bytes = 4};
-    std::memcpy(reinterpret_cast<std::byte*>(&call) + offsetof(gpu::CollectiveCall, dtype), &dtype, 1);
+    ranks::CollectiveCall call{.kind = ranks::CollectiveCall::Kind::all_reduce, .bytes = 4};
+    std::memcpy(reinterpret_cast<std::byte*>(&call) + offsetof(ranks::CollectiveCall, dtype), &dtype, 1);
     return to_string(call);
   };
   constexpr auto last = static_cast<DType>(dtype_count - 1);

@@ -9,24 +9,24 @@
 
 namespace feedline::test {
 
-inline gpu::Deadline in_a_minute() { return std::chrono::steady_clock::now() + std::chrono::minutes(1); }
+inline net::Deadline in_a_minute() { return std::chrono::steady_clock::now() + std::chrono::minutes(1); }
 
 /// Connects to the IP address of a server.
-inline gpu::Socket connect_to(const HttpAddress& address) { return gpu::connect_to(address.ip, in_a_minute()); }
+inline net::Socket connect_to(const HttpAddress& address) { return net::connect_to(address.ip, in_a_minute()); }
 
-inline void send(const gpu::Socket& socket, std::string_view text) {
-  gpu::send_all(socket, std::as_bytes(std::span(text)), in_a_minute());
+inline void send(const net::Socket& socket, std::string_view text) {
+  net::send_all(socket, std::as_bytes(std::span(text)), in_a_minute());
 }
 
 /// Returns what arrives until the server closes the connection.
-inline std::string receive(const gpu::Socket& socket) {
+inline std::string receive(const net::Socket& socket) {
   std::string text;
   std::array<std::byte, 4096> bytes;
   for (;;) {
     pollfd ready{socket.fd(), POLLIN, 0};
-    if (!gpu::wait_for({&ready, 1}, in_a_minute())) throw Error(Category::stalled, "the server is silent");
+    if (!net::wait_for({&ready, 1}, in_a_minute())) throw Error(Category::stalled, "the server is silent");
     try {
-      const auto received = gpu::receive_some(socket, bytes);
+      const auto received = net::receive_some(socket, bytes);
       if (!received) return text;
       text.append(reinterpret_cast<const char*>(bytes.data()), *received);
     } catch (const Error&) {  // the server has closed it while bytes of ours were under way
@@ -39,7 +39,7 @@ inline std::string receive(const gpu::Socket& socket) {
 inline std::string ask(const HttpAddress& address, std::string_view lines) {
   std::string request;
   for (const char c : lines) request += c == '\n' ? "\r\n" : std::string(1, c);
-  const gpu::Socket socket = connect_to(address);
+  const net::Socket socket = connect_to(address);
   send(socket, request);
   return receive(socket);
 }

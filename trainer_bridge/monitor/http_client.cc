@@ -16,13 +16,13 @@ namespace {
 
 constexpr size_t most_bytes = 8 << 20;  // of an answer
 
-std::string receive_until_closed(const gpu::Socket& socket, gpu::Deadline until) {
+std::string receive_until_closed(const net::Socket& socket, net::Deadline until) {
   std::string text;
   std::array<std::byte, 16384> bytes;
   for (;;) {
     pollfd ready{socket.fd(), POLLIN, 0};
-    if (!gpu::wait_for({&ready, 1}, until)) throw Error(Category::io_error, "the server has not answered in time");
-    const std::optional<size_t> received = gpu::receive_some(socket, bytes);
+    if (!net::wait_for({&ready, 1}, until)) throw Error(Category::io_error, "the server has not answered in time");
+    const std::optional<size_t> received = net::receive_some(socket, bytes);
     if (!received) return text;
     text.append(reinterpret_cast<const char*>(bytes.data()), *received);
     if (text.size() > most_bytes) throw Error(Category::io_error, "the answer is too long for one of a monitor");
@@ -31,18 +31,18 @@ std::string receive_until_closed(const gpu::Socket& socket, gpu::Deadline until)
 
 // `authorization`: the value of the header; empty: none is sent.
 std::string get(const HttpAddress& address, std::string_view path, const std::string& authorization,
-                gpu::Deadline until) {
-  const gpu::Socket socket = connect_to(address, until);
+                net::Deadline until) {
+  const net::Socket socket = connect_to(address, until);
   const std::string request =
       fmt::format("GET {} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{}\r\n", path,
                   authorization.empty() ? "" : fmt::format("Authorization: {}\r\n", authorization));
-  gpu::send_all(socket, std::as_bytes(std::span(request)), until);
+  net::send_all(socket, std::as_bytes(std::span(request)), until);
   return body_of_answer(receive_until_closed(socket, until));
 }
 
 }  // namespace
 
-std::string http_get(const HttpAddress& address, std::string_view path, std::string_view token, gpu::Deadline until) {
+std::string http_get(const HttpAddress& address, std::string_view path, std::string_view token, net::Deadline until) {
   if (token.empty()) return get(address, path, {}, until);
   std::string nonce;
   try {

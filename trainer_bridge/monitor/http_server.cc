@@ -27,7 +27,7 @@
 namespace feedline {
 namespace {
 
-using gpu::Socket;
+using net::Socket;
 
 constexpr std::string_view unix_prefix = "unix:";
 constexpr std::string_view still_working = "HTTP/1.1 102 Processing\r\n\r\n";
@@ -92,7 +92,7 @@ std::optional<std::pair<dev_t, ino_t>> file_at(const std::string& path) {
 }
 
 Socket listen_at(const HttpAddress& address) {
-  return address.path.empty() ? gpu::listen_at(address.ip) : listen_at_path(address.path);
+  return address.path.empty() ? net::listen_at(address.ip) : listen_at_path(address.path);
 }
 
 std::string_view reason(int status) {
@@ -174,12 +174,12 @@ HttpAddress parse_http_address(std::string_view what, std::string_view text) {
                 fmt::format("{}: '{}' is no address; write an IP address and a port, such as 127.0.0.1:9400 or "
                             "[::1]:9400, or the path of a Unix socket, such as unix:/run/feed.sock",
                             what, text));
-  address.ip = gpu::resolve(host, port).front();
+  address.ip = net::resolve(host, port).front();
   return address;
 }
 
-Socket connect_to(const HttpAddress& address, gpu::Deadline until) {
-  if (address.path.empty()) return gpu::connect_to(address.ip, until);
+Socket connect_to(const HttpAddress& address, net::Deadline until) {
+  if (address.path.empty()) return net::connect_to(address.ip, until);
   const sockaddr_un path = unix_address(address.path);
   Socket socket = unix_socket();
   if (connect(socket.fd(), reinterpret_cast<const sockaddr*>(&path), sizeof path) != 0) fail("connect", errno);
@@ -194,7 +194,7 @@ HttpServer::HttpServer(HttpAddress address, const std::string& token, HttpLimits
       ending_(injected<EventOp>() ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!ending_) fail("eventfd", EMFILE);
   if (address_.path.empty()) {
-    address_.ip = gpu::address_of(listener_);
+    address_.ip = net::address_of(listener_);
     return;
   }
   // The process may go to another folder. It listens at the path as it was given, which may be short enough where the
@@ -237,7 +237,7 @@ void HttpServer::run() {
         const int events = connection.later ? end_of_client : connection.answered ? POLLOUT : POLLIN;
         sockets.push_back({connection.socket.fd(), static_cast<short>(events), 0});
       }
-      gpu::wait_for(sockets, wake);
+      net::wait_for(sockets, wake);
       if (sockets[0].revents) return;
       const auto now = Clock::now();
       auto connection = connections_.begin();
@@ -260,7 +260,7 @@ void HttpServer::run() {
 // Accepts fewer connections than there may be, so that each of them is looked at before others take its place.
 void HttpServer::accept_some() {
   for (size_t i = 0; i < limits_.connections / 2; i++) {
-    auto accepted = gpu::accept_from(listener_, Clock::now());
+    auto accepted = net::accept_from(listener_, Clock::now());
     if (!accepted) return;
     // A client that behaves is served at once, so the oldest connection is one that does not.
     if (connections_.size() >= limits_.connections) connections_.pop_front();
@@ -274,7 +274,7 @@ void HttpServer::accept_some() {
 bool HttpServer::go_on(Connection& connection) try {
   while (!connection.answered) {
     std::array<std::byte, 2048> bytes;
-    const auto received = gpu::receive_some(connection.socket, bytes);
+    const auto received = net::receive_some(connection.socket, bytes);
     if (!received) return false;
     if (*received == 0) return true;
     using State = HttpRequestHead::State;
@@ -293,18 +293,18 @@ bool HttpServer::go_on(Connection& connection) try {
       // otherwise it has closed only its half, and waits. HTTP/1.0 has no such answer.
       if (std::exchange(connection.half_closed, true) || connection.request.first_line().ends_with("HTTP/1.0"))
         return false;
-      gpu::send_some(connection.socket, std::as_bytes(std::span(still_working)));
+      net::send_some(connection.socket, std::as_bytes(std::span(still_working)));
       return true;
     }
     respond(connection, called(std::exchange(connection.later, nullptr)));
   }
   while (connection.sent < connection.response.size()) {
     const size_t sent =
-        gpu::send_some(connection.socket, std::as_bytes(std::span(connection.response)).subspan(connection.sent));
+        net::send_some(connection.socket, std::as_bytes(std::span(connection.response)).subspan(connection.sent));
     if (sent == 0) return true;
     connection.sent += sent;
   }
-  gpu::end_sending(connection.socket);
+  net::end_sending(connection.socket);
   return false;
 } catch (const Error&) {  // the client has gone
   return false;

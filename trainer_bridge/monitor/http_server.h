@@ -15,7 +15,7 @@
 #include <thread>
 #include <utility>
 
-#include "ranks/tcp/sockets.h"
+#include "base/net/sockets.h"
 #include "trainer_bridge/monitor/http_request.h"
 
 namespace feedline {
@@ -29,7 +29,7 @@ struct HttpLimits {
 
 /// Where a server listens.
 struct HttpAddress {
-  gpu::Address ip;           // if `path` is empty
+  net::Address ip;           // if `path` is empty
   std::string path;          // of a Unix domain socket
   std::string text() const;  // "http://127.0.0.1:9400/" or "unix:/run/feed.sock"
 };
@@ -39,7 +39,7 @@ struct HttpAddress {
 HttpAddress parse_http_address(std::string_view what, std::string_view text);
 
 /// Returns a connection to a server. Throws Error io_error.
-gpu::Socket connect_to(const HttpAddress& address, gpu::Deadline until);
+net::Socket connect_to(const HttpAddress& address, net::Deadline until);
 
 class HttpServer {
  public:
@@ -65,7 +65,7 @@ class HttpServer {
  private:
   using Clock = std::chrono::steady_clock;
   struct Connection {
-    gpu::Socket socket;
+    net::Socket socket;
     Clock::time_point until;
     HttpRequestHead request;
     std::string response = {};
@@ -85,9 +85,9 @@ class HttpServer {
   HttpAddress address_;
   const std::optional<MonitorToken> token_;
   const HttpLimits limits_;
-  gpu::Socket listener_;
+  net::Socket listener_;
   std::optional<std::pair<dev_t, ino_t>> file_;  // device and number of the socket's file; null without one
-  gpu::Socket ending_;                           // an eventfd that ends the thread
+  net::Socket ending_;                           // an eventfd that ends the thread
   Handler handler_;
   std::function<void()> each_second_;
   std::list<Connection> connections_;  // the oldest first; used only by the thread

@@ -7,7 +7,7 @@
 #include <span>
 
 #include "base/base64.h"
-#include "ranks/tcp/proof.h"
+#include "base/net/proof.h"
 #include "trainer_bridge/monitor/http_message.h"
 
 namespace feedline {
@@ -30,18 +30,18 @@ std::string_view password_in(std::string_view authorization) {
 
 std::string token_proof(std::string_view token, std::string_view nonce, std::string_view target) {
   // A nonce has no space, so that no target can be taken for a part of it.
-  const Proof proof =
-      proof_of(token, {bytes_of("feedline monitor "), bytes_of(nonce), bytes_of(" "), bytes_of(target)});
-  return fmt::format("{}{} {}", scheme, nonce, hexadecimal(proof));
+  const net::Proof proof =
+      net::proof_of(token, {bytes_of("feedline monitor "), bytes_of(nonce), bytes_of(" "), bytes_of(target)});
+  return fmt::format("{}{} {}", scheme, nonce, net::hexadecimal(proof));
 }
 
 MonitorToken::MonitorToken(std::string token)
-    : token_(std::move(token)), own_(make_secret()), password_(base64(fmt::format("feedline:{}", token_))) {}
+    : token_(std::move(token)), own_(net::make_secret()), password_(base64(fmt::format("feedline:{}", token_))) {}
 
 std::string MonitorToken::make_nonce(Clock::time_point now) const { return nonce_at(second_of(now)); }
 
 bool MonitorToken::is_shown_by(std::string_view authorization, std::string_view target, Clock::time_point now) const {
-  return same_text(password_in(authorization), password_) || is_proven_by(authorization, target, second_of(now));
+  return net::same_text(password_in(authorization), password_) || is_proven_by(authorization, target, second_of(now));
 }
 
 uint64_t MonitorToken::second_of(Clock::time_point time) const {
@@ -50,7 +50,7 @@ uint64_t MonitorToken::second_of(Clock::time_point time) const {
 
 std::string MonitorToken::nonce_at(uint64_t second) const {
   const std::string text = fmt::format("{:x}", second);
-  return fmt::format("{}-{}", text, hexadecimal(proof_of(own_, {bytes_of(text)})));
+  return fmt::format("{}-{}", text, net::hexadecimal(net::proof_of(own_, {bytes_of(text)})));
 }
 
 bool MonitorToken::is_proven_by(std::string_view authorization, std::string_view target, uint64_t second) const {
@@ -60,7 +60,7 @@ bool MonitorToken::is_proven_by(std::string_view authorization, std::string_view
   uint64_t given = 0;
   const auto [end, error] = std::from_chars(nonce.data(), nonce.data() + nonce.size(), given, 16);
   if (error != std::errc() || given > second || second - given > valid_s) return false;
-  return same_text(nonce, nonce_at(given)) && same_text(authorization, token_proof(token_, nonce, target));
+  return net::same_text(nonce, nonce_at(given)) && net::same_text(authorization, token_proof(token_, nonce, target));
 }
 
 }  // namespace feedline

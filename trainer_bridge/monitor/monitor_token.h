@@ -5,7 +5,7 @@
 //   GET /nonce                                          -> the nonce, which the monitor takes back for 30 s
 //   GET TARGET, Authorization: Feedline NONCE PROOF     -> what a client with the token is answered
 //
-// The proof is that of ranks/tcp/proof.h, of the nonce and the target, in hexadecimal digits. Whoever has one can try
+// The proof is that of base/net/proof.h, of the nonce and the target, in hexadecimal digits. Whoever has one can try
 // tokens with it until one fits.
 #pragma once
 

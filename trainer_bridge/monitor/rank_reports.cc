@@ -39,10 +39,10 @@ std::string monitor_places(const HttpAddress& address) {
   } else if (const std::string host = address.ip.host(); host != "0.0.0.0" && host != "::") {
     of_all_machines = {address.ip.text()};
   } else {
-    const auto at_port = [&](const std::string& ip) { return gpu::resolve(ip, address.ip.port()).front().text(); };
+    const auto at_port = [&](const std::string& ip) { return net::resolve(ip, address.ip.port()).front().text(); };
     of_this_machine = {at_port("127.0.0.1")};
     try {
-      for (const std::string& own : gpu::addresses_of_this_machine()) of_all_machines.push_back(at_port(own));
+      for (const std::string& own : net::addresses_of_this_machine()) of_all_machines.push_back(at_port(own));
     } catch (const Error&) {  // the monitor is then found only on this machine
     }
   }

@@ -13,12 +13,12 @@
 #include <latch>
 
 #include "base/audit.h"
+#include "base/net/sockets.h"
 #include "ranks/collective_call.h"
 #include "ranks/communicator_conformance.h"
 #include "ranks/process/linked_communicator.h"
 #include "ranks/tcp/lobby.h"
 #include "ranks/tcp/meeting_messages.h"
-#include "ranks/tcp/sockets.h"
 #include "ranks/tcp/tcp_links.h"
 #include "ranks/tcp/tcp_rendezvous.h"
 #include "support/catch.h"
@@ -44,12 +44,12 @@ void all_well(int ranks, const std::function<void(std::unique_ptr<Communicator>)
   for (const std::string& thrown : on_tcp_ranks(ranks, body)) CHECK(thrown == "");
 }
 
-gpu::Deadline soon() { return std::chrono::steady_clock::now() + std::chrono::seconds(10); }
+net::Deadline soon() { return std::chrono::steady_clock::now() + std::chrono::seconds(10); }
 
-gpu::Socket come_to(int port) {
-  const gpu::Deadline until = soon();
+net::Socket come_to(int port) {
+  const net::Deadline until = soon();
   for (;;) try {
-      return gpu::connect_to(gpu::resolve("127.0.0.1", static_cast<uint16_t>(port)).front(), until);
+      return net::connect_to(net::resolve("127.0.0.1", static_cast<uint16_t>(port)).front(), until);
     } catch (const Error&) {
       if (std::chrono::steady_clock::now() > until) throw;
     }
@@ -57,15 +57,15 @@ gpu::Socket come_to(int port) {
 
 // A rank that has come to rank 0, and does no more.
 struct IdleRank {
-  gpu::Socket listener, host;
+  net::Socket listener, host;
 };
 
 IdleRank come_as(int rank, int ranks, int port) {
-  IdleRank idle{.listener = gpu::listen_at(gpu::resolve("127.0.0.1", 0).front()), .host = come_to(port)};
-  gpu::Challenge challenge;
-  gpu::receive_all(idle.host, std::as_writable_bytes(std::span(&challenge, 1)), soon());
-  const gpu::Hello hello{.rank = rank, .world_size = ranks, .port = gpu::address_of(idle.listener).port()};
-  gpu::send_all(idle.host, gpu::bytes_of(gpu::signed_by(hello, "", challenge.nonce)), soon());
+  IdleRank idle{.listener = net::listen_at(net::resolve("127.0.0.1", 0).front()), .host = come_to(port)};
+  ranks::Challenge challenge;
+  net::receive_all(idle.host, std::as_writable_bytes(std::span(&challenge, 1)), soon());
+  const ranks::Hello hello{.rank = rank, .world_size = ranks, .port = net::address_of(idle.listener).port()};
+  net::send_all(idle.host, ranks::bytes_of(ranks::signed_by(hello, "", challenge.nonce)), soon());
   return idle;
 }
 
@@ -126,7 +126,7 @@ TEST_CASE("tcp: ranks that are long in coming are named in the log, by those tha
       expect(log.wait_for("s at " + place + " for rank 3 of 4; ranks 1, 2 have come"), "rank 0 waits on");
       expect(log.wait_for(" s for other ranks to come to rank 0 at " + place), "rank 2 waits on");
     }
-    gpu::meet(tcp_options(rank, 4, port), nullptr, std::chrono::milliseconds(1));
+    ranks::meet(tcp_options(rank, 4, port), nullptr, std::chrono::milliseconds(1));
   });
   for (const std::string& text : thrown) CHECK(text == "");
 }
@@ -134,26 +134,26 @@ TEST_CASE("tcp: ranks that are long in coming are named in the log, by those tha
 TEST_CASE("tcp: a rank that leaves has finished no more calls than there were") {
   const uint64_t finished = GENERATE(0, 1, 2, UINT64_MAX);
   INFO(finished);
-  std::vector<gpu::TcpPeer> peers(2);
-  const auto connect = [](gpu::Socket& mine) {
+  std::vector<ranks::TcpPeer> peers(2);
+  const auto connect = [](net::Socket& mine) {
     std::array<int, 2> ends;
     REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()) == 0);
-    mine = gpu::Socket(ends[0]);
-    return gpu::Socket(ends[1]);
+    mine = net::Socket(ends[0]);
+    return net::Socket(ends[1]);
   };
-  const gpu::Socket data = connect(peers[1].data), notes = connect(peers[1].notes);
-  const auto rank_0 = gpu::linked_communicator(gpu::tcp_links(0, std::move(peers)), std::chrono::seconds(30));
-  const gpu::CollectiveCall barrier;
-  const gpu::Note left(gpu::Note::left, finished);
-  if (finished == 1) gpu::send_all(data, std::as_bytes(std::span(&barrier, 1)), soon());
-  gpu::send_all(notes, std::as_bytes(std::span(&left, 1)), soon());
+  const net::Socket data = connect(peers[1].data), notes = connect(peers[1].notes);
+  const auto rank_0 = ranks::linked_communicator(ranks::tcp_links(0, std::move(peers)), std::chrono::seconds(30));
+  const ranks::CollectiveCall barrier;
+  const ranks::Note left(ranks::Note::left, finished);
+  if (finished == 1) net::send_all(data, std::as_bytes(std::span(&barrier, 1)), soon());
+  net::send_all(notes, std::as_bytes(std::span(&left, 1)), soon());
   if (finished == 1) rank_0->barrier();
   CHECK_THROWS_WITH(rank_0->barrier(), Catch::Contains(finished < 2 ? "has destroyed its communicator" : "calls"));
 }
 
 TEST_CASE("tcp: the system can watch the machine at the other end") {
-  const gpu::Socket listener = gpu::listen_at(gpu::resolve("127.0.0.1", 0).front());
-  const gpu::Socket there = gpu::connect_to(gpu::address_of(listener), soon());
+  const net::Socket listener = net::listen_at(net::resolve("127.0.0.1", 0).front());
+  const net::Socket there = net::connect_to(net::address_of(listener), soon());
   const auto is_watched = [&] {
     int on = -1;
     socklen_t size = sizeof on;
@@ -161,7 +161,7 @@ TEST_CASE("tcp: the system can watch the machine at the other end") {
     return on;
   };
   CHECK(is_watched() == 0);
-  gpu::watch_machine(there);
+  net::watch_machine(there);
   CHECK(is_watched() == 1);
 }
 
@@ -177,7 +177,7 @@ TEST_CASE("tcp: a wait for ranks can be stopped") {
     }
     TcpOptions options = tcp_options(rank, 3, port);
     options.stop = stop.get_token();
-    gpu::meet(options, nullptr, std::chrono::milliseconds(1));
+    ranks::meet(options, nullptr, std::chrono::milliseconds(1));
   });
   for (const int rank : {0, 1})
     CHECK_THAT(thrown[static_cast<size_t>(rank)], Catch::Contains("the wait for other ranks to start was stopped"));
@@ -194,15 +194,15 @@ TEST_CASE("tcp: a stop is heard while ranks connect to one another") {
   const auto thrown = side_by_side(3, [&](int rank) {
     TcpOptions options = tcp_options(rank, 3, port);
     if (rank == stopped) options.stop = stop.get_token();
-    if (rank != 1) return static_cast<void>(gpu::meet(options, nullptr));
+    if (rank != 1) return static_cast<void>(ranks::meet(options, nullptr));
     // Rank 1 comes to rank 0, and lets rank 2 wait.
     const IdleRank idle = come_as(1, 3, port);
-    const auto come = gpu::accept_from(idle.listener, soon());
+    const auto come = net::accept_from(idle.listener, soon());
     expect(come.has_value(), "rank 2 comes");
     stop.request_stop();
     std::array<std::byte, 1> one;
     const auto until_it_ends = [&] {
-      for (;;) gpu::receive_all(stopped == 0 ? idle.host : come->first, one, soon());
+      for (;;) net::receive_all(stopped == 0 ? idle.host : come->first, one, soon());
     };
     expect(error_of(until_it_ends).message().find("reset") != std::string::npos, "the stopped rank ends");
   });
@@ -216,19 +216,19 @@ TEST_CASE("tcp: a rank that ends while ranks connect ends them at once") {
   const auto thrown = side_by_side(3, [&](int rank) {
     if (rank == 1) {
       const IdleRank idle = come_as(1, 3, port);
-      expect(gpu::accept_from(idle.listener, soon()).has_value(), "rank 2 comes");  // and must try again
+      expect(net::accept_from(idle.listener, soon()).has_value(), "rank 2 comes");  // and must try again
       {
-        const auto come = gpu::accept_from(idle.listener, soon());
-        gpu::send_all(come->first, gpu::bytes_of(gpu::Challenge()), soon());
-        gpu::Join join;
-        gpu::receive_all(come->first, std::as_writable_bytes(std::span(&join, 1)), soon());
+        const auto come = net::accept_from(idle.listener, soon());
+        net::send_all(come->first, ranks::bytes_of(ranks::Challenge()), soon());
+        ranks::Join join;
+        net::receive_all(come->first, std::as_writable_bytes(std::span(&join, 1)), soon());
         expect(join.rank == 2 && join.to == 1, "rank 2 says who it is");
       }
-      expect(gpu::accept_from(idle.listener, soon()).has_value(), "rank 2 comes again");
-      gpu::end_sending(idle.host);
+      expect(net::accept_from(idle.listener, soon()).has_value(), "rank 2 comes again");
+      net::end_sending(idle.host);
       std::array<std::byte, 1> one;
       const auto until_it_ends = [&] {
-        for (;;) gpu::receive_all(idle.host, one, soon());
+        for (;;) net::receive_all(idle.host, one, soon());
       };
       error_of(until_it_ends);
     } else {
@@ -247,8 +247,8 @@ TEST_CASE("tcp: ranks try again where a connection ends before they were asked")
   const auto thrown = side_by_side(2, [&](int rank) {
     if (rank == 0) {
       // A forwarded port that has nothing behind it yet.
-      const gpu::Socket forwards = gpu::listen_at(gpu::resolve("127.0.0.1", static_cast<uint16_t>(port)).front());
-      for (int times = 0; times < 3; times++) expect(gpu::accept_from(forwards, soon()).has_value(), "rank 1 comes");
+      const net::Socket forwards = net::listen_at(net::resolve("127.0.0.1", static_cast<uint16_t>(port)).front());
+      for (int times = 0; times < 3; times++) expect(net::accept_from(forwards, soon()).has_value(), "rank 1 comes");
     }
     gathers(*tcp_communicator(tcp_options(rank, 2, port)));
   });
@@ -266,7 +266,7 @@ TEST_CASE("tcp: processes that differ are refused by name, and the others meet")
       const auto why = [&](const std::function<void(TcpOptions&)>& change) {
         TcpOptions other = options;
         change(other);
-        return error_of([&] { gpu::meet(other, nullptr); }).message();
+        return error_of([&] { ranks::meet(other, nullptr); }).message();
       };
       expect(log.wait_for("rank 1 has come"), "rank 1 is there first");
       expect(why([](TcpOptions& of) {
@@ -283,7 +283,7 @@ TEST_CASE("tcp: processes that differ are refused by name, and the others meet")
       expect(log.wait_for("it says that it is rank 2, and has no secret"), "rank 0 says why");
       expect(log.wait_for("rank 1 has come (4 connections refused: see the log)"), "and while it waits, that it did");
     }
-    gpu::meet(options, nullptr, std::chrono::milliseconds(1));
+    ranks::meet(options, nullptr, std::chrono::milliseconds(1));
   });
   for (const std::string& text : thrown) CHECK(text == "");
 }
@@ -307,8 +307,8 @@ TEST_CASE("tcp: rank 0 listens at the address that it is given, and nowhere else
   const auto thrown = side_by_side(2, [&](int rank) {
     if (rank == 1) {
       come_to(port);  // it listens
-      const auto other = gpu::resolve("127.0.0.2", static_cast<uint16_t>(port)).front();
-      expect(error_of([&] { gpu::connect_to(other, soon()); }).message().find("refused") != std::string::npos,
+      const auto other = net::resolve("127.0.0.2", static_cast<uint16_t>(port)).front();
+      expect(error_of([&] { net::connect_to(other, soon()); }).message().find("refused") != std::string::npos,
              "it listens elsewhere");
     }
     conformance(*tcp_communicator(tcp_options(rank, 2, port)));
@@ -318,25 +318,25 @@ TEST_CASE("tcp: rank 0 listens at the address that it is given, and nowhere else
 
 TEST_CASE("tcp: a program that answers in place of rank 0 must know the secret") {
   const int port = free_port();
-  const gpu::Socket other = gpu::listen_at(gpu::resolve("127.0.0.1", static_cast<uint16_t>(port)).front());
+  const net::Socket other = net::listen_at(net::resolve("127.0.0.1", static_cast<uint16_t>(port)).front());
   const auto thrown = side_by_side(2, [&](int rank) {
     TcpOptions options = tcp_options(1, 2, port);
     options.token = "of all the ranks of this test";
     if (rank == 1) return static_cast<void>(tcp_communicator(options));
-    const auto come = gpu::accept_from(other, soon());
+    const auto come = net::accept_from(other, soon());
     struct {
       uint64_t begins = hash64("feedline ranks 2: challenge");
       std::array<std::byte, 16> nonce{};
     } challenge;
-    gpu::send_all(come->first, std::as_bytes(std::span(&challenge, 1)), soon());
+    net::send_all(come->first, std::as_bytes(std::span(&challenge, 1)), soon());
     std::array<std::byte, 72> hello;
-    gpu::receive_all(come->first, hello, soon());
+    net::receive_all(come->first, hello, soon());
     const std::string_view said(reinterpret_cast<const char*>(hello.data()), hello.size());
     expect(said.find("of all the ranks") == std::string_view::npos, "the secret is sent");
-    std::array<std::byte, 8 + 8 + 512 + 32 + 2 * sizeof(gpu::Address)> welcome{};
+    std::array<std::byte, 8 + 8 + 512 + 32 + 2 * sizeof(net::Address)> welcome{};
     const uint64_t begins = hash64("feedline ranks 2: welcome");
     std::memcpy(welcome.data(), &begins, sizeof begins);
-    gpu::send_all(come->first, welcome, soon());
+    net::send_all(come->first, welcome, soon());
   });
   CHECK(thrown[0] == "");
   CHECK_THAT(thrown[1], Catch::Contains("has another secret than this rank"));
@@ -346,12 +346,12 @@ TEST_CASE("tcp: a rank comes again that lost its place before it was heard, and 
   const int port = free_port();
   const auto thrown = side_by_side(2, [&](int rank) {
     if (rank == 1) return static_cast<void>(tcp_communicator(tcp_options(1, 2, port)));
-    const gpu::Socket listener = gpu::listen_at(gpu::resolve("127.0.0.1", static_cast<uint16_t>(port)).front());
+    const net::Socket listener = net::listen_at(net::resolve("127.0.0.1", static_cast<uint16_t>(port)).front());
     for (int times = 0; times < 2; times++) {
-      const auto come = gpu::accept_from(listener, soon());
-      gpu::send_all(come->first, gpu::bytes_of(gpu::Challenge()), soon());
-      gpu::Hello hello;
-      gpu::receive_all(come->first, std::as_writable_bytes(std::span(&hello, 1)), soon());
+      const auto come = net::accept_from(listener, soon());
+      net::send_all(come->first, ranks::bytes_of(ranks::Challenge()), soon());
+      ranks::Hello hello;
+      net::receive_all(come->first, std::as_writable_bytes(std::span(&hello, 1)), soon());
       expect(hello.rank == 1, "rank 1 says who it is");
     }
   });
@@ -363,14 +363,14 @@ TEST_CASE("tcp: a rank comes again that lost its place before it was heard, and 
 TEST_CASE("tcp: a rank that nobody wants does not come for ever") {
   const int port = free_port();
   std::stop_source over;
-  const gpu::Socket listener = gpu::listen_at(gpu::resolve("127.0.0.1", static_cast<uint16_t>(port)).front());
+  const net::Socket listener = net::listen_at(net::resolve("127.0.0.1", static_cast<uint16_t>(port)).front());
   int asked = 0;
   std::jthread other([&] {
     while (!over.stop_requested())
-      if (const auto come = gpu::accept_from(listener, std::chrono::steady_clock::now() + 10ms)) {
-        gpu::send_all(come->first, gpu::bytes_of(gpu::Challenge()), soon());
-        gpu::Hello hello;
-        gpu::receive_all(come->first, std::as_writable_bytes(std::span(&hello, 1)), soon());
+      if (const auto come = net::accept_from(listener, std::chrono::steady_clock::now() + 10ms)) {
+        net::send_all(come->first, ranks::bytes_of(ranks::Challenge()), soon());
+        ranks::Hello hello;
+        net::receive_all(come->first, std::as_writable_bytes(std::span(&hello, 1)), soon());
         asked++;
       }
   });
@@ -391,11 +391,11 @@ TEST_CASE("tcp: connections that are no rank's change nothing") {
       met.count_down();
       return conformance(*c);
     }
-    std::vector<gpu::Socket> silent;
+    std::vector<net::Socket> silent;
     for (int i = 0; i < 300; i++) silent.push_back(come_to(port));
-    gpu::end_sending(come_to(port));
-    const gpu::Socket talks = come_to(port);
-    gpu::send_all(talks, std::as_bytes(std::span("GET / HTTP/1.1\r\nHost: example\r\n\r\n")), soon());
+    net::end_sending(come_to(port));
+    const net::Socket talks = come_to(port);
+    net::send_all(talks, std::as_bytes(std::span("GET / HTTP/1.1\r\nHost: example\r\n\r\n")), soon());
     came.count_down();
     met.wait();
   });
@@ -405,9 +405,9 @@ TEST_CASE("tcp: connections that are no rank's change nothing") {
 namespace {
 
 // Returns a connection to `address` that comes from another loopback address.
-gpu::Socket come_from(const char* host, const gpu::Address& address) {
-  gpu::Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const gpu::Address from = gpu::resolve(host, 0).front();
+net::Socket come_from(const char* host, const net::Address& address) {
+  net::Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const net::Address from = net::resolve(host, 0).front();
   REQUIRE(bind(socket.fd(), reinterpret_cast<const sockaddr*>(&from.storage), from.size) == 0);
   REQUIRE(connect(socket.fd(), reinterpret_cast<const sockaddr*>(&address.storage), address.size) == 0);
   REQUIRE(fcntl(socket.fd(), F_SETFL, O_NONBLOCK) == 0);
@@ -419,22 +419,22 @@ gpu::Socket come_from(const char* host, const gpu::Address& address) {
 TEST_CASE("tcp: a process has time to say who it is, however many come after it") {
   const auto to_speak = GENERATE(0h, 24h);
   INFO(to_speak.count());
-  std::vector<gpu::Socket> listeners;
-  listeners.push_back(gpu::listen_at(gpu::resolve("127.0.0.1", 0).front()));
-  const gpu::Address place = gpu::address_of(listeners[0]);
-  gpu::Refusals refusals;
-  gpu::Lobby<gpu::Hello> lobby(listeners, refusals, {}, to_speak);
-  std::deque<gpu::Socket> visitors;
+  std::vector<net::Socket> listeners;
+  listeners.push_back(net::listen_at(net::resolve("127.0.0.1", 0).front()));
+  const net::Address place = net::address_of(listeners[0]);
+  ranks::Refusals refusals;
+  ranks::Lobby<ranks::Hello> lobby(listeners, refusals, {}, to_speak);
+  std::deque<net::Socket> visitors;
   // Returns whether the visitor is asked who it is.
   const auto come = [&](const char* from) {
     visitors.push_back(come_from(from, place));
     CHECK_FALSE(lobby.next({}, std::chrono::steady_clock::now()));  // takes in who has come, or turns it away
-    return gpu::has_more(visitors.back());
+    return net::has_more(visitors.back());
   };
-  const auto ended = [](const gpu::Socket& visitor) {
-    gpu::Challenge challenge;
-    CHECK(gpu::receive_some(visitor, std::as_writable_bytes(std::span(&challenge, 1))) == sizeof challenge);
-    return !gpu::has_more(visitor);
+  const auto ended = [](const net::Socket& visitor) {
+    ranks::Challenge challenge;
+    CHECK(net::receive_some(visitor, std::as_writable_bytes(std::span(&challenge, 1))) == sizeof challenge);
+    return !net::has_more(visitor);
   };
   const bool waits = to_speak > 0h;  // nobody has had the time to speak
   for (int n = 0; n < 128; n++) CHECK(come("127.0.0.1"));
@@ -444,9 +444,9 @@ TEST_CASE("tcp: a process has time to say who it is, however many come after it"
   CHECK(come("127.0.0.3") == !waits);  // no place is free
   CHECK(ended(visitors[1]) == !waits);
 
-  gpu::Challenge challenge;
-  gpu::receive_all(visitors[127], std::as_writable_bytes(std::span(&challenge, 1)), soon());
-  gpu::send_all(visitors[127], gpu::bytes_of(gpu::signed_by(gpu::Hello{.rank = 7}, "", challenge.nonce)), soon());
+  ranks::Challenge challenge;
+  net::receive_all(visitors[127], std::as_writable_bytes(std::span(&challenge, 1)), soon());
+  net::send_all(visitors[127], ranks::bytes_of(ranks::signed_by(ranks::Hello{.rank = 7}, "", challenge.nonce)), soon());
   const auto visitor = lobby.next({}, soon());
   REQUIRE(visitor);
   CHECK(visitor->message.rank == 7);
@@ -456,28 +456,28 @@ TEST_CASE("tcp: a process has time to say who it is, however many come after it"
 
 TEST_CASE("tcp: who has not said who it is makes room when the system has no descriptor left") {
   const auto to_speak = GENERATE(0ms, 300ms);
-  std::vector<gpu::Socket> listeners;
-  listeners.push_back(gpu::listen_at(gpu::resolve("127.0.0.1", 0).front()));
-  gpu::Refusals refusals;
-  gpu::Lobby<gpu::Hello> lobby(listeners, refusals, {}, to_speak);
-  const gpu::Socket silent = gpu::connect_to(gpu::address_of(listeners[0]), soon());
+  std::vector<net::Socket> listeners;
+  listeners.push_back(net::listen_at(net::resolve("127.0.0.1", 0).front()));
+  ranks::Refusals refusals;
+  ranks::Lobby<ranks::Hello> lobby(listeners, refusals, {}, to_speak);
+  const net::Socket silent = net::connect_to(net::address_of(listeners[0]), soon());
   CHECK_FALSE(lobby.next({}, std::chrono::steady_clock::now()));
-  const gpu::Socket rank = gpu::connect_to(gpu::address_of(listeners[0]), soon());
+  const net::Socket rank = net::connect_to(net::address_of(listeners[0]), soon());
   SyscallHook* const hook = find_hook("accept");
   REQUIRE(hook);
   hook->fail_nth_call(1);
   const auto failed = std::chrono::steady_clock::now();
   CHECK_FALSE(lobby.next({}, failed));  // refused
   CHECK_FALSE(hook->pending());
-  gpu::Challenge challenge;
+  ranks::Challenge challenge;
   std::jthread asked([&] {
-    gpu::receive_all(rank, std::as_writable_bytes(std::span(&challenge, 1)), soon());
-    gpu::send_all(rank, gpu::bytes_of(gpu::signed_by(gpu::Hello{.rank = 7}, "", challenge.nonce)), soon());
+    net::receive_all(rank, std::as_writable_bytes(std::span(&challenge, 1)), soon());
+    net::send_all(rank, ranks::bytes_of(ranks::signed_by(ranks::Hello{.rank = 7}, "", challenge.nonce)), soon());
   });
   CHECK(lobby.next({}, soon()));  // once there is room
   asked.join();
   if (to_speak > 0ms) return;
-  const gpu::Socket next = gpu::connect_to(gpu::address_of(listeners[0]), soon());
+  const net::Socket next = net::connect_to(net::address_of(listeners[0]), soon());
   hook->fail_nth_call(1);
   CHECK_THROWS_WITH(lobby.next({}, soon()), Catch::Contains("accept: "));  // nobody can make room
 }
@@ -499,7 +499,7 @@ TEST_CASE("tcp: ranks meet at any loopback address, and where anybody may come")
   for (const std::string address : {"127.0.1.1", "localhost", "0.0.0.0", static_cast<const char*>(name.data())}) {
     INFO(address);
     try {
-      gpu::resolve(address, 0);
+      net::resolve(address, 0);
     } catch (const Error&) {
       continue;  // nobody knows this machine by its name
     }
@@ -526,7 +526,7 @@ TEST_CASE("tcp: ranks meet at any loopback address, and where anybody may come")
 
 TEST_CASE("tcp: a program that waits for others to speak is not waited for") {
   const int port = free_port();
-  const gpu::Socket other = gpu::listen_at(gpu::resolve("127.0.0.1", static_cast<uint16_t>(port)).front());
+  const net::Socket other = net::listen_at(net::resolve("127.0.0.1", static_cast<uint16_t>(port)).front());
   TcpOptions options = tcp_options(1, 2, port);
   options.timeout = std::chrono::milliseconds(50);
   CHECK_THROWS_WITH(tcp_communicator(options), Catch::Contains("has not answered; it may be another program"));
@@ -573,7 +573,7 @@ TEST_CASE("tcp: what keeps one rank from coming is told to those that wait in th
     }
   };
   const auto port = static_cast<uint16_t>(free_port());
-  const gpu::Socket other = gpu::listen_everywhere(port);
+  const net::Socket other = net::listen_everywhere(port);
   check_all(thrown_by([&](TcpOptions& options) { options.port = port; }), 0, "listening at ");
   check_all(thrown_by([&](TcpOptions& options) {
               if (options.rank == 2) options.timeout = std::chrono::seconds(0);
@@ -628,13 +628,13 @@ TEST_CASE("tcp: a rank that ends while it waits for others may come again") {
 
 TEST_CASE("tcp: another program at the port is reported") {
   const int port = free_port();
-  const gpu::Socket other = gpu::listen_everywhere(static_cast<uint16_t>(port));
+  const net::Socket other = net::listen_everywhere(static_cast<uint16_t>(port));
   const auto thrown = side_by_side(2, [&](int rank) {
     if (rank == 0) {
-      const auto come = gpu::accept_from(other, soon());
-      gpu::send_all(come->first, std::as_bytes(std::span("220 mail", 8)), soon());  // less than a challenge
+      const auto come = net::accept_from(other, soon());
+      net::send_all(come->first, std::as_bytes(std::span("220 mail", 8)), soon());  // less than a challenge
       std::array<std::byte, 1> none;
-      error_of([&] { gpu::receive_all(come->first, none, soon()); });  // until the rank has gone
+      error_of([&] { net::receive_all(come->first, none, soon()); });  // until the rank has gone
     } else {
       tcp_communicator(tcp_options(1, 2, port));
     }

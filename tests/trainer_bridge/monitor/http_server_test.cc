@@ -60,8 +60,8 @@ struct Echo : HttpServer {
 };
 
 // Connects to the Unix domain socket at `path`.
-gpu::Socket connect_to_path(const std::string& path) {
-  gpu::Socket socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+net::Socket connect_to_path(const std::string& path) {
+  net::Socket socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::strncpy(address.sun_path, path.c_str(), sizeof address.sun_path - 1);
@@ -132,7 +132,7 @@ TEST_CASE("requests, and what is none") {
   CHECK(body(get(at, "/large")).size() == 64 << 20);
 
   // A request may come in any pieces.
-  const gpu::Socket slow = connect_to(at);
+  const net::Socket slow = connect_to(at);
   for (const char c : std::string_view("GET /echo HTTP/1.1\r\nHost: localhost\r\n\r\n"))
     send(slow, std::string_view(&c, 1));
   CHECK(body(receive(slow)) == "/echo||");
@@ -143,7 +143,7 @@ TEST_CASE("what is no request is told at once, without waiting for its end") {
   for (const std::string_view wrong : {std::string_view("\x16\x03\x01\x02\x00\x01", 6),  // as TLS begins
                                        std::string_view("GET /echo HTTP/1.1\n"), std::string_view("GET /echo\rx"),
                                        std::string_view("\0", 1), std::string_view("GET /\x7f")}) {
-    const gpu::Socket socket = connect_to(server.address());
+    const net::Socket socket = connect_to(server.address());
     send(socket, wrong);
     CHECK_THAT(receive(socket), StartsWith("HTTP/1.1 400 Bad Request\r\n"));
   }
@@ -151,9 +151,9 @@ TEST_CASE("what is no request is told at once, without waiting for its end") {
 
 TEST_CASE("a client that has closed its half gets an answer that comes later") {
   const Echo server;
-  const gpu::Socket socket = connect_to(server.address());
+  const net::Socket socket = connect_to(server.address());
   send(socket, "GET /soon HTTP/1.1\r\nHost: localhost\r\n\r\n");
-  gpu::end_sending(socket);
+  net::end_sending(socket);
   const std::string received = receive(socket);
   CHECK_THAT(received, Contains("HTTP/1.1 200 OK\r\n") && EndsWith("soon"));
 }
@@ -218,22 +218,22 @@ TEST_CASE("a nonce is taken back for 30 seconds") {
 TEST_CASE("a program in the place of a monitor is told no secret, whatever it answers") {
   for (const std::string answer : {"HTTP/1.1 404 Not Found\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\na nonce\r\nX: y",
                                    "HTTP/1.1 200 OK\r\n\r\n1-2", "HTTP/1.1 200 OK\r\n\r\n"}) {
-    const gpu::Socket other = gpu::listen_at(gpu::resolve("127.0.0.1", 0).front());
+    const net::Socket other = net::listen_at(net::resolve("127.0.0.1", 0).front());
     std::string heard;
     std::atomic<bool> done = false;
     std::thread program([&] {
       while (!done)
-        if (const auto come = gpu::accept_from(other, std::chrono::steady_clock::now() + 10ms)) {
+        if (const auto come = net::accept_from(other, std::chrono::steady_clock::now() + 10ms)) {
           std::array<std::byte, 1> byte;
           while (!heard.ends_with("\r\n\r\n")) {
-            gpu::receive_all(come->first, byte, in_a_minute());
+            net::receive_all(come->first, byte, in_a_minute());
             heard += static_cast<char>(byte[0]);
           }
           heard += "|";
           send(come->first, answer);
         }
     });
-    const HttpAddress at{.ip = gpu::address_of(other), .path = {}};
+    const HttpAddress at{.ip = net::address_of(other), .path = {}};
     try {
       http_get(at, "/report.json", "open-sesame", in_a_minute());
     } catch (const Error&) {
@@ -277,7 +277,7 @@ TEST_CASE("a page of another site cannot read the monitor through a browser") {
 
 TEST_CASE("many clients that say nothing keep nobody else out") {
   const Echo server(any_port(), "", {.connections = 4, .time = std::chrono::hours(1)});
-  std::deque<gpu::Socket> silent;
+  std::deque<net::Socket> silent;
   for (int i = 0; i < 50; i++) {
     silent.push_back(connect_to(server.address()));
     if (i % 10 == 9) CHECK(body(get(server.address(), "/echo")) == "/echo||");
@@ -288,9 +288,9 @@ TEST_CASE("many clients that say nothing keep nobody else out") {
 
 TEST_CASE("a request that has arrived is answered, however many clients come after it") {
   HttpServer server(any_port(), "", {.connections = 4, .time = std::chrono::hours(1)});
-  const gpu::Socket first = connect_to(server.address());
+  const net::Socket first = connect_to(server.address());
   send(first, "GET /echo HTTP/1.1\r\nHost: localhost\r\n\r\n");
-  std::deque<gpu::Socket> silent;
+  std::deque<net::Socket> silent;
   for (int i = 0; i < 20; i++) silent.push_back(connect_to(server.address()));
   server.serve(echo, [] {});
   CHECK(body(receive(first)) == "/echo||");
@@ -301,15 +301,15 @@ TEST_CASE("a request or a client that takes no end is ended") {
   CHECK(receive(connect_to(server.address())).empty());  // says nothing
 
   // Sends a byte now and then, until the server has closed the connection.
-  const auto dribble = [](const gpu::Socket& socket) {
+  const auto dribble = [](const net::Socket& socket) {
     for (;;) {
       send(socket, "x");
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   };
-  const gpu::Socket says_little = connect_to(server.address());
+  const net::Socket says_little = connect_to(server.address());
   CHECK_THROWS_AS(dribble(says_little), Error);
-  const gpu::Socket does_not_read = connect_to(server.address());
+  const net::Socket does_not_read = connect_to(server.address());
   send(does_not_read, "GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n");
   CHECK_THROWS_AS(dribble(does_not_read), Error);
 }
@@ -318,14 +318,14 @@ TEST_CASE("an answer may come later, and what it needs goes with the client") {
   Echo server;
   CHECK(body(get(server.address(), "/later")) == "late");
   {
-    const gpu::Socket waiting = connect_to(server.address());
+    const net::Socket waiting = connect_to(server.address());
     send(waiting, "GET /in_an_hour HTTP/1.1\r\nHost: localhost\r\n\r\n");
     while (kept_until_then.use_count() == 1) std::this_thread::yield();
     CHECK(body(get(server.address(), "/echo")) == "/echo||");  // others need not wait for it
     CHECK(kept_until_then.use_count() > 1);
   }
   while (kept_until_then.use_count() > 1) std::this_thread::yield();
-  const gpu::Socket waiting = connect_to(server.address());
+  const net::Socket waiting = connect_to(server.address());
   send(waiting, "GET /in_an_hour HTTP/1.1\r\nHost: localhost\r\n\r\n");
   while (kept_until_then.use_count() == 1) std::this_thread::yield();
 }
@@ -336,7 +336,7 @@ TEST_CASE("a request is short") {
   CHECK_THAT(with(900), StartsWith("HTTP/1.1 200 OK\r\n"));
   CHECK_THAT(with(1000), StartsWith("HTTP/1.1 431 Request Header Fields Too Large\r\n"));
   // Headers without end: the server stops listening to them.
-  const gpu::Socket endless = connect_to(server.address());
+  const net::Socket endless = connect_to(server.address());
   send(endless, "GET /echo HTTP/1.1\r\n");
   CHECK_THROWS_AS(
       [&] {
@@ -385,7 +385,7 @@ TEST_CASE("an answer that is cut short, or that of another program, is not taken
 }
 
 TEST_CASE("a server ends at once, whatever its clients do") {
-  std::deque<gpu::Socket> clients;
+  std::deque<net::Socket> clients;
   {
     const Echo server(any_port(), "", {.time = std::chrono::hours(1)});
     for (const char* begun : {"", "GET /echo HT", "GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n"}) {
@@ -394,7 +394,7 @@ TEST_CASE("a server ends at once, whatever its clients do") {
     }
     CHECK(body(get(server.address(), "/echo")) == "/echo||");
   }
-  for (const gpu::Socket& client : clients) CHECK(receive(client).size() < 64 << 20);
+  for (const net::Socket& client : clients) CHECK(receive(client).size() < 64 << 20);
 }
 
 TEST_CASE("two servers cannot have one address, and one may follow the other") {
@@ -437,7 +437,7 @@ TEST_CASE("a Unix domain socket is for one user, and outlives no server") {
     struct stat file;
     REQUIRE(stat(path.c_str(), &file) == 0);
     CHECK((file.st_mode & 0777) == 0600);
-    const gpu::Socket client = connect_to_path(path);
+    const net::Socket client = connect_to_path(path);
     send(client, "GET /echo HTTP/1.1\r\nHost: any.name\r\n\r\n");
     CHECK(body(receive(client)) == "/echo||");
     CHECK_THAT(error_of([&] { Echo second(at); }), Contains("listening at unix:" + path + ": Address already in use"));
@@ -447,7 +447,7 @@ TEST_CASE("a Unix domain socket is for one user, and outlives no server") {
 
   // What a killed server leaves behind is replaced.
   {
-    const gpu::Socket left(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const net::Socket left(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     std::strncpy(address.sun_path, path.c_str(), sizeof address.sun_path - 1);
@@ -456,7 +456,7 @@ TEST_CASE("a Unix domain socket is for one user, and outlives no server") {
   REQUIRE(access(path.c_str(), F_OK) == 0);
   {
     const Echo server(at);
-    const gpu::Socket client = connect_to_path(path);
+    const net::Socket client = connect_to_path(path);
     send(client, "GET /echo HTTP/1.1\r\nHost: localhost\r\n\r\n");
     CHECK(body(receive(client)) == "/echo||");
   }

@@ -1,4 +1,4 @@
-#include "ranks/tcp/sockets.h"
+#include "base/net/sockets.h"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -19,7 +19,7 @@
 #include "base/syscall_hooks.h"
 #include "feedline/error.h"
 
-namespace feedline::gpu {
+namespace feedline::net {
 namespace {
 
 struct SocketOp {
@@ -378,4 +378,4 @@ bool wait_for(std::span<pollfd> sockets, Deadline until) {
   }
 }
 
-}  // namespace feedline::gpu
+}  // namespace feedline::net

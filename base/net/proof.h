@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace feedline {
+namespace feedline::net {
 
 /// Random bytes, which ranks use once, so that no proof can be used twice.
 using Nonce = std::array<std::byte, 16>;
@@ -29,4 +29,4 @@ bool same_text(std::string_view a, std::string_view b) noexcept;
 /// Returns the bytes as hexadecimal digits.
 std::string hexadecimal(std::span<const std::byte> bytes);
 
-}  // namespace feedline
+}  // namespace feedline::net

@@ -1,10 +1,10 @@
-#include "ranks/tcp/proof.h"
+#include "base/net/proof.h"
 
 #include <sodium.h>
 
 #include "feedline/error.h"
 
-namespace feedline {
+namespace feedline::net {
 namespace {
 
 const unsigned char* chars(const std::byte* bytes) noexcept { return reinterpret_cast<const unsigned char*>(bytes); }
@@ -44,4 +44,4 @@ bool same_text(std::string_view a, std::string_view b) noexcept {
 
 bool same(const Proof& a, const Proof& b) noexcept { return sodium_memcmp(a.data(), b.data(), a.size()) == 0; }
 
-}  // namespace feedline
+}  // namespace feedline::net

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-namespace feedline::gpu {
+namespace feedline::net {
 
 using Deadline = std::chrono::steady_clock::time_point;
 
@@ -102,4 +102,4 @@ void end_sending(const Socket& socket) noexcept;
 /// Waits with poll(2) until a socket is ready or the deadline has come. Returns whether a socket is ready.
 bool wait_for(std::span<pollfd> sockets, Deadline until);
 
-}  // namespace feedline::gpu
+}  // namespace feedline::net
