@@ -1,4 +1,4 @@
-// The precompiled header of each library: the headers that nearly every file includes. Every file must still include
+// The precompiled header of flowgraph: the headers that nearly every file of it includes. Every file must still include
 // what it uses; `meson setup -Db_pch=false` makes a build that shows which files do not.
 #include <fmt/format.h>
 
