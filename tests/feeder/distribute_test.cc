@@ -71,7 +71,7 @@ TEST_CASE("a thread that holds all batches of one replica is told so when it ask
   }
 }
 
-TEST_CASE("SCATTER: each replica is given its rows, and rank 0 alone needs the files") {
+TEST_CASE("SCATTER: each replica is given its rows, and only rank 0 needs the files") {
   const Data data({90, 0, 1, 117});
   const TempDir nowhere;
   for (const std::string& order :

@@ -290,7 +290,7 @@ TEST_CASE("video: windows take records that all have as many frames") {
                     Contains("window: output 'frames' has no fixed shape, but windows are tensors of [samples, 3"));
 }
 
-TEST_CASE("video: a cache keeps single pictures alone, and says so") {
+TEST_CASE("video: a cache keeps only single pictures, and says so") {
   const Clips data;
   const std::string cache = "cache { what: DECODED limit: '1MiB' } " + batch_of(4, "DROP");
   CHECK_THROWS_WITH(Feeder(data.pipeline(shapes[0], cache)),

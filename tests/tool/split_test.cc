@@ -140,7 +140,7 @@ TEST_CASE("in order: the shards, read one after another, are the inputs") {
   }
 }
 
-TEST_CASE("shuffled: every record once, an order of seed and data alone") {
+TEST_CASE("shuffled: every record once, in an order that only seed and data decide") {
   std::mt19937 random(2);
   for (int round = 0; round < 25; round++) {
     const TempDir dir;

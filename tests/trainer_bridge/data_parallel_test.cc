@@ -63,7 +63,7 @@ TEST_CASE("all ranks have the values that one rank with all rows has") {
       }
 }
 
-TEST_CASE("a parameter server owns about as much as the others, and applies what it owns alone") {
+TEST_CASE("a parameter server owns about as much as the others, and applies only what it owns") {
   Communicators group = communicators(Mode::parameter_server, 2, Carrier::memory);
   std::vector<std::vector<size_t>> applied(2);
   std::vector<int> owners;

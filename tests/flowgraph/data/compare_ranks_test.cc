@@ -9,7 +9,7 @@
 using namespace feedline;
 using namespace feedline::test;
 
-TEST_CASE("fields of a pipeline that one rank alone knows are told") {
+TEST_CASE("fields of a pipeline that only one rank knows are told") {
   const auto thrown = on_ranks(2, [](int rank, Exchange exchange) {
     RankGroup group(std::move(exchange), rank, 2);
     config::Pipeline pipeline;

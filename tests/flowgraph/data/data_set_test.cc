@@ -122,7 +122,7 @@ TEST_CASE("what a killed writer of an index has left is removed by a later run, 
         }) == 1);
 }
 
-TEST_CASE("a changed file alone is counted again") {
+TEST_CASE("only a changed file is counted again") {
   const Folder folder;
   folder.add("data-0", 3000);
   const std::string changed = folder.add("data-1", 3000);

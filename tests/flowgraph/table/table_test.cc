@@ -132,7 +132,7 @@ TEST_CASE("a table with names says what it takes, and is refused if that is too 
   CHECK(other.digest() != table.digest());
 }
 
-TEST_CASE("a table on devices: a row of zeros comes before the rows, on the host or on GPUs alone") {
+TEST_CASE("a table on devices: a row of zeros comes before the rows, on the host or only on GPUs") {
   const TempDir dir;
   const std::string path = dir.write("t.npy", npy("<f4", "(3, 2)", in_memory<float>({1, 2, 3, 4, 5, 6})));
   Table table({path, "", false, true});

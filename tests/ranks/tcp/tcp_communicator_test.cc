@@ -288,7 +288,7 @@ TEST_CASE("tcp: processes that differ are refused by name, and the others meet")
   for (const std::string& text : thrown) CHECK(text == "");
 }
 
-TEST_CASE("tcp: without a secret ranks meet on their own machine alone") {
+TEST_CASE("tcp: without a secret ranks meet only on their own machine") {
   const char* const wanted = "set FEEDLINE_MEET_TOKEN to the same random text for all ranks";
   const auto port = static_cast<uint16_t>(free_port());
   for (const char* const address : {"192.0.2.1", "0.0.0.0", "::"})  // the first is of nobody (RFC 5737)
