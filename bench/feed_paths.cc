@@ -58,7 +58,7 @@ DataSet chess_set() {
       "channel_order: [0,4,8,12,16,20,1,5,9,13,17,21,2,6,10,14,18,22,3,7,11,15,19,23] "
       "scale: [1,1,1,1,1,1,-1,-1,-1,-1,-1,-1,1,1,1,1,1,1,-1,-1,-1,-1,-1,-1] } } ";
   const std::string large = "batch { global_batch_size: 1024 } ";
-  // The shuffle's records fit into half of the last-level cache (bench/README.md).
+  // The shuffle's records fit into half of the last-level cache (bench/results/engine.md).
   const std::string block = "shuffle { mode: BLOCK buffer_size: 8000 lanes: 8 } ";
   return {
       "chess",

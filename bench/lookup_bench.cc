@@ -4,7 +4,7 @@
 // Each image has 5 or 50 captions. A record is a caption: its tokens, the image's name and, where rows are stored, the
 // image's 2048 float32 features. It prints the bytes on disk, the memory plan and the time of an epoch: in file order
 // and shuffled with a warm page cache, and in file order with a cold one. The medians of rounds count, in which all
-// cases come in turn. bench/README.md has the figures.
+// cases come in turn. bench/results/engine.md has the figures.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>

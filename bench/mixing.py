@@ -1,6 +1,6 @@
-"""Shows how well each shuffle mixes: a picture (mixing.png) and a table (README.md, "Mixing").
+"""Shows how well each shuffle mixes: a picture (mixing.png) and a table (results/mixing.md).
 
-    python3 bench/mixing.py [--feedline build/feedline] [--records 1000000] [--out bench/mixing.png]
+    python3 bench/mixing.py [--feedline build/feedline] [--records 1000000] [--out bench/results/mixing.png]
 
 Needs numpy and matplotlib, and TensorFlow for tf.data's row. Without TensorFlow the row comes from the same algorithm
 in NumPy, and says so. The script writes a file of records sorted by label to a temporary folder (--data keeps it), lets
@@ -115,7 +115,7 @@ def simulated_buffer(records, buffer):
 
 
 def figures(order, records):
-    """Returns the figures that README.md defines: mean displacement, label run, batch spread, labels missing."""
+    """Returns the figures that results/mixing.md defines: mean displacement, label run, batch spread, labels missing."""
     label = order * LABELS // records
     displacement = np.abs(np.arange(len(order)) - order).mean() / records
     run = len(order) / (1 + np.count_nonzero(np.diff(label)))
@@ -152,7 +152,7 @@ def main():
     parser.add_argument("--feedline", default="build/feedline")
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--data", help="folder for the records, which are kept; default: a temporary one")
-    parser.add_argument("--out", default="bench/mixing.png")
+    parser.add_argument("--out", default="bench/results/mixing.png")
     args = parser.parse_args()
     n, small, large = args.records, args.records // 100, args.records // 10
     tf = tensorflow()

@@ -3,7 +3,7 @@
 
 `feed_bench --threads 2 --json FEED.json` writes FEED.json.
 
-Prints Markdown. bench/README.md has the model, its assumptions, and how well it predicts what was measured."""
+Prints Markdown. bench/results/disk.md has the model, its assumptions, and how well it predicts what was measured."""
 import json
 import statistics
 import sys

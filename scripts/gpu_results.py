@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """./dev gpu-results DIR: writes what came of the kit's steps on a GPU (results.json of its `run`) into the tables of
-docs/limits.md, gpu/README.md and bench/README.md, between their marks, and says what was not run."""
+docs/limits.md, gpu/README.md and bench/results/gpus.md, between their marks, and says what was not run."""
 
 import json
 import pathlib
@@ -121,7 +121,7 @@ def steps(results: Results) -> list[str]:
 
 
 def figures(results: Results) -> list[str]:
-    """What bench/README.md says of gpu_bench, of trainers, and of many cores."""
+    """What bench/results/gpus.md says of gpu_bench, of trainers, and of many cores."""
     usual, alone = results.bench("gpu-bench"), results.bench("gpu-bench-1-connection")
     trainers, cores = results.figures("trainers"), results.figures("cores")
     if not (usual or alone or trainers or cores):
@@ -153,7 +153,7 @@ def figures(results: Results) -> list[str]:
     return lines
 
 
-DOCUMENTS = {"docs/limits.md": limits, "gpu/README.md": steps, "bench/README.md": figures}
+DOCUMENTS = {"docs/limits.md": limits, "gpu/README.md": steps, "bench/results/gpus.md": figures}
 
 
 def texts_of(results: Results) -> dict[str, str]:

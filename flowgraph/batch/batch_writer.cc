@@ -77,7 +77,7 @@ namespace {
 
 // A buffer that was not written for this long has left the last-level cache, if other programs share the cache. Then
 // streaming (non-temporal) stores take half the time. For a buffer in the cache they take 1.3 times as long
-// (bench/README.md).
+// (bench/results/engine.md).
 constexpr std::chrono::milliseconds leaves_caches_after{5};
 
 // These are not system calls. Tests inject them as the faults that the audit must find.

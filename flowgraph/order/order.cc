@@ -17,7 +17,7 @@ namespace feedline::flow {
 namespace {
 
 // The limits of a block that is read in file order. Reading this much costs several times what the graph's messages for
-// it cost, and a dozen such blocks fit into the last-level cache. Measured: bench/README.md.
+// it cost, and a dozen such blocks fit into the last-level cache. Measured: bench/results/engine.md.
 constexpr BlockLimits file_order_limits = {.bytes = 512 << 10, .rows = 1 << 14};
 constexpr uint32_t most_lanes = 64;
 

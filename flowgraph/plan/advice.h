@@ -33,7 +33,7 @@ struct FeedFigures {
 FeedFigures figures_of(const Plan& plan);
 
 /// Returns what is known to slow such a feed down, each with the figures and what to do about it. Empty: nothing. The
-/// thresholds are measured: bench/README.md#what-check-warns-of.
+/// thresholds are measured: bench/results/trainers.md#what-check-warns-of.
 std::vector<std::string> advice(const FeedFigures& feed);
 
 }  // namespace feedline::flow

@@ -8,7 +8,7 @@ import sys
 import tempfile
 
 SOURCE = pathlib.Path(sys.argv[1]).resolve()
-DOCUMENTS = ("docs/limits.md", "gpu/README.md", "bench/README.md")
+DOCUMENTS = ("docs/limits.md", "gpu/README.md", "bench/results/gpus.md")
 BEGIN, END = "<!-- ./dev gpu-results writes what follows -->", "<!-- until here -->"
 ON = {"gpu": "NVIDIA H100, driver 580.1", "date": "2027-01-02"}
 
@@ -66,7 +66,7 @@ def written(root: pathlib.Path, entries: list[dict]) -> tuple[dict[str, str], st
 
 def test(root: pathlib.Path) -> None:
     for name in DOCUMENTS:
-        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text((SOURCE / name).read_text(encoding="utf-8"), encoding="utf-8")
 
     before = {name: (root / name).read_text(encoding="utf-8") for name in DOCUMENTS}
@@ -116,7 +116,7 @@ def test(root: pathlib.Path) -> None:
         "| chess | feedline | 250 | 0.5 | 25% | 3 |",
         "| chess: board / (read) | 1000 k, 0.90 | 16000 k, 0.90 |",
     ):
-        assert line in blocks["bench/README.md"].splitlines(), (line, blocks["bench/README.md"])
+        assert line in blocks["bench/results/gpus.md"].splitlines(), (line, blocks["bench/results/gpus.md"])
 
     again, _ = written(root, RESULTS)
     assert again == blocks
