@@ -101,7 +101,7 @@ int run_tool(std::vector<std::string> arguments) {
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
   nb::gil_scoped_release released;
-  return cli::run_tool(static_cast<int>(arguments.size()), argv.data());
+  return tool::run_tool(static_cast<int>(arguments.size()), argv.data());
 }
 
 }  // namespace

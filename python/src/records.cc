@@ -72,24 +72,24 @@ nb::object next(Shared<RecordReader>& reader) {
   return nb::make_tuple(nb::bytes(found.payload.data(), found.payload.size()), found.offset, found.number);
 }
 
-nb::object list_of(const cli::ExampleView& view, const cli::ExampleView::Feature& feature) {
+nb::object list_of(const tool::ExampleView& view, const tool::ExampleView::Feature& feature) {
   nb::list values;
   for (const std::string_view value :
-       feature.kind == cli::Kind::bytes_list ? view.bytes(feature) : std::span<const std::string_view>())
+       feature.kind == tool::Kind::bytes_list ? view.bytes(feature) : std::span<const std::string_view>())
     values.append(nb::bytes(value.data(), value.size()));
-  if (feature.kind == cli::Kind::float_list)
+  if (feature.kind == tool::Kind::float_list)
     for (const float value : view.floats(feature)) values.append(value);
-  if (feature.kind == cli::Kind::int64_list)
+  if (feature.kind == tool::Kind::int64_list)
     for (const int64_t value : view.ints(feature)) values.append(value);
   return values;
 }
 
 nb::dict parse_example(const nb::bytes& record) {
-  cli::ExampleView view;
+  tool::ExampleView view;
   if (!view.parse(span_of(record)) || !view.feature_lists().empty())
     throw Error(Category::malformed_proto, "the record is no tf.train.Example");
   nb::dict example;
-  for (const cli::ExampleView::Feature& feature : view.features())
+  for (const tool::ExampleView::Feature& feature : view.features())
     example[text_of(feature.key)] = list_of(view, feature);
   return example;
 }
@@ -97,7 +97,7 @@ nb::dict parse_example(const nb::bytes& record) {
 /// A folder that Python closes.
 struct Output {
   explicit Output(const std::string& path) { folder.emplace(path); }
-  std::optional<cli::OutputFolder> folder;
+  std::optional<tool::OutputFolder> folder;
 };
 
 template <typename T>
@@ -132,29 +132,29 @@ void add_records(nb::module_& module) {
              writer.use([payload = span_of(record)](RecordWriter& file) { file.write(payload); });
            })
       .def("close", [](Shared<RecordWriter>& writer) { writer.use([](RecordWriter& file) { file.close(); }); });
-  nb::class_<cli::ExampleWriter>(module, "ExampleWriter")
+  nb::class_<tool::ExampleWriter>(module, "ExampleWriter")
       .def(nb::init<std::vector<std::string>>())
       .def("set_bytes",
-           [](cli::ExampleWriter& writer, size_t feature, const std::vector<nb::bytes>& values) {
+           [](tool::ExampleWriter& writer, size_t feature, const std::vector<nb::bytes>& values) {
              std::vector<std::string_view> views;
              for (const nb::bytes& value : values) views.emplace_back(value.c_str(), value.size());
              writer.set_bytes(feature, views);
            })
       .def("set_floats",
-           [](cli::ExampleWriter& writer, size_t feature, const Values<float>& values) {
+           [](tool::ExampleWriter& writer, size_t feature, const Values<float>& values) {
              writer.set_floats(feature, {values.data(), values.size()});
            })
       .def("set_ints",
-           [](cli::ExampleWriter& writer, size_t feature, const Values<int64_t>& values) {
+           [](tool::ExampleWriter& writer, size_t feature, const Values<int64_t>& values) {
              writer.set_ints(feature, {values.data(), values.size()});
            })
-      .def("finish", [](cli::ExampleWriter& writer) { return bytes_of(writer.finish()); });
+      .def("finish", [](tool::ExampleWriter& writer) { return bytes_of(writer.finish()); });
   nb::class_<Output>(module, "OutputFolder")
       .def("__init__", [](Output* self, nb::handle folder) { new (self) Output(file_name(folder)); })
       .def("place", [](Output& out, nb::handle name) { return text_of(out.folder->place(file_name(name))); })
       .def("publish", [](Output& out) { out.folder->publish(); })
       .def("write_pipeline",
-           [](Output& out, const std::string& text) { cli::write_text(out.folder->pipeline(), text); })
+           [](Output& out, const std::string& text) { tool::write_text(out.folder->pipeline(), text); })
       .def("close", [](Output& out) { out.folder.reset(); });
   module.def("parse_example", parse_example);
 }

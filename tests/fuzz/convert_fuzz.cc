@@ -22,7 +22,7 @@
 
 namespace {
 
-using namespace feedline::cli;
+using namespace feedline::tool;
 using feedline::test::require;
 
 /// A file in memory with this content.

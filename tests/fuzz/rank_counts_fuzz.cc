@@ -128,17 +128,17 @@ void add_up(Draw& draw) {
   require(audit && audit->delivered == 100 + (parts[1] ? numbers[2] : 0), "parts are added up");
 }
 
-void add(int64_t value, int exponent, DType dtype, cli::ValueStats& stats) {
+void add(int64_t value, int exponent, DType dtype, tool::ValueStats& stats) {
   const double number = std::ldexp(static_cast<double>(value), exponent);
   const auto byte = static_cast<uint8_t>(value);
   if (dtype == DType::int64) stats.add(std::span(&value, 1));
   if (dtype == DType::float64) stats.add(std::span(&number, 1));
-  if (dtype == DType::int8) cli::ValueStats::add(std::span(&byte, 1), std::span(&stats, 1));
+  if (dtype == DType::int8) tool::ValueStats::add(std::span(&byte, 1), std::span(&stats, 1));
 }
 
 /// More values than have a cell each.
-cli::ValueStats many_values(DType dtype) {
-  cli::ValueStats stats(dtype);
+tool::ValueStats many_values(DType dtype) {
+  tool::ValueStats stats(dtype);
   for (int64_t i = 0; i < 5000; i++) add(i * i * 999 - 100, static_cast<int>(i % 40), dtype, stats);
   return stats;
 }
@@ -146,24 +146,24 @@ cli::ValueStats many_values(DType dtype) {
 /// Statistics of the numbers and texts that another rank has counted.
 void merge_statistics(Draw& draw) {
   constexpr DType dtypes[] = {DType::int64, DType::float64, DType::int8};
-  static const cli::ValueStats many[] = {many_values(dtypes[0]), many_values(dtypes[1]), many_values(dtypes[2])};
+  static const tool::ValueStats many[] = {many_values(dtypes[0]), many_values(dtypes[1]), many_values(dtypes[2])};
   const size_t which = draw.below(std::size(dtypes));
   const DType dtype = dtypes[which];
-  cli::ValueStats theirs(dtype), merged(dtype);
+  tool::ValueStats theirs(dtype), merged(dtype);
   if (draw.below(32) == 31) theirs = many[which];
   for (uint64_t values = draw.below(20); values > 0; values--)
     add(static_cast<int64_t>(draw.near(100)), static_cast<int>(draw.below(40)), dtype, theirs);
-  cli::TextCounts texts, merged_texts;
+  tool::TextCounts texts, merged_texts;
   for (uint64_t count = draw.below(5); count > 0; count--)
-    texts.add(letters(draw.near(cli::TextCounts::longest) % 99, 't'));
+    texts.add(letters(draw.near(tool::TextCounts::longest) % 99, 't'));
   MessageWriter out;
   theirs.put(out);
   texts.put(out);
   const std::string sent = out.take(), bytes = changed(draw, sent);
   try {
     MessageReader in(bytes, 1);
-    cli::ValueStats heard(dtype);
-    cli::TextCounts heard_texts;
+    tool::ValueStats heard(dtype);
+    tool::TextCounts heard_texts;
     heard.get(in);
     heard_texts.get(in);
     in.end();
@@ -173,10 +173,11 @@ void merge_statistics(Draw& draw) {
     require(bytes != sent, "statistics are taken");
     throw;
   }
-  const std::vector<cli::ValueCells::Cell> cells = merged.cells().cells();
-  require(cells.size() <= cli::ValueCells::most && merged_texts.counts().size() <= cli::TextCounts::most, "few cells");
+  const std::vector<tool::ValueCells::Cell> cells = merged.cells().cells();
+  require(cells.size() <= tool::ValueCells::most && merged_texts.counts().size() <= tool::TextCounts::most,
+          "few cells");
   for (size_t i = 0; i < cells.size(); i++) {
-    const cli::ValueCells::Cell &cell = cells[i], &before = cells[i > 0 ? i - 1 : 0];
+    const tool::ValueCells::Cell &cell = cells[i], &before = cells[i > 0 ? i - 1 : 0];
     require(cell.count > 0 && std::isfinite(cell.number), "a cell has numbers");
     require(i == 0 || before.integer < cell.integer || before.number < cell.number, "cells ascend");
     if (!cell.one_value) continue;

@@ -26,7 +26,7 @@
 namespace {
 
 using namespace feedline;
-using namespace feedline::cli;
+using namespace feedline::tool;
 using test::Draw;
 using test::require;
 

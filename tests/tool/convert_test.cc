@@ -139,7 +139,7 @@ TEST_CASE("examples are written as protobuf writes them deterministically") {
       const std::string key = random_text(random() % 3 == 0 ? 200 : random() % 3, random);
       if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
     }
-    cli::ExampleWriter writer(keys);
+    tool::ExampleWriter writer(keys);
     for (int record = 0; record < 3; record++) {
       Example expected;
       expected.mutable_features();
@@ -176,8 +176,8 @@ TEST_CASE("examples are written as protobuf writes them deterministically") {
 
 TEST_CASE("records of TensorFlow come out as they were, but for the order of keys") {
   RecordReader reader(std::string(FEEDLINE_GOLDEN) + "/chess/main-00000-of-00003.tfrecord");
-  cli::ExampleWriter writer({"s", "d"});
-  cli::ExampleView message;
+  tool::ExampleWriter writer({"s", "d"});
+  tool::ExampleView message;
   Record record;
   int records = 0;
   while (reader.next(record) == ReadResult::record) {
@@ -664,7 +664,7 @@ TEST_CASE("npy: what is no array of rows is refused") {
     std::string changed = good;
     for (int k = 0; k < 3; k++) changed[random() % 128] = random() % 3 ? static_cast<char>(random() % 96 + 32) : '\0';
     try {
-      cli::NpyReader reader(dir.write("changed.npy", changed));
+      tool::NpyReader reader(dir.write("changed.npy", changed));
       for (uint64_t row = 0; row < reader.rows(); row++) reader.next();
     } catch (const Error&) {
     }
@@ -680,9 +680,9 @@ using Rows = std::vector<std::vector<std::string>>;
 /// Returns the cells of each row, with a ' before the quoted ones.
 Rows rows_of(const TempDir& dir, const std::string& text, char delimiter = ',') {
   const io::InputFile file(dir.write("rows.csv", text));
-  cli::CsvReader reader(file, delimiter);
+  tool::CsvReader reader(file, delimiter);
   Rows rows;
-  std::vector<cli::CsvReader::Cell> cells;
+  std::vector<tool::CsvReader::Cell> cells;
   while (reader.next(cells)) {
     rows.emplace_back();
     for (const auto& cell : cells) rows.back().push_back((cell.quoted ? "'" : "") + std::string(cell.text));
@@ -854,7 +854,7 @@ std::string table(int rows, int value) {
   return text;
 }
 
-using Job = std::function<cli::Converted(const cli::ConvertTarget&)>;
+using Job = std::function<tool::Converted(const tool::ConvertTarget&)>;
 
 /// One small conversion of each kind.
 std::map<std::string, Job> jobs(const TempDir& dir) {
@@ -869,17 +869,17 @@ std::map<std::string, Job> jobs(const TempDir& dir) {
                     array = in("x.npy", npy("<f8", "(3,)", elements<double>({1, 2, 3}))),
                     tar = in("0.tar", tar_entry("0.cls", "1") + tar_entry("0.txt", "a") + tar_entry("1.cls", "2") +
                                           std::string(1024, '\0'));
-  return {{"csv", [=](const auto& to) { return cli::convert_csv(csv, {}, std::nullopt, to); }},
-          {"images", [=](const auto& to) { return cli::convert_image_classes(pixels, std::nullopt, to); }},
+  return {{"csv", [=](const auto& to) { return tool::convert_csv(csv, {}, std::nullopt, to); }},
+          {"images", [=](const auto& to) { return tool::convert_image_classes(pixels, std::nullopt, to); }},
           {"pairs",
            [=](const auto& to) {
-             return cli::convert_image_sets({{"x", pixels + "/a"}, {"y", pixels + "/a"}}, std::nullopt, to);
+             return tool::convert_image_sets({{"x", pixels + "/a"}, {"y", pixels + "/a"}}, std::nullopt, to);
            }},
           {"npy",
            [=](const auto& to) {
-             return cli::convert_npy({{"x", array}}, to);
+             return tool::convert_npy({{"x", array}}, to);
            }},
-          {"webdataset", [=](const auto& to) { return cli::convert_webdataset({tar}, to); }}};
+          {"webdataset", [=](const auto& to) { return tool::convert_webdataset({tar}, to); }}};
 }
 
 }  // namespace
@@ -888,7 +888,7 @@ TEST_CASE("whichever call fails: all of the new data set or all of the old one, 
   const TempDir dir;
   const bool no_archives = without_libarchive(dir);
   const std::string old = dir.file("old"), before = dir.write("old.csv", table(5, 0));
-  cli::convert_csv(before, {}, std::nullopt, {old, 30});
+  tool::convert_csv(before, {}, std::nullopt, {old, 30});
   const auto old_files = contents(old);
   REQUIRE(old_files.size() > 2);
   size_t failures = 0;
@@ -906,7 +906,7 @@ TEST_CASE("whichever call fails: all of the new data set or all of the old one, 
         fs::copy(old, out);
         hook->fail_nth_call(n);
         std::optional<Error> error;
-        cli::Converted result;
+        tool::Converted result;
         try {
           result = job({out, 30});
         } catch (const Error& thrown) {
@@ -938,14 +938,14 @@ TEST_CASE("whichever call fails: all of the new data set or all of the old one, 
 TEST_CASE("an interrupt leaves the old data set, and a kill leaves nothing that stays") {
   const TempDir dir;
   const std::string out = dir.file("out"), large = dir.write("large.csv", table(300'000, 1));
-  cli::convert_csv(dir.write("small.csv", table(5, 0)), {}, std::nullopt, {out});
+  tool::convert_csv(dir.write("small.csv", table(5, 0)), {}, std::nullopt, {out});
   const auto before = contents(out);
   {
-    const cli::Interrupt interrupt;
+    const tool::Interrupt interrupt;
     std::raise(SIGTERM);
-    CHECK_THROWS_WITH(cli::convert_csv(large, {}, std::nullopt, {out}), Catch::Contains("interrupted"));
+    CHECK_THROWS_WITH(tool::convert_csv(large, {}, std::nullopt, {out}), Catch::Contains("interrupted"));
   }
-  const cli::Interrupt forgets;  // the signal
+  const tool::Interrupt forgets;  // the signal
   CHECK((contents(out) == before));
   // As after kill -9.
   fs::create_directory(out + "/.feedline-convert");
@@ -957,7 +957,7 @@ TEST_CASE("an interrupt leaves the old data set, and a kill leaves nothing that 
 TEST_CASE("two conversions do not write to a folder at the same time") {
   const TempDir dir;
   const std::string csv = dir.write("x.csv", "a\n1\n");
-  const cli::LockedFolder lock(dir.file("refused"));
+  const tool::LockedFolder lock(dir.file("refused"));
   CHECK(contains(refusal(dir, {"csv", csv}), "another feedline process is writing to this folder"));
 }
 
@@ -973,7 +973,7 @@ TEST_CASE("an input that is written to meanwhile is told, and never makes a shar
       for (; !done; std::this_thread::yield()) file << "7,1\n" << std::flush;
     });
     try {
-      const cli::Converted result = cli::convert_csv(csv, {}, std::nullopt, {out, 100'000});
+      const tool::Converted result = tool::convert_csv(csv, {}, std::nullopt, {out, 100'000});
       CHECK(read_examples(out + "/" + result.sets[0].shards.back()).size() > 0);
     } catch (const Error& error) {  // of half a line it may say that it has too few cells
       if (error.category() == Category::io_error) said = error.message();
@@ -983,10 +983,10 @@ TEST_CASE("an input that is written to meanwhile is told, and never makes a shar
   }
   CHECK(contains(said, "has changed since"));
 
-  cli::Progress progress("writing", 0);
+  tool::Progress progress("writing", 0);
   for (const uint64_t records : {1, 3}) {
-    cli::OutputFolder folder(dir.file("counted"));
-    cli::ShardWriter shards(folder, {dir.file("counted"), 1}, "data", 2, 2, progress);
+    tool::OutputFolder folder(dir.file("counted"));
+    tool::ShardWriter shards(folder, {dir.file("counted"), 1}, "data", 2, 2, progress);
     const auto write = [&] {
       for (uint64_t i = 0; i < records; i++) shards.write(bytes_of("x"));
       shards.finish();

@@ -13,7 +13,7 @@
 
 using namespace feedline;
 using namespace feedline::test;
-using cli::NpyWriter;
+using tool::NpyWriter;
 
 namespace {
 

@@ -33,7 +33,7 @@ const std::string broken_jpeg = "\xff\xd8\xff\xe0";
 std::string write_images(const TempDir& dir, const std::string& name, const std::vector<std::string>& images) {
   const std::string file = dir.file(name);
   RecordWriter writer(file);
-  cli::ExampleWriter example({"image", "label"});
+  tool::ExampleWriter example({"image", "label"});
   for (size_t i = 0; i < images.size(); i++) {
     const auto label = static_cast<int64_t>(i);
     if (!images[i].empty()) example.set_bytes(0, std::string_view(images[i]));

@@ -5,7 +5,7 @@
 #include "support/catch.h"
 
 using namespace feedline;
-using namespace feedline::cli;
+using namespace feedline::tool;
 using namespace feedline::test;
 
 namespace {

@@ -22,7 +22,7 @@
 
 using namespace feedline;
 using namespace feedline::test;
-using cli::SplitOptions;
+using tool::SplitOptions;
 
 namespace {
 
@@ -126,14 +126,14 @@ TEST_CASE("in order: the shards, read one after another, are the inputs") {
     SplitOptions options = into(1 + random() % (inputs.records.size() + 5));
     options.gzip = round % 4 == 0;
     const std::string out = dir.file("out");
-    const cli::SplitResult result = cli::run_split(options, inputs.files, out, gib);
+    const tool::SplitResult result = tool::run_split(options, inputs.files, out, gib);
     INFO("round " << round << ": " << inputs.records.size() << " records, " << *options.shards << " shards");
     REQUIRE(result.records == inputs.records.size());
     REQUIRE(result.files == shard_files(out));
     REQUIRE(result.files.size() == *options.shards);
     REQUIRE(all_records(out) == inputs.records);
     for (uint64_t i = 0; i < *options.shards; i++) {
-      REQUIRE(result.files[i] == cli::shard_name("out", i, *options.shards, options.gzip));
+      REQUIRE(result.files[i] == tool::shard_name("out", i, *options.shards, options.gzip));
       const uint64_t n = inputs.records.size(), begin = i * n / *options.shards, end = (i + 1) * n / *options.shards;
       REQUIRE(read_records(out + "/" + result.files[i]).size() == end - begin);
     }
@@ -146,7 +146,7 @@ TEST_CASE("shuffled: every record once, in an order that only seed and data deci
     const TempDir dir;
     const Inputs inputs(dir, random, 4, 300, round % 3 == 0);
     const uint64_t seed = random(), shards = 1 + random() % 20;
-    cli::run_split(shuffled(shards, seed), inputs.files, dir.file("a"), gib);
+    tool::run_split(shuffled(shards, seed), inputs.files, dir.file("a"), gib);
     const std::vector<std::string> order = all_records(dir.file("a"));
     INFO("round " << round << ": " << inputs.records.size() << " records, " << shards << " shards");
     auto sorted = order, expected = inputs.records;
@@ -160,18 +160,18 @@ TEST_CASE("shuffled: every record once, in an order that only seed and data deci
     // and for buckets that do not fit in memory.
     std::vector<size_t> by_key(order.size());
     for (size_t i = 0; i < by_key.size(); i++) by_key[i] = i;
-    const cli::ShuffleKeys keys(seed);
+    const tool::ShuffleKeys keys(seed);
     std::sort(by_key.begin(), by_key.end(), [&](size_t a, size_t b) { return keys(a) < keys(b); });
     for (size_t i = 0; i < by_key.size(); i++) REQUIRE(order[i] == inputs.records[by_key[i]]);
-    cli::run_split(shuffled(1 + random() % 400, seed), inputs.files, dir.file("b"), gib);
+    tool::run_split(shuffled(1 + random() % 400, seed), inputs.files, dir.file("b"), gib);
     REQUIRE(all_records(dir.file("b")) == order);
-    cli::run_split(shuffled(2, seed), inputs.files, dir.file("c"), 2 << 20);
+    tool::run_split(shuffled(2, seed), inputs.files, dir.file("c"), 2 << 20);
     REQUIRE(all_records(dir.file("c")) == order);
-    cli::run_split(shuffled(shards, seed), inputs.files, dir.file("d"), 1000);
+    tool::run_split(shuffled(shards, seed), inputs.files, dir.file("d"), 1000);
     REQUIRE(contents(dir.file("d")).size() == contents(dir.file("a")).size());
     REQUIRE(all_records(dir.file("d")) == order);
     if (order.size() > 20) {
-      cli::run_split(shuffled(shards, seed + 1), inputs.files, dir.file("e"), gib);
+      tool::run_split(shuffled(shards, seed + 1), inputs.files, dir.file("e"), gib);
       CHECK(all_records(dir.file("e")) != order);
     }
   }
@@ -183,8 +183,8 @@ TEST_CASE("small memory takes many buckets") {
   std::vector<std::string> records;
   for (int i = 0; i < 3000; i++) records.push_back(std::to_string(i) + random_text(4000, random));
   const std::string in = write_records(dir.file("in"), records);
-  cli::run_split(shuffled(3, 5), {in}, dir.file("a"), gib);
-  cli::run_split(shuffled(3, 5), {in}, dir.file("b"), 1 << 20);  // at least 13 buckets, each fits in memory
+  tool::run_split(shuffled(3, 5), {in}, dir.file("a"), gib);
+  tool::run_split(shuffled(3, 5), {in}, dir.file("b"), 1 << 20);  // at least 13 buckets, each fits in memory
   CHECK(all_records(dir.file("a")) == all_records(dir.file("b")));
 }
 
@@ -195,7 +195,7 @@ TEST_CASE("every order is as likely") {
   const int rounds = 24 * 400;
   for (int seed = 0; seed < rounds; seed++) {
     std::vector<int> order = {0, 1, 2, 3};
-    const cli::ShuffleKeys keys(static_cast<uint64_t>(seed));
+    const tool::ShuffleKeys keys(static_cast<uint64_t>(seed));
     std::sort(order.begin(), order.end(),
               [&](int a, int b) { return keys(static_cast<uint64_t>(a)) < keys(static_cast<uint64_t>(b)); });
     seen[order]++;
@@ -208,17 +208,17 @@ TEST_CASE("every order is as likely") {
 
 TEST_CASE("keys at ranks are those of a sort") {
   for (const uint64_t records : {1u, 2u, 255u, 512u, 70'001u, 300'000u}) {
-    const cli::ShuffleKeys keys(records);
+    const tool::ShuffleKeys keys(records);
     std::vector<uint64_t> all, ranks;
     for (uint64_t r = 0; r < records; r++) all.push_back(keys(r));
     std::sort(all.begin(), all.end());
     CHECK(std::adjacent_find(all.begin(), all.end()) == all.end());
     for (uint64_t i = 0; i < 100; i++) ranks.push_back(i * records / 100);
-    const std::vector<uint64_t> found = cli::keys_at(keys, records, ranks);
+    const std::vector<uint64_t> found = tool::keys_at(keys, records, ranks);
     REQUIRE(found.size() == ranks.size());
     for (size_t i = 0; i < ranks.size(); i++) REQUIRE(found[i] == all[ranks[i]]);
   }
-  CHECK(cli::keys_at(cli::ShuffleKeys(1), 0, {}).empty());
+  CHECK(tool::keys_at(tool::ShuffleKeys(1), 0, {}).empty());
 }
 
 TEST_CASE("nothing to split") {
@@ -228,13 +228,13 @@ TEST_CASE("nothing to split") {
     SplitOptions options = into(3);
     options.shuffle = shuffle;
     const std::string out = dir.file(shuffle ? "shuffled" : "in order");
-    CHECK(cli::run_split(options, {in, gz}, out, gib).files.size() == 3);
+    CHECK(tool::run_split(options, {in, gz}, out, gib).files.size() == 3);
     CHECK(all_records(out).empty());
   }
   SplitOptions by_size = into(1);
   by_size.shards.reset();
   by_size.shard_bytes = 1000;
-  CHECK(cli::run_split(by_size, {in}, dir.file("by size"), gib).files ==
+  CHECK(tool::run_split(by_size, {in}, dir.file("by size"), gib).files ==
         std::vector<std::string>{"out-00000-of-00001.tfrecord"});
 }
 
@@ -244,11 +244,11 @@ TEST_CASE("as many shards as their size says") {
   SplitOptions options;
   options.name = "x";
   options.shard_bytes = 1000;
-  CHECK(cli::run_split(options, {in}, dir.file("a"), gib).shards == 10);
+  CHECK(tool::run_split(options, {in}, dir.file("a"), gib).shards == 10);
   options.shard_bytes = 999;
-  CHECK(cli::run_split(options, {in}, dir.file("b"), gib).shards == 11);
+  CHECK(tool::run_split(options, {in}, dir.file("b"), gib).shards == 11);
   options.shard_bytes = 1 << 30;
-  CHECK(cli::run_split(options, {in}, dir.file("c"), gib).shards == 1);
+  CHECK(tool::run_split(options, {in}, dir.file("c"), gib).shards == 1);
 }
 
 TEST_CASE("bad records are refused, or left out with exact counts") {
@@ -292,10 +292,10 @@ TEST_CASE("another job's folder is refused with what differs") {
   const Inputs inputs(dir, random, 1, 50, false);
   const std::string in = inputs.files[0], out = dir.file("out");
   const std::string more = write_records(dir.file("more"), {"x"});
-  cli::run_split(shuffled(4, 7), {in}, out, gib);
+  tool::run_split(shuffled(4, 7), {in}, out, gib);
   const auto before = contents(out);
   const auto again = [&](const SplitOptions& options, const std::vector<std::string>& files) {
-    return error_of([&] { cli::run_split(options, files, out, gib); });
+    return error_of([&] { tool::run_split(options, files, out, gib); });
   };
   CHECK(again(shuffled(4, 7), {in}).empty());
   CHECK(contains(again(shuffled(5, 7), {in}), "--shards was 4, and is 5 now"));
@@ -307,7 +307,7 @@ TEST_CASE("another job's folder is refused with what differs") {
   // A job of another name may use the same folder.
   SplitOptions other = into(1);
   other.name = "other";
-  CHECK(cli::run_split(other, {more}, out, gib).files.size() == 1);
+  CHECK(tool::run_split(other, {more}, out, gib).files.size() == 1);
   // An input that has been written to.
   fs::last_write_time(in, fs::last_write_time(in) + std::chrono::seconds(1));
   CHECK(contains(again(shuffled(4, 7), {in}), "has been changed since then"));
@@ -321,7 +321,7 @@ TEST_CASE("another job's folder is refused with what differs") {
 TEST_CASE("a job file whose numbers cannot be is refused") {
   const TempDir dir;
   const std::string in = write_records(dir.file("in"), {"a", "b", "c"}), out = dir.file("out");
-  cli::run_split(shuffled(2, 7), {in}, out, gib);
+  tool::run_split(shuffled(2, 7), {in}, out, gib);
   const std::string path = out + "/.out.split.json";
   std::string text;
   std::getline(std::ifstream(path), text);
@@ -329,7 +329,7 @@ TEST_CASE("a job file whose numbers cannot be is refused") {
     const size_t at = text.find(part);
     REQUIRE(at != std::string::npos);
     std::ofstream(path) << std::string(text).replace(at, part.size(), other);
-    return error_of([&] { cli::run_split(shuffled(2, 7), {in}, out, gib); });
+    return error_of([&] { tool::run_split(shuffled(2, 7), {in}, out, gib); });
   };
   REQUIRE(refusal("", "").empty());
   for (const auto& [part, other] :
@@ -355,17 +355,17 @@ TEST_CASE("split leaves files of others alone") {
   const std::string in = write_records(dir.file("in-00000-of-00001.tfrecord"), {"a", "b"});
   SplitOptions options = into(1);
   options.name = "in";
-  CHECK(contains(error_of([&] { cli::run_split(options, {in}, dir.path(), gib); }), "exists already"));
+  CHECK(contains(error_of([&] { tool::run_split(options, {in}, dir.path(), gib); }), "exists already"));
   CHECK(read_records(in) == std::vector<std::string>{"a", "b"});
   CHECK(!fs::exists(dir.file(".in.split.json")));
-  CHECK(
-      contains(error_of([&] { cli::run_split(into(1), {dir.file("none")}, dir.file("x"), gib); }), "cannot be opened"));
-  CHECK(contains(error_of([&] { cli::run_split(into(1), {in}, in, gib); }), "cannot be created"));
+  CHECK(contains(error_of([&] { tool::run_split(into(1), {dir.file("none")}, dir.file("x"), gib); }),
+                 "cannot be opened"));
+  CHECK(contains(error_of([&] { tool::run_split(into(1), {in}, in, gib); }), "cannot be created"));
 
   // Another process is writing.
   const int folder = open(dir.path().c_str(), O_RDONLY | O_DIRECTORY);
   REQUIRE(flock(folder, LOCK_EX) == 0);
-  CHECK(contains(error_of([&] { cli::run_split(into(1), {in}, dir.path(), gib); }),
+  CHECK(contains(error_of([&] { tool::run_split(into(1), {in}, dir.path(), gib); }),
                  "another feedline process is writing to this folder"));
   close(folder);
 }
@@ -383,7 +383,7 @@ TEST_CASE("whichever call fails: whole shards or none, and the next run ends as 
     SplitOptions options = into(3);
     options.shuffle = shuffle;
     const std::string reference_folder = data.file(shuffle ? "shuffled" : "in order");
-    cli::run_split(options, inputs, reference_folder, 200'000);
+    tool::run_split(options, inputs, reference_folder, 200'000);
     const auto reference = contents(reference_folder);
     for (SyscallHook* hook : SyscallHook::all()) {
       const bool harmless = contains(hook->name(), "short") || contains(hook->name(), "interrupted");
@@ -392,7 +392,7 @@ TEST_CASE("whichever call fails: whole shards or none, and the next run ends as 
         const TempDir dir;
         const std::string out = dir.file("out");
         hook->fail_nth_call(n);
-        const std::string message = error_of([&] { cli::run_split(options, inputs, out, 200'000); });
+        const std::string message = error_of([&] { tool::run_split(options, inputs, out, 200'000); });
         const bool fired = !hook->pending();
         hook->fail_nth_call(0);
         REQUIRE(message.empty() == (!fired || harmless));
@@ -403,7 +403,7 @@ TEST_CASE("whichever call fails: whole shards or none, and the next run ends as 
             CHECK(!contains(name, "-part"));
             REQUIRE(content == reference.at(name));
           }
-          cli::run_split(options, inputs, out, 200'000);
+          tool::run_split(options, inputs, out, 200'000);
         }
         auto result = contents(out), expected = reference;
         REQUIRE(result.size() == expected.size());
@@ -423,7 +423,7 @@ TEST_CASE("a disk that is too full is told before anything is written") {
   SyscallHook* space = find_hook("disk space");
   REQUIRE(space);
   space->fail_nth_call(1);
-  const std::string message = error_of([&] { cli::run_split(shuffled(2, 0), {in}, dir.file("out"), gib); });
+  const std::string message = error_of([&] { tool::run_split(shuffled(2, 0), {in}, dir.file("out"), gib); });
   space->fail_nth_call(0);
   CHECK(contains(message, "its disk has 4 KiB free, but about 198.4 KiB are needed"));
   CHECK(fs::is_empty(dir.file("out")));
@@ -438,7 +438,7 @@ TEST_CASE("a bucket that somebody touched is noticed") {
   const auto stop_after_scatter = [&] {
     SyscallHook* rename = find_hook("rename");
     rename->fail_nth_call(3);  // the first two name the job and the job with buckets; this one names the first shard
-    const std::string message = error_of([&] { cli::run_split(shuffled(2, 1), {in}, out, gib); });
+    const std::string message = error_of([&] { tool::run_split(shuffled(2, 1), {in}, out, gib); });
     CHECK(contains(message, "cannot be renamed from its temporary name"));
     CHECK(contains(message, "run the same command again"));
     rename->fail_nth_call(0);
@@ -449,11 +449,11 @@ TEST_CASE("a bucket that somebody touched is noticed") {
   std::string bytes = read_file(bucket);
   bytes[200] ^= 1;
   std::ofstream(bucket, std::ios::binary) << bytes;
-  const std::string damaged = error_of([&] { cli::run_split(shuffled(2, 1), {in}, out, gib); });
+  const std::string damaged = error_of([&] { tool::run_split(shuffled(2, 1), {in}, out, gib); });
   CHECK(contains(damaged, "is not as it was written"));
   CHECK(!contains(damaged, "run the same command again"));
   std::ofstream(bucket, std::ios::binary) << bytes.substr(0, 900);
-  CHECK(contains(error_of([&] { cli::run_split(shuffled(2, 1), {in}, out, gib); }), "is not as it was written"));
+  CHECK(contains(error_of([&] { tool::run_split(shuffled(2, 1), {in}, out, gib); }), "is not as it was written"));
 }
 
 TEST_CASE("interrupted, it says so, and goes on") {
@@ -482,7 +482,7 @@ TEST_CASE("advice: a multiple of the readers, of 100 to 200 MB where there is en
   for (const uint64_t readers : {1u, 2u, 3u, 8u, 64u, 1000u})
     for (const uint64_t bytes :
          {0ul, 1ul, 99'999'999ul, 150'000'000ul, 3'000'000'000ul, 204'000'000'000ul, 4'000'000'000'000ul}) {
-      const cli::ShardAdvice advice = cli::advise_shards(bytes, readers);
+      const tool::ShardAdvice advice = tool::advise_shards(bytes, readers);
       INFO(advice.text);
       CHECK(advice.shards % readers == 0);
       CHECK(advice.shards > 0);

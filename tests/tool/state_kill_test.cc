@@ -62,7 +62,7 @@ const std::vector<std::string> orders = {"", "shuffle { block_size: '16KiB' buff
   try {
     const int log = open(feed.log().c_str(), O_WRONLY | O_APPEND | O_CREAT, 0600);
     Feeder feeder(load_pipeline(feed.pipeline()));
-    cli::StateFile state(feed.state());
+    tool::StateFile state(feed.state());
     state.restore(feeder, false);
     while (feeder.epoch() < epochs) {
       if (const Batch given = feeder.next()) {

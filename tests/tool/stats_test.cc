@@ -28,7 +28,7 @@
 
 using namespace feedline;
 using namespace feedline::test;
-using namespace feedline::cli;
+using namespace feedline::tool;
 using nlohmann::json;
 
 namespace {

@@ -13,7 +13,7 @@
 #include "support/catch.h"
 #include "tool/common/interrupt.h"
 
-using namespace feedline::cli;
+using namespace feedline::tool;
 using feedline::format_count;
 using namespace std::chrono_literals;
 

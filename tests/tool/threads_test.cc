@@ -11,7 +11,7 @@ TEST_CASE("a thread that cannot be started is an Error that says so, and those b
   std::atomic<int> ended{0};
   std::atomic<bool> go{false};
   {
-    cli::Threads threads;
+    tool::Threads threads;
     for (SyscallHook* hook : SyscallHook::all())
       if (std::string(hook->name()) == "start thread") hook->fail_nth_call(3);
     for (int i = 0; i < 2; i++)

@@ -12,7 +12,7 @@
 #include "tool/feeding/tuning.h"
 
 using namespace feedline;
-using namespace feedline::cli;
+using namespace feedline::tool;
 using namespace feedline::test;
 
 namespace {

@@ -15,7 +15,7 @@
 #include "tool/common/json.h"
 #include "tool/common/terminal.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 // Without --full: the most bytes that are shown of a value, and the most values of a list.
@@ -154,4 +154,4 @@ void add_cat(CLI::App& app, Run& run) {
   command->callback([args, &run] { run = [args] { return cat(*args); }; });
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -19,7 +19,7 @@
 #include "tool/stats/stats_json.h"
 #include "tool/stats/stats_table.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 struct CheckArgs {
@@ -129,4 +129,4 @@ void add_check(CLI::App& app, Run& run) {
   command->callback([args, &run] { run = [args] { return check(*args); }; });
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -12,7 +12,7 @@
 
 #include "tool/common/usage_error.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 using Run = std::function<int()>;
 
@@ -31,4 +31,4 @@ void add_cat(CLI::App& app, Run& run);
 void add_split(CLI::App& app, Run& run);
 void add_convert(CLI::App& app, Run& run);
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -15,7 +15,7 @@
 #include "tool/common/json.h"
 #include "tool/common/terminal.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 constexpr size_t told_left_out = 20;  // the most left out files that are named without --json
@@ -229,4 +229,4 @@ void add_convert(CLI::App& app, Run& run) {
       "that may be missing.");
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

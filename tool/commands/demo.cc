@@ -15,7 +15,7 @@
 #include "tool/feeding/feed.h"
 #include "tool/feeding/pipeline_args.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 namespace fs = std::filesystem;
@@ -213,4 +213,4 @@ void add_demo(CLI::App& app, Run& run) {
   command->callback([args, &run] { run = [args] { return demo(*args); }; });
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -24,7 +24,7 @@
 #include "tool/feeding/state_file.h"
 #include "trainer_bridge/report_json.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 namespace fs = std::filesystem;
@@ -229,4 +229,4 @@ void add_dump(CLI::App& app, Run& run) {
   command->callback([args, &run] { run = [args] { return dump(*args); }; });
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -9,7 +9,7 @@
 #include "io/index/index_store.h"
 #include "tool/commands/flags.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 void add_compression(CLI::App& command, Compression& compression) {
   add_choice<Compression>(command, "--compression", compression,
@@ -47,4 +47,4 @@ void add_file_args(CLI::App& command, FileArgs& args) {
   add_record_limit(command, args.record_limit);
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

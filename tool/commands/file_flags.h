@@ -8,7 +8,7 @@
 
 #include "tool/common/files.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 /// Adds an option or positional argument that takes names of TFRecord files. A pattern such as `data/*` also matches
 /// index files, which are left out (unless nothing else is named).
@@ -21,4 +21,4 @@ void add_compression(CLI::App& command, Compression& compression);
 /// Adds --record-limit, the bytes of a payload beyond which a record is an error.
 void add_record_limit(CLI::App& command, uint64_t& limit);
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -13,7 +13,7 @@
 #include "base/byte_size.h"
 #include "feedline/error.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 /// Adds a flag that takes one of a few words.
 template <typename T>
@@ -85,4 +85,4 @@ CLI::Option* add_size(CLI::App& command, const std::string& flag, Size& size, co
   return command.add_option_function<std::string>(flag, take, help)->option_text("SIZE");
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

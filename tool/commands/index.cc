@@ -15,7 +15,7 @@
 #include "tool/common/files.h"
 #include "tool/common/terminal.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 struct IndexArgs {
@@ -150,4 +150,4 @@ void add_index(CLI::App& app, Run& run) {
   command->callback([args, &run] { run = [args] { return index(*args); }; });
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -12,7 +12,7 @@
 #include "tool/inspect/feature_stats.h"
 #include "tool/inspect/infer_pipeline.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 struct InspectArgs {
@@ -145,4 +145,4 @@ void add_inspect(CLI::App& app, Run& run) {
   command->callback([args, &run] { run = [args] { return inspect(*args); }; });
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

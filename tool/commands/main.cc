@@ -8,9 +8,9 @@
 int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is then an error as any other
   try {
-    return feedline::cli::run_tool(argc, argv);
+    return feedline::tool::run_tool(argc, argv);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "feedline: %s\n", error.what());
   }
-  return feedline::cli::failed;
+  return feedline::tool::failed;
 }

@@ -4,7 +4,7 @@
 
 #include "tool/commands/flags.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 void add_text_args(CLI::App& command, PipelineArgs& args) {
   command.add_option("PIPELINE", args.texts, "pipeline files; each is merged over those before it")
@@ -57,4 +57,4 @@ void add_rank_args(CLI::App& command, PipelineArgs& args) {
       ->needs(meet);
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -5,7 +5,7 @@
 
 #include "tool/feeding/pipeline_args.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 /// Adds PIPELINE... and --set.
 void add_text_args(CLI::App& command, PipelineArgs& args);
@@ -16,4 +16,4 @@ void add_device_args(CLI::App& command, PipelineArgs& args);
 /// Adds --rank, --world-size and --meet.
 void add_rank_args(CLI::App& command, PipelineArgs& args);
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

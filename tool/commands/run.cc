@@ -22,7 +22,7 @@
 #include "trainer_bridge/monitor/http_server.h"
 #include "trainer_bridge/report_json.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 struct RunArgs {
@@ -285,4 +285,4 @@ void add_run(CLI::App& app, Run& run) {
   command->callback([args, &run] { run = [args] { return run_pipeline(*args); }; });
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

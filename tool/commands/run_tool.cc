@@ -17,7 +17,7 @@
 #include "tool/common/json.h"
 #include "tool/common/terminal.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 /// Prints on standard error why the command ended; with --json, also on standard output. Returns `code`.
@@ -108,4 +108,4 @@ int run_tool(int argc, char** argv) {
   }
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

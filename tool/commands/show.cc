@@ -20,7 +20,7 @@
 #include "tool/feeding/scalar_text.h"
 #include "trainer_bridge/picture_output.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 struct ShowArgs {
@@ -161,4 +161,4 @@ void add_show(CLI::App& app, Run& run) {
   command->callback([args, &run] { run = [args] { return show(*args); }; });
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

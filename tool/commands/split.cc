@@ -17,7 +17,7 @@
 #include "tool/reshard/shard_advice.h"
 #include "tool/reshard/split_run.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 struct SplitArgs {
@@ -145,4 +145,4 @@ void add_split(CLI::App& app, Run& run) {
   command->callback([args, &run] { run = [args] { return split(*args); }; });
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -16,7 +16,7 @@
 #include "tool/stats/stats_page.h"
 #include "tool/stats/stats_table.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 struct StatsArgs {
@@ -71,4 +71,4 @@ void add_stats(CLI::App& app, Run& run) {
   command->callback([args, &run] { run = [args] { return print_stats(*args); }; });
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -20,7 +20,7 @@
 #include "tool/feeding/feed_view.h"
 #include "trainer_bridge/monitor/http_client.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 using namespace std::chrono_literals;
@@ -183,4 +183,4 @@ void add_top(CLI::App& app, Run& run) {
   command->callback([args, &run] { run = [args] { return watch(*args); }; });
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

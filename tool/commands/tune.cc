@@ -16,7 +16,7 @@
 #include "tool/feeding/pipeline_args.h"
 #include "tool/feeding/tuning.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 struct TuneArgs {
@@ -308,4 +308,4 @@ void add_tune(CLI::App& app, Run& run) {
   command->callback([args, &run] { run = [args] { return tune_pipeline(*args); }; });
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

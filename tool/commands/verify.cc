@@ -9,7 +9,7 @@
 #include "tool/common/files.h"
 #include "tool/common/terminal.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 struct VerifyArgs {
@@ -48,4 +48,4 @@ void add_verify(CLI::App& app, Run& run) {
   command->callback([args, &run] { run = [args] { return verify(*args); }; });
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

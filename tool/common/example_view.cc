@@ -5,7 +5,7 @@
 
 #include "flowgraph/parse/wire.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 namespace wire = flow::wire;
@@ -240,4 +240,4 @@ MessageType MessageTypeGuess::type() const {
   return lists_ > 0 ? MessageType::sequence_example : MessageType::example;
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 enum class Kind : uint8_t { unset, bytes_list, float_list, int64_list };
 inline constexpr size_t kind_count = 4;
@@ -94,4 +94,4 @@ class MessageTypeGuess {
   uint64_t records_ = 0, unparsed_ = 0, regular_ = 0, irregular_ = 0, lists_ = 0;
 };
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

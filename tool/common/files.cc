@@ -12,7 +12,7 @@
 #include "io/index/index_store.h"
 #include "tool/common/terminal.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 constexpr std::array compression_names = {"auto", "none", "gzip", "zlib"};
@@ -152,4 +152,4 @@ size_t print_damage(const std::vector<FileSummary>& summaries) {
   return damaged;
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

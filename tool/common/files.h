@@ -10,7 +10,7 @@
 #include "io/index/index.h"
 #include "tool/common/json.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 /// The files, and how they are read.
 struct FileArgs {
@@ -62,4 +62,4 @@ std::string describe(const FileSummary& summary);
 /// Prints one line on standard error for each damaged place of each file. Returns how many files are damaged.
 size_t print_damage(const std::vector<FileSummary>& summaries);
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -6,7 +6,7 @@
 
 #include "feedline/error.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 std::atomic<bool> signalled = false;
@@ -67,4 +67,4 @@ void Interrupt::check() {
   if (happened()) throw Error(Category::stalled, "interrupted");
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -3,7 +3,7 @@
 
 #include <csignal>
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 /// While an Interrupt exists, the first SIGINT, SIGTERM or SIGHUP sets a flag that the command checks, and the next one
 /// of this kind has its usual effect. If the command has worked for seconds without looking at the flag, the first one
@@ -25,4 +25,4 @@ class Interrupt {
   struct sigaction interrupt_, terminate_, hang_up_;  // the handlers before this one, which the destructor restores
 };
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

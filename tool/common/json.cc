@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 
-namespace feedline::cli {
+namespace feedline::tool {
 bool is_printable(std::string_view bytes) {
   const auto control = [](char c) {
     const auto byte = static_cast<unsigned char>(c);
@@ -48,4 +48,4 @@ void print_document(const Json& document) { print(document_text(document)); }
 
 void print_json_line(const Json& json) { print(json_text(json, -1)); }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "base/utf8.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 /// Returns whether the bytes are UTF-8 without control characters other than tab and line ends.
 bool is_printable(std::string_view bytes);
@@ -23,4 +23,4 @@ void print_document(const Json& document);
 /// Prints JSON on one line, without the version `feedline_json` that a document has.
 void print_json_line(const Json& json);
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -12,7 +12,7 @@
 
 #include "feedline/error.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 constexpr int most_tries = 100;
@@ -73,4 +73,4 @@ LockedFile::~LockedFile() {
   close(fd_);
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

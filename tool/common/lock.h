@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 /// A lock on a folder, held until the destructor runs. The constructor creates the folder if it does not exist, and
 /// throws Error io_error if another process holds the lock. If the file system has no locks, or none of folders, as NFS,
@@ -33,4 +33,4 @@ class LockedFile {
   int fd_;
 };
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

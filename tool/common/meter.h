@@ -7,7 +7,7 @@
 #include "tool/common/interrupt.h"
 #include "tool/common/terminal.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 /// Counts the bytes that one thread has done. The destructor reports those that were not reported before.
 class Meter {
@@ -30,4 +30,4 @@ class Meter {
   uint64_t bytes_ = 0;
 };
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

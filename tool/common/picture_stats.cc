@@ -8,7 +8,7 @@
 #include "base/round_up.h"
 #include "pictures/decode/picture_info.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 constexpr int64_t usual_side = 224;  // of pictures that have many sizes, as ImageNet's networks take them
@@ -79,4 +79,4 @@ void decode_pictures(TextFeature& feature, const PictureStats& pictures, uint64_
   feature.made_bytes = most * static_cast<uint64_t>(height * width * (grey ? 1 : 3));
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

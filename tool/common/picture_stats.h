@@ -8,7 +8,7 @@
 
 #include "tool/common/pipeline_text.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 /// What the headers of pictures say.
 struct PictureStats {
@@ -34,4 +34,4 @@ std::string describe(const PictureStats& pictures, uint64_t values);
 /// one size.
 void decode_pictures(TextFeature& feature, const PictureStats& pictures, uint64_t values, uint64_t most = 1);
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -11,7 +11,7 @@
 #include "base/format_count.h"
 #include "tool/common/json.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 bool is_name(const std::string& key) { return !key.empty() && is_printable(key) && key.front() != '@'; }
@@ -133,4 +133,4 @@ std::string pipeline_text(const std::vector<std::string>& comments, const std::s
   return outputs.made() ? text + outputs.text() : text;
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

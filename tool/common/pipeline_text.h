@@ -9,7 +9,7 @@
 
 #include "tool/common/example_view.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 /// Returns the bytes as a string literal of protobuf's text format.
 std::string text_literal(std::string_view bytes);
@@ -75,4 +75,4 @@ std::string text_errors(uint64_t damaged_places, uint64_t of_another_type, uint6
 std::string pipeline_text(const std::vector<std::string>& comments, const std::string& files,
                           std::vector<TextFeature> features, uint64_t records, uint64_t payload_bytes);
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

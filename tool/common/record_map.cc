@@ -15,7 +15,7 @@
 #include "io/index/count_records.h"
 #include "io/syscall_ops.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 // Marks are at least `least_stride` bytes apart. A range that begins between two marks reads up to that many bytes in
@@ -156,4 +156,4 @@ io::RecordView RecordCursor::next() {
   return stream_->records()[view_++];
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -13,7 +13,7 @@
 #include "io/index/index.h"
 #include "io/records/record_stream.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 /// Identifies the state of a file: if the size or the time differs, the file has changed.
 struct FileIdentity {
@@ -101,4 +101,4 @@ class RecordCursor {
   size_t view_ = 0;                         // how many of stream_->records() next() has returned
 };
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 /// Returns a shard's file name: "train-00000-of-00016.tfrecord". Compressed shards end in ".gz", because programs such
 /// as Beam's ReadFromTFRecord and TFX tell by the name that they must inflate a file.
@@ -27,4 +27,4 @@ constexpr uint64_t shard_begin(uint64_t shard, uint64_t shards, uint64_t records
 
 inline constexpr uint64_t most_shards = 99'999;  // the largest number with five digits
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

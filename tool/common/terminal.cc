@@ -12,7 +12,7 @@
 
 #include "base/byte_size.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 std::string format_range(uint64_t least, uint64_t most) {
   return least == most ? format_count(least) : fmt::format("{} to {}", format_count(least), format_count(most));
@@ -125,4 +125,4 @@ void Progress::show() {
              now);
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

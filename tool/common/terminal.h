@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 /// Prints "feedline: ", the text and the end of the line on standard error, or the text and the end of the line on
 /// standard output. Names and messages of others cannot command the terminal: control characters are shown as \xNN. On
@@ -100,4 +100,4 @@ class Progress {
   const LiveLine::Clock::time_point start_ = LiveLine::Clock::now();
 };
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -10,7 +10,7 @@
 #include "base/thread.h"
 #include "feedline/error.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 /// Not thread-safe. The destructor waits for the threads, so whoever leaves by an exception must first make them end.
 class Threads {
@@ -39,4 +39,4 @@ class Threads {
   std::vector<std::thread> threads_;
 };
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

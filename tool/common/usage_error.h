@@ -3,11 +3,11 @@
 
 #include <stdexcept>
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 /// Wrong usage, for example a flag that is missing, or a value without the form that the flag wants.
 struct UsageError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

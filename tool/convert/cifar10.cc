@@ -4,7 +4,7 @@
 
 #include <stdexcept>
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 uint8_t checked_label(int64_t label, size_t picture) {
@@ -29,4 +29,4 @@ Cifar10Batch read_cifar10_batch(std::string_view content) {
   return batch;
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 inline constexpr size_t cifar10_image_bytes = 3 * 32 * 32;  // a red, a green and a blue plane
 
@@ -20,4 +20,4 @@ struct Cifar10Batch {
 /// anything else.
 Cifar10Batch read_cifar10_batch(std::string_view content);
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

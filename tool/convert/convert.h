@@ -17,7 +17,7 @@
 #include "tool/common/shard_names.h"
 #include "tool/convert/output_folder.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 struct ConvertTarget {
   std::string folder;                  // created if it does not exist; files of the same names are replaced at the end
@@ -114,4 +114,4 @@ void write_text(const std::string& path, const std::string& text);
 /// Returns the nearest float32; nullopt if the number is finite and no float32 is as large.
 std::optional<float> to_float32(double number) noexcept;
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

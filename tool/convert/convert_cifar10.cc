@@ -9,7 +9,7 @@
 #include "tool/convert/example_writer.h"
 #include "tool/convert/tar_archive.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 constexpr uint64_t most_batch_bytes = uint64_t{64} << 20;  // a batch has 31 MB
@@ -104,4 +104,4 @@ Converted convert_cifar10(const std::string& archive, const ConvertTarget& targe
   return result;
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

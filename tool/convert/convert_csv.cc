@@ -11,7 +11,7 @@
 #include "tool/convert/csv_reader.h"
 #include "tool/convert/example_writer.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 /// The narrowest type that keeps a text as it is, from narrow to wide. "007" and whole numbers beyond int64 are text,
@@ -213,4 +213,4 @@ Converted convert_csv(const std::string& file, const std::map<std::string, Kind>
   return result;
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

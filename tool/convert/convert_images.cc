@@ -15,7 +15,7 @@
 #include "tool/convert/convert.h"
 #include "tool/convert/example_writer.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 namespace fs = std::filesystem;
@@ -345,4 +345,4 @@ Converted convert_image_sets(const std::vector<std::pair<std::string, std::strin
                       {fmt::format("Pictures that have the same path in {} folders.", folders.size())});
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

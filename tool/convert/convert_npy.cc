@@ -8,7 +8,7 @@
 #include "tool/convert/example_writer.h"
 #include "tool/convert/npy_reader.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 /// How the elements of a NumPy type are stored in records.
@@ -147,4 +147,4 @@ Converted convert_npy(const std::vector<std::pair<std::string, std::string>>& ar
   return result;
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

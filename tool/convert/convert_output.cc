@@ -9,7 +9,7 @@
 #include "io/output_file.h"
 #include "tool/convert/convert.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 uint64_t shards_for(uint64_t records, uint64_t bytes, uint64_t shard_bytes) {
@@ -99,4 +99,4 @@ std::optional<float> to_float32(double number) noexcept {
   return std::isfinite(number) && !std::isfinite(rounded) ? std::nullopt : std::optional(rounded);
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

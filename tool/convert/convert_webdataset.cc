@@ -13,7 +13,7 @@
 #include "tool/convert/example_writer.h"
 #include "tool/convert/tar_archive.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 constexpr uint64_t most_record_bytes = uint64_t{256} << 20, most_linked_bytes = uint64_t{1} << 30;
@@ -222,4 +222,4 @@ Converted convert_webdataset(const std::vector<std::string>& paths, const Conver
   return result;
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -6,7 +6,7 @@
 
 #include "tool/convert/convert.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 constexpr size_t read_bytes = 1 << 20;
@@ -113,4 +113,4 @@ bool CsvReader::scan_quoted(size_t& at, bool last) {
   }
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

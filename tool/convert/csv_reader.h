@@ -9,7 +9,7 @@
 
 #include "io/file.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 /// Reads one table. Takes a buffer of 1 MiB, or of the longest row if that is larger. Not thread-safe.
 class CsvReader {
@@ -53,4 +53,4 @@ class CsvReader {
   uint64_t line_ = 1, row_line_ = 1;
 };
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <utility>
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 enum Field : uint8_t { first = 1, bytes_list = 1, float_list = 2, int64_list = 3, map_key = 1, map_value = 2 };
@@ -89,4 +89,4 @@ std::span<const std::byte> ExampleWriter::finish() {
   return std::as_bytes(std::span(record_));
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

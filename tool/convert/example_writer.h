@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 /// Writes one record after another. The same values always give the same bytes: the features are in ascending order of
 /// key, as in protobuf's deterministic output. Allocates nothing for a record after the buffers have grown.
@@ -48,4 +48,4 @@ class ExampleWriter {
   std::string list_, record_;
 };
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

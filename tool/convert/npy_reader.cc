@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 constexpr size_t buffer_bytes = 1 << 20;
@@ -27,4 +27,4 @@ std::span<const std::byte> NpyReader::next() {
   return std::span(buffer_).subspan(taken_ - row_bytes(), row_bytes());
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -10,7 +10,7 @@
 #include "io/file.h"
 #include "io/npy_header.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 /// An array with at least one axis, in C order, whose elements have a fixed size. Not thread-safe.
 class NpyReader {
@@ -42,4 +42,4 @@ class NpyReader {
   size_t taken_ = 0;  // bytes of the buffer that next() has returned
 };
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

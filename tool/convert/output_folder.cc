@@ -12,7 +12,7 @@
 #include "feedline/error.h"
 #include "io/output_file.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 namespace fs = std::filesystem;
@@ -65,4 +65,4 @@ void OutputFolder::publish() {
   sync();
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -6,7 +6,7 @@
 
 #include "tool/common/lock.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 /// A folder in which the files of one data set replace those of another. They are written to a hidden folder inside it.
 /// What stops the conversion, a kill included, leaves the files that were there before. Members throw Error io_error if
@@ -37,4 +37,4 @@ class OutputFolder {
   std::vector<std::string> names_;
 };
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -10,7 +10,7 @@
 #include "io/file.h"
 #include "tool/convert/convert.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 constexpr size_t block_bytes = 256 << 10;
@@ -109,4 +109,4 @@ bool read_archive(const io::InputFile& file, uint64_t most_bytes, const ArchiveC
   }
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

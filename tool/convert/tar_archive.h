@@ -7,7 +7,7 @@
 
 #include "io/file.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 /// What is called for the members of an archive, in their order. Folders are passed over. Each may throw to stop.
 struct ArchiveCalls {
@@ -29,4 +29,4 @@ struct ArchiveCalls {
 /// if a wanted file has more than `most_bytes` bytes, or if feedline was built without libarchive.
 bool read_archive(const io::InputFile& file, uint64_t most_bytes, const ArchiveCalls& calls);
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

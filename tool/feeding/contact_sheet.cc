@@ -8,7 +8,7 @@
 
 #include "feedline/error.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 constexpr int64_t usual_sheet_width = 1024, most_pixels = int64_t{1} << 29;
@@ -65,4 +65,4 @@ std::vector<std::byte> ContactSheet::to_png() const {
   return bytes;
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 /// Rows of cells of one size. A cell has the same number of pictures, side by side. What is not drawn is grey.
 class ContactSheet {
@@ -42,4 +42,4 @@ class ContactSheet {
   std::vector<uint8_t> pixels_;
 };
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -4,7 +4,7 @@
 
 #include "tool/common/terminal.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 using Verdict = EpochAudit::Verdict;
 
@@ -32,4 +32,4 @@ std::optional<std::string> audit_failure(const Report& report) {
       format_count(report.differing_epochs, "epoch"));
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -7,7 +7,7 @@
 
 #include "feedline/feeder.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 /// Returns a text with the audit of the feed, and whether the last finished epoch delivered all of its data.
 std::string audit_text(const Report& report);
@@ -15,4 +15,4 @@ std::string audit_text(const Report& report);
 /// Returns the error message if an epoch did not deliver each of its records once; nullopt otherwise.
 std::optional<std::string> audit_failure(const Report& report);
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -23,7 +23,7 @@
 #include "tool/feeding/state_file.h"
 #include "trainer_bridge/report_json.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -393,4 +393,4 @@ FeedResult feed(const Pipeline& pipeline, Options options, const FeedOptions& ho
   return Feed(pipeline, std::move(options), how).run(title);
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -9,7 +9,7 @@
 #include "feedline/feeder.h"
 #include "tool/feeding/row_check.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 struct FeedOptions {
   // The epoch before which the run ends, counted from epoch 0, also if the run continues from a state.
@@ -55,4 +55,4 @@ Json errors_json(const Report& report, const std::optional<Error>& last);
 /// feed. Throws Error if the feeder cannot be made or cannot be set to its state.
 FeedResult feed(const Pipeline& pipeline, Options options, const FeedOptions& how, const std::string& title);
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

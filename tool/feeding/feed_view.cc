@@ -10,7 +10,7 @@
 #include "tool/common/json.h"
 #include "tool/common/terminal.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 constexpr size_t bar_columns = 20, most_errors = 3;
@@ -108,4 +108,4 @@ std::vector<std::string> feed_view(const Json& report, const Json& before, doubl
   return View(report, before, seconds).lines(width);
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -6,7 +6,7 @@
 #include <bit>
 #include <utility>
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 // The size of the header, which has room for 8 axes. The format requires a multiple of 64.
@@ -67,4 +67,4 @@ void NpyWriter::close() {
   file_.publish();
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

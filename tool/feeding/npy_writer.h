@@ -10,7 +10,7 @@
 #include "feedline/tensor.h"
 #include "io/output_file.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 /// Writes an array [rows, row_shape...] whose number of rows is known only at the end. close() makes the complete file
 /// appear under its name; without close() there is no file (io/output_file.h). Every member throws Error io_error, with
@@ -42,4 +42,4 @@ class NpyWriter {
   std::vector<std::byte> buffer_;  // the elements that follow those in the file
 };
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 std::span<const std::byte> bytes_of(const TensorView& tensor) {
@@ -180,4 +180,4 @@ void OutputFiles::close() {
   for (const auto& file : files_) file->close();
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

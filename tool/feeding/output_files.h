@@ -10,7 +10,7 @@
 #include "feedline/element_spec.h"
 #include "tool/feeding/npy_writer.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 /// Returns the file name for an output's name: '/', '%', control characters and a leading '.' become %XX.
 std::string file_name(std::string_view output);
@@ -67,4 +67,4 @@ class OutputFiles {
   std::vector<Piece> pieces_;
 };
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

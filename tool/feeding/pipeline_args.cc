@@ -14,7 +14,7 @@
 #include "tool/common/terminal.h"
 #include "tool/common/usage_error.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 std::string read_text(const std::string& file) {
@@ -100,4 +100,4 @@ void print_warnings(const Feeder& feeder) {
   for (const std::string& warning : feeder.warnings()) print_error("warning: {}", warning);
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -10,7 +10,7 @@
 #include "feedline/pipeline.h"
 #include "tool/common/interrupt.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 struct PipelineArgs {
   std::vector<std::string> texts;  // files; each is merged over those before it
@@ -51,4 +51,4 @@ auto telling(const std::shared_ptr<Communicator>& ranks, Work work) -> decltype(
 /// Prints the feeder's warnings about its pipeline to stderr.
 void print_warnings(const Feeder& feeder);
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

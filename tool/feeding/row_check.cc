@@ -11,7 +11,7 @@
 #include "feedline_pipeline.pb.h"
 #include "tool/common/terminal.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 constexpr const char *source_output = "@verify.source", *record_output = "@verify.record";
@@ -131,4 +131,4 @@ void RowCheck::for_each_row(const Batch& batch, const Body& body) const {
            hash64(std::string_view(static_cast<const char*>(tensor.data) + row * bytes, bytes)));
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

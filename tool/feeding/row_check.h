@@ -10,7 +10,7 @@
 #include "base/mutex.h"
 #include "feedline/feeder.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 /// The audit shows which records were delivered. This shows that each row of one output is that of its record, and was
 /// not written over afterwards. It keeps 16 bytes for each record. Thread-safe.
@@ -49,4 +49,4 @@ class RowCheck {
   Result result_ FEEDLINE_GUARDED_BY(mutex_);
 };
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

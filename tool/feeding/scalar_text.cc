@@ -7,7 +7,7 @@
 #include "gpu/unpack/dispatch.h"
 #include "tool/common/pipeline_text.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 std::string number_text(const TensorView& tensor, int64_t at) {
@@ -41,4 +41,4 @@ std::optional<std::string> scalar_text(const Batch& batch, const ElementSpec& el
   return text;
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

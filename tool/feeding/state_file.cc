@@ -10,7 +10,7 @@
 
 #include "io/output_file.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 namespace {
 
@@ -67,4 +67,4 @@ std::string state_at(const std::string& path) {
   }
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

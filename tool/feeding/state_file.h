@@ -7,7 +7,7 @@
 #include "feedline/feeder.h"
 #include "tool/common/lock.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 /// A file with a feed's state. Not thread-safe. Its members throw Error io_error, with the file as its place.
 class StateFile {
@@ -35,4 +35,4 @@ std::string state_in_words(const std::string& state);
 /// io_error if it cannot be read.
 std::string state_at(const std::string& path);
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -12,7 +12,7 @@
 #include "base/rank_message.h"
 #include "trainer_bridge/monitor/trace_events.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 int64_t now_ns() {
@@ -67,4 +67,4 @@ void TraceFile::write(const std::shared_ptr<Communicator>& ranks) {
   file_->publish();
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -9,7 +9,7 @@
 #include "feedline/communicator.h"
 #include "io/output_file.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 /// Records from its construction on.
 class TraceFile {
@@ -29,4 +29,4 @@ class TraceFile {
   SpanRecording recording_;
 };
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -5,7 +5,7 @@
 
 #include "feedline/error.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 // Changes that are smaller than these are not worth a setting.
@@ -130,4 +130,4 @@ bool is_better(const Comparison& comparison, bool beside_trainer) {
 
 Tuned tune(const Tuning& tuning) { return Search(tuning).run(); }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

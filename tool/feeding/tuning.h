@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 /// A setting with a value.
 struct Choice {
@@ -96,4 +96,4 @@ bool is_better(const Comparison& comparison, bool beside_trainer);
 /// Error of plan() or measure() if it comes without any change.
 Tuned tune(const Tuning& tuning);
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

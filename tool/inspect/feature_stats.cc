@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 /// Returns the map's entry for a key, which is made if it is new. Makes a string only for a new key.
@@ -76,4 +76,4 @@ void DataStats::add(const DataStats& other) {
   }
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

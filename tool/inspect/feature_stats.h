@@ -12,7 +12,7 @@
 #include "tool/common/example_view.h"
 #include "tool/common/picture_stats.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 /// Statistics of the records in which a feature has values of one kind.
 struct KindStats {
@@ -68,4 +68,4 @@ class DataStats {
   ByKey<FeatureListStats> lists_;
 };
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -17,7 +17,7 @@
 #include "tool/common/terminal.h"
 #include "tool/inspect/shard_patterns.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 /// A feature as the pipeline names it; or, in a comment line, why it cannot be fed.
@@ -208,4 +208,4 @@ std::string infer_pipeline(const DataStats& stats, const std::vector<FileSummary
   return text;
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -7,7 +7,7 @@
 #include "tool/common/files.h"
 #include "tool/inspect/feature_stats.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 /// Returns a pipeline text that `feedline check` accepts for these files. It decodes pictures and delivers every other
 /// feature unchanged. Comments in the text describe the features, and name those that feedline cannot feed.
@@ -17,4 +17,4 @@ std::string infer_pipeline(const DataStats& stats, const std::vector<FileSummary
 /// no record of another file has, and the other way round. A pipeline for both would fill in default values everywhere.
 void refuse_two_data_sets(const std::vector<DataStats>& by_file, const std::vector<FileSummary>& files);
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

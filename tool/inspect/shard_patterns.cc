@@ -9,7 +9,7 @@
 #include "feedline/error.h"
 #include "flowgraph/pipeline/file_list.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -94,4 +94,4 @@ std::vector<std::string> shard_patterns(const std::vector<std::string>& files) {
   return patterns;
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

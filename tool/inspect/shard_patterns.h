@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 /// Returns absolute paths and patterns that together match exactly these files. A pattern such as
 /// "/data/a-*-of-00004.tfrecord" stands for files of one folder whose names differ only in numbers. Files are named by
 /// their paths if their pattern would match another file, too.
 std::vector<std::string> shard_patterns(const std::vector<std::string>& files);
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

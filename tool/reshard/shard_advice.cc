@@ -7,7 +7,7 @@
 #include "base/mul_div.h"
 #include "tool/common/terminal.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 // The sizes of shards that TensorFlow's guides and others recommend. The advice aims at the middle.
@@ -55,4 +55,4 @@ ShardAdvice advise_shards(uint64_t bytes, uint64_t readers) {
   return advice;
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

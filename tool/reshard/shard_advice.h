@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 struct ShardAdvice {
   uint64_t readers = 1;
@@ -19,4 +19,4 @@ struct ShardAdvice {
 /// the size of the data as TFRecords.
 ShardAdvice advise_shards(uint64_t bytes, uint64_t readers);
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

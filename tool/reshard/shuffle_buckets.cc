@@ -18,7 +18,7 @@
 #include "io/file.h"
 #include "io/records/crc32c.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 namespace fs = std::filesystem;
@@ -216,4 +216,4 @@ void BucketReader::read(const BucketFile& bucket, uint64_t memory,
   }
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

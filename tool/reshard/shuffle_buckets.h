@@ -12,7 +12,7 @@
 
 #include "io/records/record_scanner.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 std::string bucket_path(const std::string& folder, uint64_t bucket);
 
@@ -74,4 +74,4 @@ constexpr uint64_t bucket_memory(uint64_t framed_bytes, uint64_t records) noexce
   return framed_bytes + 16 * records;
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -8,7 +8,7 @@
 #include <atomic>
 #include <bit>
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 std::vector<uint64_t> keys_at(const ShuffleKeys& keys, uint64_t records, std::span<const uint64_t> ranks) {
   using Range = tbb::blocked_range<uint64_t>;
@@ -63,4 +63,4 @@ std::vector<uint64_t> keys_at(const ShuffleKeys& keys, uint64_t records, std::sp
   return answer;
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

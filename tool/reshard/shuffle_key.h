@@ -7,7 +7,7 @@
 
 #include "base/audit.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 /// The key of each record: the outputs of SplitMix64 (Steele, Lea, Flood, 2014), beginning with a state that the seed
 /// determines. For one seed the keys of all records differ, because each step of SplitMix64 is a bijection.
@@ -26,4 +26,4 @@ class ShuffleKeys {
 /// nanoseconds for each key. Takes 16 MiB of memory, and a few KiB for each rank.
 std::vector<uint64_t> keys_at(const ShuffleKeys& keys, uint64_t records, std::span<const uint64_t> ranks);
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

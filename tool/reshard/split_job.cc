@@ -11,7 +11,7 @@
 #include "io/file.h"
 #include "io/output_file.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 constexpr uint64_t format_version = 1;
@@ -211,4 +211,4 @@ std::optional<SplitJob> load_job(const std::string& path, const SplitJob& wanted
               Place::of_file(path));
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

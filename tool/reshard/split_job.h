@@ -11,7 +11,7 @@
 #include "tool/common/record_map.h"
 #include "tool/common/shard_names.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 /// The options that decide, together with the inputs, every byte of the result.
 struct SplitOptions {
@@ -64,4 +64,4 @@ void save_job(const std::string& path, const SplitJob& job);
 /// `wanted`.
 std::optional<SplitJob> load_job(const std::string& path, const SplitJob& wanted);
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -24,7 +24,7 @@
 #include "tool/reshard/shuffle_buckets.h"
 #include "tool/reshard/shuffle_key.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 namespace fs = std::filesystem;
@@ -353,4 +353,4 @@ SplitResult run_split(const SplitOptions& options, const std::vector<std::string
   return Split(std::move(job), folder, memory).run();
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

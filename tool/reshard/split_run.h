@@ -8,7 +8,7 @@
 #include "tool/common/json.h"
 #include "tool/reshard/split_job.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 struct SplitResult {
   uint64_t shards = 0;
@@ -35,4 +35,4 @@ struct SplitResult {
 SplitResult run_split(const SplitOptions& options, const std::vector<std::string>& inputs, const std::string& folder,
                       uint64_t memory);
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -20,7 +20,7 @@
 #include "tool/stats/stats_pipeline.h"
 #include "trainer_bridge/picture_output.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 using namespace std::chrono_literals;
@@ -337,4 +337,4 @@ CollectedStats collect_stats(const Pipeline& pipeline, Options options, const st
   return stats;
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -12,7 +12,7 @@
 #include "tool/stats/output_stats.h"
 #include "tool/stats/sample_size.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 struct CollectedStats {
   std::vector<OutputStats> outputs;  // settled
@@ -38,4 +38,4 @@ struct CollectedStats {
 /// each call.
 CollectedStats collect_stats(const Pipeline& pipeline, Options options, const std::optional<SampleSize>& sample);
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 /// The unevaluated sum of two doubles, of which `low` is at most half a unit in the last place of `high`. It has about
 /// 106 bits, so the order in which numbers are added does not show once the sum is rounded to a double.
@@ -47,4 +47,4 @@ inline DoubleDouble square(const DoubleDouble& a) noexcept {
   return exact_sum(product.high, std::fma(2 * a.high, a.low, product.low));
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -13,7 +13,7 @@
 #include "tool/common/json.h"
 #include "tool/stats/stats_table.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 constexpr double beyond_all = std::numeric_limits<double>::infinity();
@@ -236,4 +236,4 @@ Json drift_json(const std::vector<Drift>& drifts, const DriftBounds& bounds) {
   return json;
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

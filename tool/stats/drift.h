@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 /// How far statistics may be from earlier ones. All are shares, 0 to 1 or more.
 struct DriftBounds {
@@ -40,4 +40,4 @@ std::vector<Drift> find_drift(const Json& before, const Json& now, const DriftBo
 /// Returns the list as JSON.
 Json drift_json(const std::vector<Drift>& drifts, const DriftBounds& bounds);
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

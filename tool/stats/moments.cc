@@ -8,7 +8,7 @@
 
 #include "base/compiled_for.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 constexpr size_t lanes = 8;  // sums that are independent of one another, so that they are computed side by side
@@ -211,4 +211,4 @@ double Moments::deviation() const noexcept {
   return std::sqrt(std::max(0.0, variance));
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

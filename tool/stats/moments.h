@@ -7,7 +7,7 @@
 
 #include "tool/stats/double_double.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 /// The moments of numbers that are added in any order, by any number of threads and ranks whose results are merged. The
 /// sums have about 106 bits, so mean() and deviation() come out the same however the numbers were dealt. Numbers must
@@ -37,4 +37,4 @@ struct Moments {
   double deviation() const noexcept;
 };
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -9,7 +9,7 @@
 #include "base/draws.h"
 #include "gpu/unpack/dispatch.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 constexpr size_t block_values = 6144;  // of long rows: so many floats stay in the first-level cache; a multiple of 3
@@ -286,4 +286,4 @@ void OutputStats::get(MessageReader& message) {
   texts_.get(message);
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -13,7 +13,7 @@
 #include "tool/stats/text_counts.h"
 #include "tool/stats/value_stats.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 /// What is counted of an output.
 struct OutputShape {
@@ -106,4 +106,4 @@ class OutputStats {
   std::vector<int64_t> integers_, pictures_;
 };
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

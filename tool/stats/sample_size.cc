@@ -8,7 +8,7 @@
 
 #include "tool/common/usage_error.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 uint64_t SampleSize::of(uint64_t all) const noexcept {
   // 7 % of 300 is 21, although the double may be a little more.
@@ -32,4 +32,4 @@ SampleSize parse_sample_size(const std::string& text, const std::string& option)
                                option, text));
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 /// A number of samples, or a part of all samples.
 struct SampleSize {
@@ -19,4 +19,4 @@ struct SampleSize {
 /// Throws UsageError, which names `option`, if the text has neither form, or asks for nothing or for more than 100 %.
 SampleSize parse_sample_size(const std::string& text, const std::string& option);
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -8,7 +8,7 @@
 
 #include "tool/stats/training_advice.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 constexpr double quantiles[] = {0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99};
@@ -199,4 +199,4 @@ Json stats_json(const CollectedStats& stats, const Pipeline& pipeline, const std
   return json;
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

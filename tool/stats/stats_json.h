@@ -5,9 +5,9 @@
 #include "feedline/pipeline.h"
 #include "tool/stats/collect_stats.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 /// Returns the document of the statistics, without `feedline_json`. docs/statistics.md lists its keys.
 Json stats_json(const CollectedStats& stats, const Pipeline& pipeline, const std::optional<SampleSize>& sample);
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

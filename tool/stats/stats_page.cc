@@ -10,7 +10,7 @@
 #include "tool/common/json.h"
 #include "tool/stats/stats_table.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 constexpr size_t shown_bars = 64;
@@ -219,4 +219,4 @@ std::string stats_page(const Json& statistics) {
   return html + "</body>\n</html>\n";
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -7,7 +7,7 @@
 #include "feedline_pipeline.pb.h"
 #include "flowgraph/pipeline/spec.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 constexpr uint64_t batch_bytes = 1 << 20;  // a batch stays in a core's cache from its writing to its counting
@@ -87,4 +87,4 @@ StatsPipeline for_stats(const Pipeline& given, bool sample, unsigned threads) {
   return result;
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

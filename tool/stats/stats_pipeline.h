@@ -9,7 +9,7 @@
 #include "feedline/pipeline.h"
 #include "feedline/tensor.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 struct StatsPipeline {
   /// One pass over the data in file order, or in random order for a sample. A pipeline whose epoch has no natural end
@@ -29,4 +29,4 @@ struct StatsPipeline {
 /// makes no sense, or if its data has no end of which a sample could be a part.
 StatsPipeline for_stats(const Pipeline& given, bool sample, unsigned threads);
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -9,7 +9,7 @@
 #include "tool/common/json.h"
 #include "tool/common/terminal.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 constexpr size_t columns = 11, shown_labels = 12;
@@ -124,4 +124,4 @@ std::string stats_table(const Json& statistics) {
   return text;
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 /// One row of numbers: those of an output, of a part of it, of its lengths or of the sizes of its strings.
 struct StatsRow {
@@ -25,4 +25,4 @@ std::string stats_summary(const Json& statistics);
 /// Returns what stats_json() says as text: a table, then labels, class weights and `normalize` blocks.
 std::string stats_table(const Json& statistics);
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -1,6 +1,6 @@
 #include "tool/stats/text_counts.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 void TextCounts::give_up() {
   too_many_ = true;
@@ -44,4 +44,4 @@ void TextCounts::get(MessageReader& message) {
   }
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

@@ -9,7 +9,7 @@
 
 #include "base/rank_message.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 /// Counts strings of bytes by content. If a string is longer than `longest` bytes, or if there are more than `most`
 /// different ones, nothing is counted: whether that happens follows only from the set of the strings. Not thread-safe.
@@ -34,4 +34,4 @@ class TextCounts {
   std::map<std::string, uint64_t, std::less<>> counts_;
 };
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

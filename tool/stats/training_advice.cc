@@ -8,7 +8,7 @@
 #include "feedline_pipeline.pb.h"
 #include "tool/common/json.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 /// Returns what the pipeline says of an output. A feature that is delivered without any `output` has none.
@@ -96,4 +96,4 @@ Json text_json(std::string_view bytes) {
   return is_printable(bytes) ? Json(bytes) : Json{{"base64", to_base64(bytes)}};
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

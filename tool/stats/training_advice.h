@@ -10,7 +10,7 @@
 #include "feedline/pipeline.h"
 #include "tool/stats/output_stats.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 /// Returns the `normalize` message that gives each part of the output the mean 0 and the standard deviation 1, as text
 /// for the pipeline; it replaces the one that the output has, whose scale it keeps. Returns nullopt if the output takes
@@ -28,4 +28,4 @@ std::vector<std::pair<Json, double>> class_weights(const std::vector<std::pair<J
 /// Returns the bytes as JSON: text as it is, other bytes as {"base64": ...}.
 Json text_json(std::string_view bytes);
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

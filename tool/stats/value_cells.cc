@@ -8,7 +8,7 @@
 #include <limits>
 #include <utility>
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 constexpr size_t most_slots = 2 * ValueCells::most;
@@ -178,4 +178,4 @@ ValueCells ValueCells::get(MessageReader& message, bool integers) {
   return cells;
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

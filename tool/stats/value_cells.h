@@ -9,7 +9,7 @@
 
 #include "base/rank_message.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 /// Counts numbers by value. While there are at most `most` different values, each has a cell of its own. With more, a
 /// cell has the values that agree in sign, exponent and the first bits() bits after the first digit that is not 0: as
@@ -77,4 +77,4 @@ class ValueCells {
   std::vector<Slot> slots_ = std::vector<Slot>(64);  // an open hash table; a power of two of slots
 };
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

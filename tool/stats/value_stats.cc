@@ -7,7 +7,7 @@
 
 #include "base/compiled_for.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 namespace {
 
 bool all_finite(const double* values, size_t count) {
@@ -169,4 +169,4 @@ void ValueStats::get(MessageReader& message) {
     message.refuse("has statistics that contradict themselves");
 }
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool

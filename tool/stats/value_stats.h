@@ -12,7 +12,7 @@
 #include "tool/stats/moments.h"
 #include "tool/stats/value_cells.h"
 
-namespace feedline::cli {
+namespace feedline::tool {
 
 /// Collects the moments of numbers, and how often each value comes. A float that is not finite is counted, and is left
 /// out of everything else. Objects of the same dtype can be merged; the result does not depend on how the numbers were
@@ -72,4 +72,4 @@ class ValueStats {
   std::vector<double> finite_;  // the numbers of a call that are finite, if some are not
 };
 
-}  // namespace feedline::cli
+}  // namespace feedline::tool
