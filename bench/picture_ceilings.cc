@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "base/each_simd_level.h"
+#include "base/compiled_for.h"
 
 namespace feedline::bench {
 
@@ -75,27 +75,30 @@ BareResize::BareResize(int64_t from, int64_t to)
   }
 }
 
-FEEDLINE_EACH_SIMD_LEVEL
 void BareResize::operator()(BareJpeg::Rows pixels, const float* scale, const float* bias, float* out) {
+  compiled_for<resize>(simd_level())(*this, pixels, scale, bias, out);
+}
+
+void BareResize::resize(BareResize& of, BareJpeg::Rows pixels, const float* scale, const float* bias, float* out) {
   using Four = float __attribute__((vector_size(16)));
   const Four scales = {scale[0], scale[1], scale[2], 0}, biases = {bias[0], bias[1], bias[2], 0};
-  for (size_t y = 0; y < to_; y++) {
-    float* const row = row_.data();
-    std::fill_n(row, 3 * from_, 0.0f);
-    for (size_t k = 0; k < taps_; k++) {
-      const float weight = weights_[y * taps_ + k];
-      const uint8_t* from = pixels.first + (firsts_[y] + k) * pixels.bytes;
-      for (size_t i = 0; i < 3 * from_; i++) row[i] += weight * static_cast<float>(from[i]);
+  for (size_t y = 0; y < of.to_; y++) {
+    float* const row = of.row_.data();
+    std::fill_n(row, 3 * of.from_, 0.0f);
+    for (size_t k = 0; k < of.taps_; k++) {
+      const float weight = of.weights_[y * of.taps_ + k];
+      const uint8_t* from = pixels.first + (of.firsts_[y] + k) * pixels.bytes;
+      for (size_t i = 0; i < 3 * of.from_; i++) row[i] += weight * static_cast<float>(from[i]);
     }
-    for (size_t x = 0; x < to_; x++) {
+    for (size_t x = 0; x < of.to_; x++) {
       Four sum = {0, 0, 0, 0};
-      for (size_t k = 0; k < taps_; k++) {
+      for (size_t k = 0; k < of.taps_; k++) {
         Four pixel;  // and the first value of the next one
-        std::memcpy(&pixel, row + 3 * (firsts_[x] + k), sizeof pixel);
-        sum += weights_[x * taps_ + k] * pixel;
+        std::memcpy(&pixel, row + 3 * (of.firsts_[x] + k), sizeof pixel);
+        sum += of.weights_[x * of.taps_ + k] * pixel;
       }
       sum = sum * scales + biases;
-      for (size_t c = 0; c < 3; c++) out[(c * to_ + y) * to_ + x] = sum[c];
+      for (size_t c = 0; c < 3; c++) out[(c * of.to_ + y) * of.to_ + x] = sum[c];
     }
   }
 }

@@ -49,6 +49,8 @@ class BareResize {
   void operator()(BareJpeg::Rows pixels, const float* scale, const float* bias, float* out);
 
  private:
+  static void resize(BareResize& of, BareJpeg::Rows pixels, const float* scale, const float* bias, float* out);
+
   size_t from_, to_;
   size_t taps_;  // of each pixel; some weights are 0
   std::vector<size_t> firsts_;
