@@ -13,6 +13,7 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -33,7 +34,32 @@ using Clock = std::chrono::steady_clock;
 
 // Never destroyed, because streams may still run when the program ends.
 std::mutex& mutex = *new std::mutex;  // guards all state of this file
-std::condition_variable& changed = *new std::condition_variable;
+
+// Somebody who waits until a predicate holds, which any thread may ask. Who changes something asks for all of them, and wakes only those for whom it
+// holds: threads that wake up to sleep on would take most of a test's CPU time.
+struct Waiter {
+  std::function<bool()> holds;
+  bool woken = false;
+  std::condition_variable wakes = {};
+};
+std::list<Waiter*>& waiters = *new std::list<Waiter*>;
+
+// Returns when the predicate has held. Call it with `mutex` locked.
+void wait_until(std::unique_lock<std::mutex>& lock, std::function<bool()> holds) {
+  if (holds()) return;
+  Waiter waiter = {std::move(holds)};
+  waiters.push_back(&waiter);
+  waiter.wakes.wait(lock, [&] { return waiter.woken; });
+}
+// Call it with `mutex` locked.
+void wake_waiters() {
+  std::erase_if(waiters, [](Waiter* waiter) {
+    if (!waiter->holds()) return false;
+    waiter->woken = true;
+    waiter->wakes.notify_one();
+    return true;
+  });
+}
 unsigned streams_made = 0;
 int gpu_count = 8;
 int driver_error = cudaSuccess;
@@ -157,6 +183,7 @@ struct CUstream_st {
   const unsigned number;
 
   static std::set<CUstream_st*>& all;  // guarded by `mutex`
+  std::condition_variable to_do;       // wakes the thread of this stream
 
   // Makes a stream of the current device. Call it with `mutex` locked.
   CUstream_st() : device(touched_device()), number(streams_made++) {
@@ -172,15 +199,15 @@ struct CUstream_st {
     work_before_failure.reset();
     failed = true;
     for (CUstream_st* const stream : all) stream->work.clear();
-    changed.notify_all();
+    wake_waiters();
   }
 
   void run() {
     std::minstd_rand random(seed + number);
     std::unique_lock lock(mutex);
     for (;;) {
-      changed.wait(lock,
-                   [&] { return ending || (!work.empty() && (pace != feedline::test::Pace::lazy || begun < wanted)); });
+      to_do.wait(lock,
+                 [&] { return ending || (!work.empty() && (pace != feedline::test::Pace::lazy || begun < wanted)); });
       if (work.empty()) break;
       const std::function<void()> next = std::move(work.front());
       work.pop_front();
@@ -197,10 +224,10 @@ struct CUstream_st {
       next();
       lock.lock();
       busy = false;
-      changed.notify_all();
+      wake_waiters();
     }
     all.erase(this);
-    changed.notify_all();
+    wake_waiters();
   }
 };
 std::set<CUstream_st*>& CUstream_st::all = *new std::set<CUstream_st*>;
@@ -227,7 +254,7 @@ void give_locked(CUstream_st* stream, std::function<void()> work) {
   if (failed) return;
   stream->work.push_back(std::move(work));
   stream->given++;
-  changed.notify_all();
+  stream->to_do.notify_one();
 }
 void give(cudaStream_t stream, std::function<void()> work) {
   const std::lock_guard lock(mutex);
@@ -241,7 +268,7 @@ void want(CUstream_st* stream, uint64_t pieces = UINT64_MAX) {
                      std::ranges::any_of(default_streams, [&](const auto& one) { return one.second == stream; });
   if (!lives) return;  // it does all its work, or has done it
   stream->wanted = std::max(stream->wanted, std::min(pieces, stream->given));
-  changed.notify_all();
+  stream->to_do.notify_one();
 }
 
 }  // namespace
@@ -265,7 +292,7 @@ namespace {
 
 void set_fake_gpus(int count) {
   std::unique_lock lock(mutex);
-  if (failed) changed.wait(lock, [] { return std::ranges::none_of(CUstream_st::all, &CUstream_st::busy); });
+  if (failed) wait_until(lock, [] { return std::ranges::none_of(CUstream_st::all, &CUstream_st::busy); });
   gpu_count = count;
   driver_error = cudaSuccess;
   failed = false;
@@ -286,7 +313,7 @@ Lazily::Lazily() {
 Lazily::~Lazily() {
   const std::lock_guard lock(mutex);
   pace = otherwise_;
-  changed.notify_all();
+  for (CUstream_st* const stream : CUstream_st::all) stream->to_do.notify_one();
 }
 
 void act_reachable_memory() { reachable_memory = true; }
@@ -325,7 +352,7 @@ void set_capturing(CUstream_st* stream, bool capturing) {
 void fail_gpus() {
   std::unique_lock lock(mutex);
   CUstream_st::fail();
-  changed.wait(lock, [] { return std::ranges::none_of(CUstream_st::all, &CUstream_st::busy); });
+  wait_until(lock, [] { return std::ranges::none_of(CUstream_st::all, &CUstream_st::busy); });
 }
 
 void fail_gpus_after(size_t pieces) {
@@ -649,8 +676,9 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   std::unique_lock lock(mutex);
   touched_device();
   if (is_forbidden()) return cudaErrorStreamCaptureUnsupported;
-  want(real(stream));
-  changed.wait(lock, [&] { return (failed || real(stream)->work.empty()) && !real(stream)->busy; });
+  CUstream_st* const on = real(stream);
+  want(on);
+  wait_until(lock, [on] { return (failed || on->work.empty()) && !on->busy; });
   return failed ? cudaErrorLaunchFailure : cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
@@ -658,7 +686,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   const std::lock_guard lock(mutex);
   real(stream)->ending = true;
   streams.erase(stream);
-  changed.notify_all();
+  stream->to_do.notify_one();
   return cudaSuccess;
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t body, void* data) {
@@ -693,7 +721,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     const std::lock_guard in_stream(mutex);
     state->done = number;
     state->time = Clock::now();
-    changed.notify_all();
+    wake_waiters();
   });
   event->state->stream = on;
   event->state->given = on->given;
@@ -706,7 +734,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   give_locked(real(stream), [now = *event->state, state = event->state] {
     std::unique_lock in_stream(mutex);
     if (state->done < now.recorded) want(now.stream, now.given);
-    changed.wait(in_stream, [&] { return failed || state->done >= now.recorded; });
+    wait_until(in_stream, [&] { return failed || state->done >= now.recorded; });
   });
   return cudaSuccess;
 }
@@ -717,7 +745,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   const std::shared_ptr<CUevent_st::State> waited_for = event->state;
   const uint64_t number = waited_for->recorded;
   if (waited_for->done < number) want(waited_for->stream, waited_for->given);
-  changed.wait(lock, [&] { return failed || waited_for->done >= number; });
+  wait_until(lock, [&] { return failed || waited_for->done >= number; });
   return failed ? cudaErrorLaunchFailure : cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
