@@ -20,6 +20,15 @@ class SourceFile {
   /// Fills all of `into` with the bytes from `offset` on. Precondition: the range lies inside size(). Throws Error
   /// io_error, with the file as its place, if the file cannot be read or has become shorter since it was opened.
   virtual void read_at(uint64_t offset, std::span<std::byte> into) const = 0;
+  /// Returns what changes when the content does (FileId::version): that which the file had when it was opened.
+  virtual uint64_t version() const noexcept = 0;
+  /// Throws Error io_error if the file has been written to since it was opened, so that bytes read may be of either.
+  virtual void check_unchanged() const = 0;
+  /// Returns whether the system keeps what is read in its page cache, so that read_ahead() does anything.
+  virtual bool has_page_cache() const noexcept { return false; }
+  /// Asks the system to bring a range into the page cache, and does not wait for it. If the system refuses, nothing is
+  /// lost but time.
+  virtual void read_ahead(uint64_t /*offset*/, uint64_t /*length*/) const noexcept {}
 };
 
 /// A regular file of the local file system. The destructor closes it. Members that open or read throw Error io_error,
@@ -37,14 +46,10 @@ class InputFile final : public SourceFile {
   const std::string& path() const noexcept override { return path_; }
   uint64_t size() const noexcept override { return size_; }
   void read_at(uint64_t offset, std::span<std::byte> into) const override;
-
-  /// Returns what changes when the content does: the mtime, in nanoseconds, that the file had when it was opened.
-  uint64_t version() const noexcept { return version_; }
-  /// Asks the system to bring a range into the page cache, and does not wait for it. If the system refuses, nothing is
-  /// lost but time.
-  void read_ahead(uint64_t offset, uint64_t length) const noexcept;
-  /// Throws Error io_error if the file has been written to since it was opened, so that bytes read may be of either.
-  void check_unchanged() const;
+  uint64_t version() const noexcept override { return version_; }  // the mtime in nanoseconds
+  void check_unchanged() const override;
+  bool has_page_cache() const noexcept override { return true; }
+  void read_ahead(uint64_t offset, uint64_t length) const noexcept override;
 
  private:
   InputFile() = default;

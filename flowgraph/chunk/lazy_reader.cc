@@ -11,6 +11,7 @@
 #include "flowgraph/plan/reader_memory.h"
 #include "flowgraph/plan/schedule.h"
 #include "io/index/index_store.h"
+#include "io/read/source.h"
 
 namespace feedline::flow {
 namespace {
@@ -28,7 +29,7 @@ void LazyReader::begin_file() {
     io::let_mtime_settle(id);
     builder_.emplace(source.index.stride);
   }
-  stream_.emplace(schedule_.data.source->open(id.uri), source.compression, source.record_limit);
+  stream_.emplace(io::all_files().open(id.uri), source.compression, source.record_limit);
   told_ = 0;
 }
 
@@ -41,7 +42,7 @@ void LazyReader::end_file() {
     index.bad = std::exchange(bad_, {});
     builder_.reset();
     if (keeps_index(source, id)) try {
-        io::keep_index(index, id, schedule_.data.source->stat(id.uri), count_options(source), source.index.dir);
+        io::keep_index(index, id, io::all_files().stat(id.uri), count_options(source), source.index.dir);
       } catch (const Error& error) {
         log_warning(
             fmt::format("an index cannot be stored, so {} will be counted again next time: {}", id.uri, error.what()));

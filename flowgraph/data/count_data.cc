@@ -19,6 +19,7 @@
 #include "flowgraph/data/error_limits.h"
 #include "flowgraph/data/index_files.h"
 #include "flowgraph/pipeline/unsupported.h"
+#include "io/read/source.h"
 #include "io/records/record_scanner.h"
 #include "io/records/record_stream.h"
 #include "ranks/rank_group.h"
@@ -43,12 +44,12 @@ void leave_out(OnError on_error, DataFile& file, DataSet& data) {
 
 // Returns how long a record of a file that has not been counted may be: as long as the source allows, but no longer than
 // what the file has beside the record's frame, if the file is plain.
-uint64_t longest_record(const SourceSpec& spec, const io::FileId& file, const io::Source& source) {
+uint64_t longest_record(const SourceSpec& spec, const io::FileId& file) {
   if (file.size >= spec.record_limit + io::frame_bytes) return spec.record_limit;
   const bool plain =
       spec.compression == Compression::none ||
       (spec.compression == Compression::automatic &&
-       io::RecordStream(source.open(file.uri), spec.compression, spec.record_limit).compression() == Compression::none);
+       io::RecordStream(file.uri, spec.compression, spec.record_limit).compression() == Compression::none);
   return plain ? file.size - std::min<uint64_t>(file.size, io::frame_bytes) : spec.record_limit;
 }
 
@@ -126,18 +127,16 @@ void settle(const PipelineSpec& spec, DataSet& data) {
 }  // namespace
 
 DataSet count_data(const PipelineSpec& spec, int threads,
-                   const std::function<void(uint64_t done, uint64_t total)>& on_progress, RankGroup& ranks,
-                   const io::Source& source) {
+                   const std::function<void(uint64_t done, uint64_t total)>& on_progress, RankGroup& ranks) {
   const auto start = std::chrono::steady_clock::now();
   DataSet data;
-  data.source = &source;
   for (uint32_t s = 0; s < spec.sources.size(); s++)
     for (const std::string& path : spec.sources[s].files)
       data.files.push_back({.id = {path}, .source = s, .index = {}, .first_record = 0, .samples = {}});
   WorkerArena arena(threads, spec.cpu_set);
   arena.execute([&] {
     tbb::parallel_for(size_t{0}, data.files.size(),
-                      [&](size_t f) { data.files[f].id = source.stat(data.files[f].id.uri); });
+                      [&](size_t f) { data.files[f].id = io::all_files().stat(data.files[f].id.uri); });
   });
   feed_once(spec, data);
   for (const DataFile& file : data.files) data.bytes += file.id.size;
@@ -147,8 +146,7 @@ DataSet count_data(const PipelineSpec& spec, int threads,
     arena.execute([&] {
       tbb::parallel_for(size_t{0}, data.files.size(), [&](size_t f) {
         data.files[f].index = {};
-        data.files[f].index.largest_record =
-            longest_record(spec.sources[data.files[f].source], data.files[f].id, source);
+        data.files[f].index.largest_record = longest_record(spec.sources[data.files[f].source], data.files[f].id);
       });
     });
   } else {

@@ -22,11 +22,10 @@ namespace feedline::flow {
 /// index.mode is REQUIRE and an index is missing; throws Error io_error if a file cannot be read. `on_progress` is told
 /// how many of the bytes to be counted are done. It may be called from any thread, but never from two at the same time.
 ///
-/// `source` lists and opens the files, and must outlive the data. All ranks in `ranks` must call this function. Either
-/// all of them get the same data, or all throw. Each rank counts its share (flowgraph/data/index_files.h).
+/// All ranks in `ranks` must call this function. Either all of them get the same data, or all throw. Each rank counts
+/// its share (flowgraph/data/index_files.h).
 DataSet count_data(const PipelineSpec& spec, int threads,
-                   const std::function<void(uint64_t done, uint64_t total)>& on_progress, RankGroup& ranks,
-                   const io::Source& source = io::local_files());
+                   const std::function<void(uint64_t done, uint64_t total)>& on_progress, RankGroup& ranks);
 /// Does the same for a single rank.
 DataSet count_data(const PipelineSpec& spec, int threads,
                    const std::function<void(uint64_t done, uint64_t total)>& on_progress);

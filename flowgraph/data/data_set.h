@@ -12,7 +12,7 @@
 #include "flowgraph/data/selection.h"
 #include "flowgraph/pipeline/spec.h"
 #include "io/index/index.h"
-#include "io/read/source.h"
+#include "io/read/read_backend.h"
 
 namespace feedline::flow {
 
@@ -41,8 +41,7 @@ struct FileRange {
 };
 
 struct DataSet {
-  const io::Source* source = &io::local_files();  // what opens and lists the files
-  std::vector<DataFile> files;                    // in the order of the sources and their files
+  std::vector<DataFile> files;  // in the order of the sources and their files
   FileRange all_files() const noexcept { return {0, static_cast<uint32_t>(files.size())}; }
   /// Returns the files of a source, which is given by its number.
   FileRange files_of(uint32_t number) const noexcept;

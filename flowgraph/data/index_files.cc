@@ -22,6 +22,7 @@
 #include "flowgraph/data/error_limits.h"
 #include "io/index/count_records.h"
 #include "io/index/index_store.h"
+#include "io/read/source.h"
 #include "io/records/record_stream.h"
 #include "ranks/rank_group.h"
 
@@ -91,8 +92,7 @@ class IndexFiles {
   io::CountOptions options_of(const DataFile& file) const { return count_options(source_of(file)); }
   bool compressed(const DataFile& file) const {
     const SourceSpec& source = source_of(file);
-    return io::RecordStream(data_.source->open(file.id.uri), source.compression, source.record_limit).compression() !=
-           Compression::none;
+    return io::RecordStream(file.id.uri, source.compression, source.record_limit).compression() != Compression::none;
   }
   const std::vector<Part>& mine() const { return parts_[ranks_.rank()]; }
   bool keeps(const DataFile& file) const { return keeps_index(source_of(file), file.id); }
@@ -224,10 +224,9 @@ void IndexFiles::count() {
       if (keeps(file)) io::let_mtime_settle(file.id);
       if (in_parts_[part.file]) {
         chains_[part.file] =
-            io::count_part(data_.source->open(file.id.uri), part.begin, part.end, options_of(file), progress);
+            io::count_part(io::all_files().open(file.id.uri), part.begin, part.end, options_of(file), progress);
       } else {
-        file.index =
-            io::count_records(data_.source->open(file.id.uri), options_of(file), progress, damage_of(part.file));
+        file.index = io::count_records(file.id.uri, options_of(file), progress, damage_of(part.file));
         keep(file);
       }
     });
@@ -237,7 +236,7 @@ void IndexFiles::count() {
 void IndexFiles::keep(const DataFile& file) {
   if (!keeps(file)) return;
   try {
-    io::keep_index(file.index, file.id, data_.source->stat(file.id.uri), options_of(file), source_of(file).index.dir);
+    io::keep_index(file.index, file.id, io::all_files().stat(file.id.uri), options_of(file), source_of(file).index.dir);
   } catch (const Error& error) {
     const Lock lock(mutex_);
     not_kept_.push_back(
@@ -309,7 +308,7 @@ void IndexFiles::join() {
   arena_.execute([&] {
     tbb::parallel_for_each(files, [&](size_t f) {
       DataFile& file = data_.files[f];
-      file.index = io::join_parts(data_.source->open(file.id.uri), std::exchange(chains_[f], {}), options_of(file),
+      file.index = io::join_parts(io::all_files().open(file.id.uri), std::exchange(chains_[f], {}), options_of(file),
                                   damage_of(f));
     });
   });

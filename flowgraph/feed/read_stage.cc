@@ -4,6 +4,7 @@
 
 #include "base/invariant.h"
 #include "flowgraph/plan/reader_memory.h"
+#include "io/read/source.h"
 
 namespace feedline::flow {
 namespace {
@@ -76,7 +77,7 @@ void ReadStage::make_backend(const IoOptions& io) {
   static_cast<IoOptions&>(options) = io;
   options.memory = slots_->read_memory();
   options.register_after_reads = reads_before_registering;
-  backend_ = plan_.data.source->make_read_backend(std::move(files), options, [this](void* tag, int error) {
+  backend_ = io::all_files().make_read_backend(std::move(files), options, [this](void* tag, int error) {
     completed(*static_cast<const InFlight::Part*>(tag), error);
   });
 }

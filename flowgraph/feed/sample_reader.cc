@@ -5,7 +5,7 @@
 namespace feedline::flow {
 
 SampleReader::SampleReader(const DataSet& data, const SourceSpec& source, const DataFile& file)
-    : data_(data), file_(file), stream_(data.source->open(file.id.uri), source.compression, source.record_limit) {}
+    : data_(data), file_(file), stream_(file.id.uri, source.compression, source.record_limit) {}
 
 SampleReader::Found SampleReader::find(uint64_t number, bool stops_at_damage) {
   number_ = number;

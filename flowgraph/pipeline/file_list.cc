@@ -18,15 +18,13 @@ std::string some_of(const std::string& first, size_t count) {
   return fmt::format("'{}' and {} other file{} are", first, count - 1, count > 2 ? "s" : "");
 }
 
-FileList list_files(const FilePatterns& patterns) { return list_files_of(io::local_files(), patterns); }
-
-FileList list_files_of(const io::Source& source, const FilePatterns& patterns) {
+FileList list_files(const FilePatterns& patterns) {
   FileList list;
   std::unordered_set<std::string> seen;
   std::set<std::string> again;
   const auto list_pattern = [&](const std::string& pattern) {
     try {
-      return source.list(patterns.folder, pattern);
+      return io::all_files().list(patterns.folder, pattern);
     } catch (const Error& error) {
       throw Error(error.category(), fmt::format("{}.files: {}", patterns.field, error.message()), error.place());
     }
@@ -56,7 +54,7 @@ FileList list_files_of(const io::Source& source, const FilePatterns& patterns) {
   }
   for (const std::string& pattern : patterns.exclude) {
     const bool whole = pattern.find('/') != std::string::npos;
-    const std::string wanted = whole ? source.absolute(patterns.folder, pattern) : pattern;
+    const std::string wanted = whole ? io::all_files().absolute(patterns.folder, pattern) : pattern;
     const auto excluded = [&](const std::string& file) {
       return io::matches(wanted.c_str(), whole ? file.c_str() : file.c_str() + file.rfind('/') + 1, FNM_PATHNAME);
     };

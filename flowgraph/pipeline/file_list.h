@@ -25,8 +25,6 @@ struct FileList {
 /// (io/index/index_store.h) that a pattern with wildcards matches are left out. Throws Error bad_pipeline for a pattern
 /// that matches no file; the error has the absolute pattern and says what is there instead. Throws Error io_error if
 /// the source cannot be listed. Warns of files that several patterns name.
-FileList list_files_of(const io::Source& source, const FilePatterns& patterns);
-/// Does the same with local files.
 FileList list_files(const FilePatterns& patterns);
 
 /// Returns "'FIRST' is" or "'FIRST' and 3 other files are", for messages.

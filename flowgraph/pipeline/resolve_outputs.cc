@@ -5,13 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <filesystem>
 #include <memory>
 #include <set>
 #include <unordered_map>
 #include <utility>
 
-#include "base/absolute_path.h"
 #include "base/did_you_mean.h"
 #include "feedline/error.h"
 #include "flowgraph/pipeline/elements.h"
@@ -23,6 +21,7 @@
 #include "flowgraph/pipeline/resolve_picture.h"
 #include "flowgraph/pipeline/unsupported.h"
 #include "io/read/matches.h"
+#include "io/read/source.h"
 
 namespace feedline::flow {
 namespace {
@@ -516,7 +515,7 @@ class OutputResolver {
   std::string path_of(std::string_view field, const std::string& path) const {
     if (path.find('\0') != std::string::npos) refuse(field, "it is not a file name, because it has a NUL character");
     if (path.empty()) return path;
-    return absolute_path(std::filesystem::path(folder_) / path).lexically_normal().string();
+    return io::absolute_name(folder_, path);
   }
 
   // Returns the table. Outputs share one that is the same.

@@ -10,6 +10,7 @@
 #include "base/mul_div.h"
 #include "flowgraph/order/ticket.h"
 #include "flowgraph/order/windows.h"
+#include "io/read/source.h"
 #include "io/records/record_stream.h"
 
 namespace feedline::flow {
@@ -97,7 +98,7 @@ class PassSums {
       throw Unknown{fmt::format("a part of the compressed file {} is fed, or some of it more than once", file.id.uri)};
     Ticket ticket;
     ticket.add(data_, f, first, count);
-    io::RecordStream stream(data_.source->open(file.id.uri), Compression::none,
+    io::RecordStream stream(io::all_files().open(file.id.uri), Compression::none,
                             spec_.sources[file.source].record_limit);
     uint64_t sum = 0;
     for (const Extent& extent : ticket.extents) {

@@ -79,11 +79,11 @@ struct Reading {
 
 Table::Table(TableSpec spec)
     : spec_(std::move(spec)),
-      file_(spec_.path),
-      header_(io::read_npy_header(file_, most_row_bytes)),
-      dtype_(dtype_of(file_, header_)),
-      row_shape_(shape_of(file_, header_)) {
-  if (header_.rows == 0) refuse(file_, "has no rows, so nothing can be looked up; save an array that has some");
+      file_(io::all_files().open(spec_.path)),
+      header_(io::read_npy_header(*file_, most_row_bytes)),
+      dtype_(dtype_of(*file_, header_)),
+      row_shape_(shape_of(*file_, header_)) {
+  if (header_.rows == 0) refuse(*file_, "has no rows, so nothing can be looked up; save an array that has some");
 }
 
 void Table::open(uint64_t memory_limit, const IoOptions& how, bool gpus) {
@@ -91,18 +91,18 @@ void Table::open(uint64_t memory_limit, const IoOptions& how, bool gpus) {
   on_gpus_ = spec_.on_device && gpus;
   resident_ = spec_.resident || (spec_.on_device && !gpus);
   first_row_ = spec_.on_device ? header_.row_bytes : 0;
-  std::optional<io::InputFile> names;
-  if (!spec_.keys_path.empty()) names.emplace(spec_.keys_path);
+  std::shared_ptr<const io::SourceFile> names;
+  if (!spec_.keys_path.empty()) names = io::all_files().open(spec_.keys_path);
   const uint64_t names_bytes = names ? KeyMap::memory_bytes(names->size(), header_.rows) : 0,
                  rows_bytes = resident_ ? first_row_ + header_.rows * header_.row_bytes : 0;
   memory_bytes_ = names_bytes + rows_bytes;
   if (memory_bytes_ > memory_limit)
-    refuse(file_, fmt::format("takes {} of memory ({} for rows, {} for names), but memory.limit is {}; {}",
-                              format_byte_size(memory_bytes_), format_byte_size(rows_bytes),
-                              format_byte_size(names_bytes), format_byte_size(memory_limit),
-                              rows_bytes > 0 ? fmt::format("leave out lookup.{}, or raise memory.limit",
-                                                           spec_.on_device ? "on_device" : "resident")
-                                             : "raise memory.limit, or look rows up by number"));
+    refuse(*file_, fmt::format("takes {} of memory ({} for rows, {} for names), but memory.limit is {}; {}",
+                               format_byte_size(memory_bytes_), format_byte_size(rows_bytes),
+                               format_byte_size(names_bytes), format_byte_size(memory_limit),
+                               rows_bytes > 0 ? fmt::format("leave out lookup.{}, or raise memory.limit",
+                                                            spec_.on_device ? "on_device" : "resident")
+                                              : "raise memory.limit, or look rows up by number"));
   digest_ = hash64(header_.descr);
   for (const int64_t axis : row_shape_.with_rows(static_cast<int64_t>(header_.rows)))
     digest_ = mix64(digest_ ^ static_cast<uint64_t>(axis));
@@ -113,16 +113,17 @@ void Table::open(uint64_t memory_limit, const IoOptions& how, bool gpus) {
   }
   if (resident_) {
     memory_ = gpu::Memory(rows_bytes);
-    file_.read_at(header_.elements_at, memory_.bytes().subspan(first_row_, rows_bytes - first_row_));
+    file_->read_at(header_.elements_at, memory_.bytes().subspan(first_row_, rows_bytes - first_row_));
   }
-  file_.check_unchanged();
-  if (resident_ || on_gpus_ || how.direct == Toggle::off ||
-      (how.direct == Toggle::automatic && file_.size() <= usable_memory()))
-    return;
+  file_->check_unchanged();
+  const bool suits_page_cache =
+      how.direct == Toggle::off || (how.direct == Toggle::automatic && file_->size() <= usable_memory());
+  if (resident_ || on_gpus_ || (file_->has_page_cache() && suits_page_cache)) return;
   io::BackendOptions options;
   options.backend = how.backend;
   options.direct = how.direct;
-  backend_ = io::make_read_backend({{file_.path(), file_.size(), file_.version()}}, options, Reading::end);
+  backend_ =
+      io::all_files().make_read_backend({{file_->path(), file_->size(), file_->version()}}, options, Reading::end);
 }
 
 size_t Table::scratch_bytes() const noexcept {
@@ -145,19 +146,19 @@ void Table::read(std::span<const int64_t> rows, std::span<std::byte> scratch, st
       if (rows[i] >= 0) reads[reading.left++] = {0, offset, header_.row_bytes, to, &reading};
     } else {
       at[i] = to;
-      if (rows[i] >= 0) file_.read_at(offset, {to, header_.row_bytes});
+      if (rows[i] >= 0) file_->read_at(offset, {to, header_.row_bytes});
     }
   }
   if (reading.left > 0) {
     backend_->submit(std::span(reads).first(reading.left));
     if (const int error = reading.wait())
-      throw Error(Category::io_error, io::read_error_message(error), Place::of_file(file_.path()));
+      throw Error(Category::io_error, io::read_error_message(error), Place::of_file(file_->path()));
   } else if (!resident_) {
-    file_.check_unchanged();
+    file_->check_unchanged();
   }
 }
 
-void Table::read_ahead(uint64_t row) const noexcept { file_.read_ahead(offset_of(row), header_.row_bytes); }
+void Table::read_ahead(uint64_t row) const noexcept { file_->read_ahead(offset_of(row), header_.row_bytes); }
 
 std::shared_ptr<const std::byte> Table::on_gpu(DeviceId gpu) const {
   const Lock lock(mutex_);
@@ -173,12 +174,12 @@ std::shared_ptr<const std::byte> Table::on_gpu(DeviceId gpu) const {
       const std::span<std::byte> some = memory.bytes().first(std::min(bytes - done, memory.bytes().size()));
       const size_t zeros = std::min<uint64_t>(some.size(), first_row_ - std::min(done, first_row_));
       std::ranges::fill(some.first(zeros), std::byte{0});
-      if (zeros < some.size()) file_.read_at(header_.elements_at + done + zeros - first_row_, some.subspan(zeros));
+      if (zeros < some.size()) file_->read_at(header_.elements_at + done + zeros - first_row_, some.subspan(zeros));
       queue->copy(rows + done, some.data(), some.size());
       queue->wait();
       done += some.size();
     }
-    file_.check_unchanged();
+    file_->check_unchanged();
     copy = std::shared_ptr<const std::byte>(queue, rows);
   } catch (const Error& error) {
     if (error.category() != Category::device_error) throw;
@@ -186,7 +187,7 @@ std::shared_ptr<const std::byte> Table::on_gpu(DeviceId gpu) const {
                 fmt::format("cannot be brought to GPU {}, where it takes {}: {}; if there is no room, leave out "
                             "lookup.on_device",
                             gpu.ordinal, format_byte_size(bytes), error.message()),
-                Place::of_file(file_.path()));
+                Place::of_file(file_->path()));
   }
   return copy;
 }

@@ -14,16 +14,15 @@
 #include "feedline/tensor.h"
 #include "flowgraph/table/key_map.h"
 #include "gpu/device/memory.h"
-#include "io/file.h"
 #include "io/npy_header.h"
-#include "io/read/read_backend.h"
+#include "io/read/source.h"
 
 namespace feedline::flow {
 
 /// What a pipeline says of a table.
 struct TableSpec {
-  std::string path;       // of the .npy file, absolute
-  std::string keys_path;  // of the names; empty: rows have numbers only
+  std::string path;       // the name of the .npy file (io::absolute_name)
+  std::string keys_path;  // of the file of names; empty: rows have numbers only
   bool resident = false;
   bool on_device = false;  // in the memory of each device that has a replica
   bool operator==(const TableSpec&) const = default;
@@ -44,7 +43,8 @@ class Table {
   /// Reads the names, and the rows if they are resident here: `gpus` says that those of an on_device table are not.
   /// Does nothing the second time. Throws Error: as KeyMap does; if a file cannot be read or has changed; and
   /// bad_pipeline if the table takes more than `memory_limit` bytes. `how.direct` says when rows are read past the page
-  /// cache; `automatic`: if the file is larger than the memory that this process may use.
+  /// cache; `automatic`: if the file is larger than the memory that this process may use. A file that has no page cache
+  /// is always read so.
   void open(uint64_t memory_limit, const IoOptions& how = {}, bool gpus = false);
 
   const TableSpec& spec() const noexcept { return spec_; }
@@ -100,7 +100,7 @@ class Table {
   std::string where() const;
 
   TableSpec spec_;
-  io::InputFile file_;
+  std::shared_ptr<const io::SourceFile> file_;
   io::NpyHeader header_;
   DType dtype_;
   Shape row_shape_;

@@ -17,6 +17,7 @@
 #include "io/file.h"
 #include "io/index/index.h"
 #include "io/index/index_builder.h"
+#include "io/read/source.h"
 
 namespace feedline::io {
 
@@ -52,10 +53,10 @@ using CountDamage = std::function<void(const BadRegion& region)>;
 /// gives up, and the stitch scans the rest of it.
 FileIndex count_records(const std::shared_ptr<const SourceFile>& file, const CountOptions& options,
                         const CountProgress& progress = {}, const CountDamage& damage = {});
-/// Does the same for the local file at `path`.
-inline FileIndex count_records(const std::string& path, const CountOptions& options, const CountProgress& progress = {},
+/// Does the same for a file that it opens.
+inline FileIndex count_records(const std::string& name, const CountOptions& options, const CountProgress& progress = {},
                                const CountDamage& damage = {}) {
-  return count_records(std::make_shared<const InputFile>(path), options, progress, damage);
+  return count_records(all_files().open(name), options, progress, damage);
 }
 
 /// Scans the bytes [begin, end) of a plain file, as one of several ranks that share a file does. Returns, in ascending

@@ -1,10 +1,11 @@
-// Where data files lie: in the local file system or, one day, in a remote store. Listing, counting, indexing and
-// feeding access data files only through a Source. The indexes and states that feedline stores are local files for
-// every source.
+// Where data files lie: in the local file system, or in a store whose files have names such as "s3://bucket/part-000".
+// Listing, counting, indexing, feeding and looking up access data files only through a Source. The indexes and states
+// that feedline stores are local files for every source.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "io/file.h"
@@ -48,5 +49,21 @@ class Source {
 
 /// Returns the local file system.
 const Source& local_files();
+
+/// Returns the scheme of a name such as "s3://bucket/part-000", here "s3"; "" for a path.
+std::string_view scheme_of(std::string_view name) noexcept;
+
+/// Makes `source` the one of all names with this scheme, for as long as the process lives. Thread-safe. Throws Error
+/// bad_pipeline if `scheme` is not one (lower-case letters, digits, + - and . after a letter: RFC 3986, 3.1), is "file",
+/// or has a source already.
+void register_source(const std::string& scheme, std::unique_ptr<const Source> source);
+
+/// Returns what reads every file: by the source that its scheme is registered with, or from the local file system. A
+/// read backend of it may have files of several sources.
+const Source& all_files();
+
+/// Returns the name of a file as one that needs no folder: itself if it has a scheme, otherwise an absolute path without
+/// . and .., below `folder` if it is relative. Throws Error io_error as absolute_path() does.
+std::string absolute_name(const std::string& folder, const std::string& name);
 
 }  // namespace feedline::io

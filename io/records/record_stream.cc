@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/load.h"
+#include "io/read/source.h"
 #include "io/records/crc32c.h"
 #include "io/records/other_format.h"
 
@@ -14,10 +15,10 @@ namespace feedline::io {
 namespace {
 
 // The bytes that are read at a time: so few that they are still in the core's L2 cache when they are scanned.
-constexpr size_t block_bytes = 256 << 10;
+constexpr size_t bytes_at_once = 256 << 10;
 // A record of at least this size is read exactly up to its end and the next header, so that no bytes must be moved to
 // make room.
-constexpr uint64_t large_record = block_bytes / 4;
+constexpr uint64_t large_record = bytes_at_once / 4;
 
 Compression detect(const SourceFile& file) {
   std::array<std::byte, 18> first;
@@ -28,12 +29,12 @@ Compression detect(const SourceFile& file) {
 
 }  // namespace
 
-RecordStream::RecordStream(std::string file, Compression compression, uint64_t record_limit)
-    : RecordStream(std::make_shared<const InputFile>(std::move(file)), compression, record_limit) {}
+RecordStream::RecordStream(const std::string& file, Compression compression, uint64_t record_limit)
+    : RecordStream(all_files().open(file), compression, record_limit) {}
 
 RecordStream::RecordStream(std::shared_ptr<const SourceFile> file, Chain, uint64_t record_limit)
     : file_(std::move(file)), limit_(std::min<uint64_t>(record_limit, UINT32_MAX)), chain_(true) {
-  reserve(block_bytes);
+  reserve(bytes_at_once);
 }
 
 RecordStream::RecordStream(std::shared_ptr<const SourceFile> file, Compression compression, uint64_t record_limit)
@@ -43,9 +44,9 @@ RecordStream::RecordStream(std::shared_ptr<const SourceFile> file, Compression c
       compression_(compression == Compression::automatic ? detect(*file_) : compression) {
   if (!plain()) {
     inflater_.emplace(compression_);
-    input_ = std::make_unique_for_overwrite<std::byte[]>(block_bytes);
+    input_ = std::make_unique_for_overwrite<std::byte[]>(bytes_at_once);
   }
-  reserve(block_bytes);
+  reserve(bytes_at_once);
 }
 
 RecordStream::Found RecordStream::next() {
@@ -79,12 +80,12 @@ RecordStream::Found RecordStream::next() {
 // Reads until [begin_, end_) holds at least `wanted` bytes. Returns false if the stream ends before that.
 bool RecordStream::fill(uint64_t wanted) {
   if (plain() && file_->size() - position_of(begin_) < wanted) return false;
-  const size_t target = wanted >= large_record ? wanted + header_bytes : block_bytes;
+  const size_t target = wanted >= large_record ? wanted + header_bytes : bytes_at_once;
   // In a compressed stream, a record's length does not prove that so many bytes follow. So memory only doubles as bytes
   // arrive.
   while (end_ - begin_ < wanted && !source_ended_) {
     const size_t have = end_ - begin_;
-    reserve(plain() ? target : std::min(target, std::max(block_bytes, 2 * have)));
+    reserve(plain() ? target : std::min(target, std::max(bytes_at_once, 2 * have)));
     const size_t room = std::min(capacity_, target) - have;
     end_ += read({buffer_.get() + end_, room});
   }
@@ -124,7 +125,7 @@ size_t RecordStream::read(std::span<std::byte> into) {
     inflate_failed_ = status == Inflater::Status::error;
     source_ended_ = status != Inflater::Status::more;
     if (source_ended_ || !input_left_.empty() || last) continue;
-    const size_t size = std::min<uint64_t>(block_bytes, file_->size() - file_position_);
+    const size_t size = std::min<uint64_t>(bytes_at_once, file_->size() - file_position_);
     file_->read_at(file_position_, {input_.get(), size});
     file_position_ += size;
     input_left_ = {input_.get(), size};

@@ -35,7 +35,7 @@ class RecordStream {
   };
 
   /// Reads the whole file. Throws Error io_error if the file cannot be opened or read.
-  RecordStream(std::string file, Compression compression, uint64_t record_limit);
+  RecordStream(const std::string& file, Compression compression, uint64_t record_limit);
   RecordStream(std::shared_ptr<const SourceFile> file, Compression compression, uint64_t record_limit);
 
   /// Selects the constructor that reads one chain of a plain file: good records without a gap. When no good record

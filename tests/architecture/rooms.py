@@ -18,7 +18,7 @@ ARROWS = """
 base:
 base/net:              base
 io:                    base
-io/records:            io base
+io/records:            io/read io base
 io/read:               io base
 io/index:              io/records io/read io base
 io/cache:              io/records io base
@@ -46,14 +46,14 @@ flowgraph/feed:        flowgraph/batch flowgraph/chunk flowgraph/plan flowgraph/
 trainer_bridge/monitor: base/net gpu/device base
 trainer_bridge:        trainer_bridge/monitor flowgraph/feed flowgraph/batch flowgraph/plan flowgraph/data flowgraph/pipeline flowgraph/table ranks gpu/device gpu/unpack io/cache base
 trainer_bridge/data_parallel: trainer_bridge ranks gpu/device base
-tool/common:           flowgraph/parse pictures/decode io/index io/records io base
-tool/inspect:          tool/common flowgraph/pipeline base
+tool/common:           flowgraph/parse pictures/decode io/index io/records io/read io base
+tool/inspect:          tool/common flowgraph/pipeline io/read base
 tool/convert:          tool/common pictures/shape pictures/decode io/index io/records io base
 tool/reshard:          tool/common io/records io base
 tool/feeding:          tool/common trainer_bridge/monitor trainer_bridge ranks gpu/unpack io base
 tool/stats:            tool/feeding tool/common trainer_bridge flowgraph/pipeline gpu/unpack base
 python/src:            tool/commands tool/convert tool/common trainer_bridge gpu/device
-tool/commands:         tool/stats tool/inspect tool/convert tool/reshard tool/feeding tool/common trainer_bridge/monitor trainer_bridge io/index io base
+tool/commands:         tool/stats tool/inspect tool/convert tool/reshard tool/feeding tool/common trainer_bridge/monitor trainer_bridge io/index io/read io base
 """
 
 SOURCE = re.compile(r"\.(h|cc|cu|cuh|inc)$")

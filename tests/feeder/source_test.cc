@@ -1,14 +1,9 @@
 // Data files that lie somewhere else than in the local file system: everything reaches them through io::Source.
 #include "io/read/source.h"
 
-#include <cerrno>
-#include <condition_variable>
-#include <cstring>
-#include <deque>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
-#include <mutex>
-#include <thread>
 
 #include "data.h"
 #include "flowgraph/data/count_data.h"
@@ -26,66 +21,7 @@ namespace {
 
 using Files = MemorySource::Files;
 
-/// Completes reads on a thread of its own.
-class MemoryBackend final : public io::ReadBackend {
- public:
-  MemoryBackend(std::vector<const std::string*> files, std::vector<uint64_t> broken_from, io::ReadDone done)
-      : files_(std::move(files)),
-        broken_from_(std::move(broken_from)),
-        done_(std::move(done)),
-        thread_([this] { run(); }) {}
-  ~MemoryBackend() override { stop(); }
-
-  void submit(std::span<const io::Read> reads) override {
-    {
-      const std::lock_guard lock(mutex_);
-      if (!stopped_) {
-        queue_.insert(queue_.end(), reads.begin(), reads.end());
-        changed_.notify_one();
-        return;
-      }
-    }
-    for (const io::Read& read : reads) done_(read.tag, ECANCELED);
-  }
-  std::optional<int> read_cached(const io::Read&) noexcept override { return std::nullopt; }
-  void stop() override {
-    {
-      const std::lock_guard lock(mutex_);
-      stopped_ = true;
-      changed_.notify_one();
-    }
-    if (thread_.joinable()) thread_.join();
-  }
-  std::string description() const override { return "memory"; }
-
- private:
-  void run() {
-    std::unique_lock lock(mutex_);
-    for (;;) {
-      changed_.wait(lock, [&] { return stopped_ || !queue_.empty(); });
-      if (queue_.empty()) return;
-      const io::Read read = queue_.front();
-      queue_.pop_front();
-      lock.unlock();
-      const bool broken = read.offset + read.length > broken_from_[read.file];
-      if (!broken)
-        std::memcpy(read.buffer + read.offset % io::block_bytes, files_[read.file]->data() + read.offset, read.length);
-      done_(read.tag, broken ? EIO : 0);
-      lock.lock();
-    }
-  }
-
-  const std::vector<const std::string*> files_;
-  const std::vector<uint64_t> broken_from_;  // by file
-  const io::ReadDone done_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<io::Read> queue_;
-  bool stopped_ = false;
-  std::thread thread_;
-};
-
-/// Files that a backend of their own reads.
+/// Files in memory that can fail.
 class StoredFiles final : public MemorySource {
  public:
   using MemorySource::MemorySource;
@@ -127,17 +63,14 @@ Files files_of(const Data& plain, const Data& zipped) {
           {"memory://b/part-002.tfrecord", content_of(zipped.path(0))}};
 }
 
-flow::PipelineSpec spec_of(const io::Source& source, const std::string& more) {
-  return flow::validate(parse_pipeline("source { files: 'memory://b/part-*.tfrecord' index {} } "
-                                       "feature { name: 'id' dtype: INT64 } batch { global_batch_size: 10 } " +
-                                       more),
-                        [&](const flow::FilePatterns& patterns) { return flow::list_files_of(source, patterns); });
+flow::PipelineSpec spec_of(const std::string& more) {
+  return flow::validate(
+      parse_pipeline("source { files: 'memory://b/part-*.tfrecord' index {} } "
+                     "feature { name: 'id' dtype: INT64 } batch { global_batch_size: 10 } " +
+                     more));
 }
 
-flow::DataSet counted(const flow::PipelineSpec& spec, const io::Source& source) {
-  RankGroup alone;
-  return flow::count_data(spec, 2, {}, alone, source);
-}
+flow::DataSet counted(const flow::PipelineSpec& spec) { return flow::count_data(spec, 2, {}); }
 
 std::vector<int64_t> ids_of_epoch(const flow::Plan& plan) {
   flow::Graph graph(plan, {.copied_to = {host()}, .io = {}, .start = {}, .deliver_before_error = false});
@@ -162,18 +95,20 @@ TEST_CASE("files of another source are listed, counted and fed as local ones are
     Files uncompressed = files;
     uncompressed.erase("memory://b/part-002.tfrecord");
     const StoredFiles source(std::move(uncompressed));
+    const Mounted mounted(source);
     for (const char* mode : {"BLOCK", "GLOBAL"}) {
       INFO(mode);
-      const auto spec = spec_of(source, std::string("shuffle { mode: ") + mode + " }");
-      std::vector<int64_t> ids = ids_of_epoch(flow::Plan(spec, counted(spec, source), {}, 2));
+      const auto spec = spec_of(std::string("shuffle { mode: ") + mode + " }");
+      std::vector<int64_t> ids = ids_of_epoch(flow::Plan(spec, counted(spec), {}, 2));
       CHECK(ids != wanted);
       std::sort(ids.begin(), ids.end());
       CHECK(ids == wanted);
     }
   }
   const StoredFiles source(std::move(files));
-  const flow::PipelineSpec spec = spec_of(source, "");
-  const flow::Plan plan(spec, counted(spec, source), {}, 2);
+  const Mounted mounted(source);
+  const flow::PipelineSpec spec = spec_of("");
+  const flow::Plan plan(spec, counted(spec), {}, 2);
   CHECK(plan.data.files.size() == 3);
   for (const int64_t id : numbers(100)) wanted.push_back(id);
   CHECK(ids_of_epoch(plan) == wanted);
@@ -188,12 +123,12 @@ TEST_CASE("a read that fails names the file and the place that it was of, beside
   for (const std::string broken : {"memory://b/part-000", "memory://b/part-001", "memory://b/part-002"})
     for (const char* shuffle : {"mode: GLOBAL", "mode: BUFFER buffer_size: 600"}) {
       StoredFiles source(files);
+      const Mounted mounted(source);
       const flow::PipelineSpec spec = flow::validate(
           parse_pipeline("source { files: 'memory://b/part-*' index {} } feature { name: 'id' dtype: INT64 } batch { "
                          "global_batch_size: 150 } shuffle { " +
-                         std::string(shuffle) + " }"),
-          [&](const flow::FilePatterns& patterns) { return flow::list_files_of(source, patterns); });
-      const flow::Plan plan(spec, counted(spec, source), {}, 2);
+                         std::string(shuffle) + " }"));
+      const flow::Plan plan(spec, counted(spec), {}, 2);
       source.broken_file = broken;
       source.broken_from = 0;
       flow::Graph graph(plan, {.copied_to = {host()}, .io = {}, .start = {}, .deliver_before_error = false});
@@ -216,9 +151,10 @@ TEST_CASE("index.mode LAZY reads another source while it feeds") {
   const TempDir cache;
   const OwnCache own_cache(cache.path());
   const StoredFiles source(files_of(plain, zipped));
-  flow::PipelineSpec spec = spec_of(source, "");
+  const Mounted mounted(source);
+  flow::PipelineSpec spec = spec_of("");
   spec.sources[0].index.mode = flow::IndexMode::lazy;
-  const flow::Plan plan(spec, counted(spec, source), {}, 2);
+  const flow::Plan plan(spec, counted(spec), {}, 2);
   CHECK(plan.data.lazy);
   CHECK(ids_of_epoch(plan).size() == 600);
 }
@@ -228,8 +164,9 @@ TEST_CASE("an index of another source's file lies in the cache folder, and goes 
   const TempDir cache;
   const OwnCache own_cache(cache.path());
   StoredFiles source(files_of(plain, zipped));
-  const flow::PipelineSpec spec = spec_of(source, "");
-  const flow::DataSet data = counted(spec, source);
+  const Mounted mounted(source);
+  const flow::PipelineSpec spec = spec_of("");
+  const flow::DataSet data = counted(spec);
   CHECK(data.warnings.empty());
   const uint64_t digest = data.digest;
   size_t kept = 0;
@@ -237,10 +174,10 @@ TEST_CASE("an index of another source's file lies in the cache folder, and goes 
   CHECK(kept == 3);
 
   source.opened = 0;
-  CHECK(counted(spec, source).digest == digest);
+  CHECK(counted(spec).digest == digest);
   CHECK(source.opened == 0);
   source.version = 2;
-  CHECK(counted(spec, source).digest == digest);
+  CHECK(counted(spec).digest == digest);
   CHECK(source.opened > 0);
 }
 
@@ -249,19 +186,21 @@ TEST_CASE("what a source refuses is an error with its reason and place") {
   const TempDir cache;
   const OwnCache own_cache(cache.path());
   StoredFiles source(files_of(plain, zipped));
-  const flow::PipelineSpec spec = spec_of(source, "");
+  const Mounted mounted(source);
+  const flow::PipelineSpec spec = spec_of("");
   {
     const StoredFiles empty((Files()));
-    CHECK_THROWS_WITH(spec_of(empty, ""),
-                      Catch::Contains("no file matches 'memory://b/part-*.tfrecord'; nothing is there"));
-    CHECK_THROWS_WITH(counted(spec, empty),
-                      Catch::Contains("memory://b/part-00") && Catch::Contains(".tfrecord: no such object"));
+    const Mounted instead(empty);
+    CHECK_THROWS_WITH(spec_of(""), Catch::Contains("no file matches 'memory://b/part-*.tfrecord'; nothing is there"));
+    CHECK_THROWS_WITH(counted(spec), Catch::Contains("memory://b/part-00") &&
+                                         Catch::Contains(".tfrecord: cannot be opened: No such file or directory"));
   }
+  const Mounted again(source);
   source.reachable = false;
-  CHECK_THROWS_WITH(spec_of(source, ""), Catch::Contains("files: the store does not answer"));
+  CHECK_THROWS_WITH(spec_of(""), Catch::Contains("files: the store does not answer"));
 
   source.broken_from = 3000;
-  const flow::Plan plan(spec, counted(spec, source), {}, 2);
+  const flow::Plan plan(spec, counted(spec), {}, 2);
   try {
     ids_of_epoch(plan);
     FAIL("the feed did not end with an error");

@@ -289,7 +289,7 @@ inline void Case::draw_files(Draw& draw) {
   const bool packs = draw.below(4) == 3 && mode == ShuffleMode::none && !interleaved;  // others are refused
   for (size_t f = 0; f < count; f++) {
     DrawnFile& file = files.emplace_back();
-    file.uri = "m://" + std::to_string(f);
+    file.uri = "memory://" + std::to_string(f);
     file.source = static_cast<uint32_t>(f * sources.size() / count);
     if (packs) {
       file.format = draw.one_of({Compression::gzip, Compression::zlib, Compression::none});

@@ -30,7 +30,6 @@ namespace {
 /// Returns the data as counting finds it. All records that are drawn and not damaged must be there.
 flow::DataSet count(Case& drawn, const flow::PipelineSpec& spec, const MemorySource& source) {
   flow::DataSet data;
-  data.source = &source;
   std::vector<io::FileIndex> indexes;
   for (const DrawnFile& file : drawn.files) {
     data.files.push_back(
@@ -558,6 +557,7 @@ void feed(Draw& draw) {
   MemorySource::Files files;
   for (const DrawnFile& file : drawn.files) files[file.uri] = file.stored();
   MemorySource source(std::move(files));
+  const Mounted mounted(source);
   const flow::PipelineSpec spec = flow::validate(parse_pipeline(pipeline_text), [](const flow::FilePatterns& patterns) {
     return flow::FileList{patterns.files, {}};
   });
@@ -574,7 +574,6 @@ void feed(Draw& draw) {
   if (drawn.mixed && other_way == 0) check_entry(other);
   if (drawn.lazy) {
     auto uncounted = std::make_shared<flow::DataSet>();
-    uncounted->source = &source;
     uncounted->lazy = true;
     bool has_grown = false;
     for (const flow::DataFile& file : data->files) {

@@ -30,6 +30,8 @@ class Bytes final : public io::SourceFile {
     require(offset + into.size() <= bytes_.size(), "bytes after the end are read");
     bytes_.copy(reinterpret_cast<char*>(into.data()), into.size(), offset);
   }
+  uint64_t version() const noexcept override { return 0; }
+  void check_unchanged() const override {}
 
  private:
   std::string_view bytes_;

@@ -35,7 +35,7 @@ MemorySource::Files files_of_records() {
   std::string big, small;
   for (size_t i = 0; big.size() < (9 << 20) / 4; i++) big += frame(letters(i % 3 == 0 ? 90'000 : i * 31, 'c'));
   for (size_t i = 0; i < 5; i++) small += frame(letters(i * 20, 's'));
-  return {{"mem://big", std::move(big)}, {"mem://small", small + letters(40, 'x')}};  // ends with damage
+  return {{"memory://big", std::move(big)}, {"memory://small", small + letters(40, 'x')}};  // ends with damage
 }
 
 flow::PipelineSpec spec_of_files(const std::string& mode) {
@@ -43,18 +43,18 @@ flow::PipelineSpec spec_of_files(const std::string& mode) {
                                        " } } "
                                        "batch { global_batch_size: 1 } errors { on_error: SKIP_RECORD }"),
                         [](const flow::FilePatterns&) {
-                          return flow::FileList{{"mem://big", "mem://small"}, {}};
+                          return flow::FileList{{"memory://big", "memory://small"}, {}};
                         });
 }
 
 /// The indexes of files, which ranks count together.
 void share_indexes(Draw& draw) {
   static const MemorySource files(files_of_records());
+  static const Mounted mounted(files);
   static const flow::PipelineSpec specs[] = {spec_of_files("BUILD"), spec_of_files("REQUIRE"), spec_of_files("LAZY")};
   static WorkerArena arena(1, {});
   const auto count = [](RankGroup& ranks, const flow::PipelineSpec& spec) {
     flow::DataSet data;
-    data.source = &files;
     for (const std::string& uri : spec.sources[0].files)
       data.files.push_back({.id = files.stat(uri), .index = {}, .samples = {}});
     flow::index_files(spec, data, arena, ranks, {});

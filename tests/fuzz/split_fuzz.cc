@@ -53,7 +53,7 @@ SplitJob draw_job(Draw& draw) {
   std::vector<MappedFile> files;
   for (uint64_t left = draw.below(4); left > 0; left--) {
     MappedFile file;
-    file.identity = {draw.coin() ? "/data/a" : "/data/\xff", 100, draw.any<int64_t>()};
+    file.identity = {draw.coin() ? "/data/a" : "/data/\xff", 100, draw.any<uint64_t>()};
     if (draw.coin()) file.compression = Compression::gzip;
     for (uint64_t i = draw.below(5); i > 0; i--) {
       if (file.marks.empty() || file.compression == Compression::none)
@@ -161,7 +161,7 @@ void job_file(Draw& draw) {
         if (!wanted.inputs.empty()) wanted.inputs[0].size++;
         break;
       case 3:
-        if (!wanted.inputs.empty()) wanted.inputs[0].mtime_ns ^= 1;
+        if (!wanted.inputs.empty()) wanted.inputs[0].version ^= 1;
         break;
       default:
         if (!wanted.inputs.empty()) wanted.inputs[0].path = "/data/other";

@@ -106,7 +106,8 @@ TEST_CASE("top shows where feeds are, what bounds them, and how busy their stage
 
   InTerminal live({"top", address});
   // The first screens may say that it is too early to tell.
-  const std::string shown = live.shown_with("The trainer is the slower one");
+  live.shown_with("The trainer is the slower one");
+  const std::string shown = live.shown_with("q: quit");  // the last line of a screen
   CHECK_THAT(shown, Contains("\x1b[?1049h") && Contains("The trainer is the slower one") && Contains("q: quit"));
   live.type('x');  // no key that means anything
   live.type('q');

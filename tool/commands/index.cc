@@ -9,6 +9,7 @@
 
 #include "base/byte_size.h"
 #include "io/index/index_store.h"
+#include "io/read/source.h"
 #include "tool/commands/commands.h"
 #include "tool/commands/file_flags.h"
 #include "tool/commands/flags.h"
@@ -50,7 +51,7 @@ std::string differs(const io::FileIndex& index, const io::FileIndex& counted) {
 void index_file(const IndexArgs& args, const std::string& path, Indexed& result, Progress& progress) {
   const io::CountOptions options{
       .compression = args.input.compression, .record_limit = args.input.record_limit, .stride = args.stride};
-  const io::FileId data = io::stat_file(path);
+  const io::FileId data = io::all_files().stat(path);
   result.summary.size = data.size;
   const auto count = [&] { return io::count_records(path, options, [&](uint64_t bytes) { progress.add(bytes); }); };
   io::KeptIndex kept = io::find_index(data, options, args.dir);
@@ -70,7 +71,7 @@ void index_file(const IndexArgs& args, const std::string& path, Indexed& result,
   result.summary.take(*kept.index);
   if (result.state == "none" && !args.check) {
     try {
-      result.index = io::keep_index(*kept.index, data, io::stat_file(path), options, args.dir);
+      result.index = io::keep_index(*kept.index, data, io::all_files().stat(path), options, args.dir);
       result.state = "built";
     } catch (const Error& error) {
       result.unwritten = error.what();

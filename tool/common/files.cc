@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 
 #include "base/byte_size.h"
 #include "io/index/count_records.h"
 #include "io/index/index_store.h"
+#include "io/read/source.h"
 #include "tool/common/terminal.h"
 
 namespace feedline::tool {
@@ -87,9 +87,10 @@ void FileSummary::take(const io::FileIndex& index) {
 uint64_t size_of(const std::vector<std::string>& files) {
   uint64_t total = 0;
   for (const std::string& file : files) {
-    std::error_code missing;  // reported later, when the file is opened
-    const uint64_t size = std::filesystem::file_size(file, missing);
-    total += missing ? 0 : size;
+    try {
+      total += io::all_files().stat(file).size;
+    } catch (const Error&) {  // reported later, when the file is opened
+    }
   }
   return total;
 }

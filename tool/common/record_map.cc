@@ -1,19 +1,13 @@
 #include "tool/common/record_map.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <tbb/parallel_for.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
 #include <utility>
 
-#include "base/absolute_path.h"
-#include "base/syscall_hooks.h"
 #include "io/index/count_records.h"
-#include "io/syscall_ops.h"
+#include "io/read/source.h"
 
 namespace feedline::tool {
 namespace {
@@ -26,14 +20,8 @@ constexpr uint64_t least_stride = 64 << 10, most_marks = 1 << 20;
 }  // namespace
 
 FileIdentity identify(const std::string& path) {
-  struct stat status {};
-  int error = injected<io::StatOp>();
-  if (!error && stat(path.c_str(), &status) != 0) error = errno;
-  if (error)
-    throw Error(Category::io_error, fmt::format("cannot be opened: {}", std::strerror(error)), Place::of_file(path));
-  if (!S_ISREG(status.st_mode)) throw Error(Category::io_error, "is not a regular file", Place::of_file(path));
-  return {absolute_path(path).lexically_normal().string(), static_cast<uint64_t>(status.st_size),
-          int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec};
+  const io::FileId file = io::all_files().stat(path);
+  return {io::absolute_name({}, path), file.size, file.version};
 }
 
 RecordMap::RecordMap(std::vector<MappedFile> files, uint64_t record_limit)

@@ -15,16 +15,16 @@
 
 namespace feedline::tool {
 
-/// Identifies the state of a file: if the size or the time differs, the file has changed.
+/// Identifies the state of a file: if the size or the version (io::FileId) differs, the file has changed.
 struct FileIdentity {
-  std::string path;  // absolute
+  std::string path;  // absolute, or a name with a scheme
   uint64_t size = 0;
-  int64_t mtime_ns = 0;
+  uint64_t version = 0;
 
   bool operator==(const FileIdentity&) const = default;
 };
 
-/// Returns the file's identity. Throws Error io_error if it is not a regular file.
+/// Returns the file's identity. Throws Error io_error as io::Source::stat() does.
 FileIdentity identify(const std::string& path);
 
 /// Where the records of one file are.

@@ -4,10 +4,10 @@
 #include <filesystem>
 #include <map>
 
-#include "base/absolute_path.h"
 #include "base/utf8.h"
 #include "feedline/error.h"
 #include "flowgraph/pipeline/file_list.h"
+#include "io/read/source.h"
 
 namespace feedline::tool {
 namespace {
@@ -73,7 +73,7 @@ std::vector<std::string> shard_patterns(const std::vector<std::string>& files) {
   std::vector<Group> groups;
   std::map<std::string, size_t> group_of;  // by folder and name without numbers
   for (const std::string& file : files) {
-    const std::filesystem::path path = absolute_path(file).lexically_normal();
+    const std::filesystem::path path = io::absolute_name({}, file);
     std::vector<std::string> pieces = pieces_of(path.filename().string());
     for (size_t i = 1; i < pieces.size(); i += 2) pieces[i] = "/";
     std::string key = path.parent_path().string() + "//";

@@ -35,7 +35,7 @@ Json path_json(const std::string& path) { return is_utf8(path) ? Json(path) : Js
 Json inputs_json(const std::vector<FileIdentity>& inputs) {
   Json list = Json::array();
   for (const FileIdentity& file : inputs)
-    list.push_back({{"path", path_json(file.path)}, {"size", file.size}, {"mtime_ns", file.mtime_ns}});
+    list.push_back({{"path", path_json(file.path)}, {"size", file.size}, {"mtime_ns", file.version}});
   return list;
 }
 
