@@ -1,7 +1,7 @@
 #include "feed_paths.h"
 
 #include "feedline/records.h"
-#include "flowgraph/parse/example_parser.h"
+#include "flowgraph/parse/record_parser.h"
 
 namespace feedline::bench {
 namespace {
@@ -15,21 +15,21 @@ uint64_t verify(const Worker& worker) {
 }
 
 uint64_t parse_chess(const Worker& worker) {
-  static const flow::ExampleParser parser = [] {
+  static const auto parser = [] {
     flow::FeatureSpec d, s;
     d.name = d.key = "d";
     d.dtype = DType::bytes;
     d.length = 194;
     s.name = s.key = "s";
     s.dtype = DType::int64;
-    return flow::ExampleParser({d, s});
+    return flow::example_parser({d, s});
   }();
   const auto& records = worker.hot.views;
-  static std::vector<std::byte> memory(parser.arena_bound(records.size(), worker.hot.file.size()));
+  static std::vector<std::byte> memory(parser->arena_bound(records.size(), worker.hot.file.size()));
   static std::vector<flow::RowError> errors;
   flow::Arena arena(memory);
-  flow::ExampleParser::Session session(parser, {static_cast<uint32_t>(records.size()), worker.hot.file.size()}, arena);
-  session.parse(records, errors);
+  const auto session = parser->begin({static_cast<uint32_t>(records.size()), worker.hot.file.size()}, arena);
+  session->parse(records, errors);
   return records.size();
 }
 

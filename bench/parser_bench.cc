@@ -17,8 +17,7 @@
 
 #include "ceilings.h"
 #include "feed_data.h"
-#include "flowgraph/parse/example_parser.h"
-#include "flowgraph/parse/sequence_example_parser.h"
+#include "flowgraph/parse/record_parser.h"
 #include "measure.h"
 #include "tests/flowgraph/example_writer.h"
 
@@ -114,8 +113,8 @@ int compare(const Format& format) {
   const std::vector<io::RecordView>& records = block.records;
   const size_t n = records.size();
   Columns columns(n);
-  const flow::ExampleParser parser(format.features);
-  std::vector<std::byte> memory(parser.arena_bound(n, file.size()));
+  const auto parser = flow::example_parser(format.features);
+  std::vector<std::byte> memory(parser->arena_bound(n, file.size()));
   std::vector<flow::RowError> errors;
   uint64_t hits = 0;
 
@@ -128,9 +127,9 @@ int compare(const Format& format) {
     parsed.push_back(1e9 * seconds([&] {
                        for (size_t round = 0; round < rounds; round++) {
                          flow::Arena arena(memory);
-                         flow::ExampleParser::Session session(parser, {static_cast<uint32_t>(n), file.size()}, arena);
-                         session.parse(records, errors);
-                         hits = session.layout_hits();
+                         const auto session = parser->begin({static_cast<uint32_t>(n), file.size()}, arena);
+                         session->parse(records, errors);
+                         hits = session->layout_hits();
                        }
                      }));
   }
@@ -200,14 +199,13 @@ std::vector<Steps> sequences() {
   };
 }
 
-template <typename Parser>
-double parse(const Parser& parser, const Block& block, std::vector<std::byte>& memory,
+double parse(const flow::RecordParser& parser, const Block& block, std::vector<std::byte>& memory,
              std::vector<flow::RowError>& errors, size_t rounds) {
   return cpu_seconds([&] {
     for (size_t round = 0; round < rounds; round++) {
       flow::Arena arena(memory);
-      typename Parser::Session session(parser, {static_cast<uint32_t>(block.records.size()), block.file.size()}, arena);
-      session.parse(block.records, errors);
+      const auto session = parser.begin({static_cast<uint32_t>(block.records.size()), block.file.size()}, arena);
+      session->parse(block.records, errors);
     }
   });
 }
@@ -221,17 +219,17 @@ int compare(const Steps& format) {
     for (const std::string& step : format.features(again).first) list += write::delimited(1, step);
     return write::delimited(1, label) + write::delimited(2, write::entry("values", list));
   });
-  const flow::ExampleParser example_parser({feature("label", DType::int64), format.in_example});
-  const flow::SequenceExampleParser sequence_parser({feature("label", DType::int64), format.in_list});
-  std::vector<std::byte> of_examples(example_parser.arena_bound(examples.records.size(), examples.file.size()));
-  std::vector<std::byte> of_sequences(sequence_parser.arena_bound(sequences.records.size(), sequences.file.size()));
+  const auto example_parser = flow::example_parser({feature("label", DType::int64), format.in_example});
+  const auto sequence_parser = flow::sequence_example_parser({feature("label", DType::int64), format.in_list});
+  std::vector<std::byte> of_examples(example_parser->arena_bound(examples.records.size(), examples.file.size()));
+  std::vector<std::byte> of_sequences(sequence_parser->arena_bound(sequences.records.size(), sequences.file.size()));
   std::vector<flow::RowError> errors;
   std::vector<double> example_ns, sequence_ns;
   const size_t rounds = 1 + 400'000 / examples.records.size();
   for (int i = 0; i < 9; i++) {
-    example_ns.push_back(1e9 * parse(example_parser, examples, of_examples, errors, rounds) /
+    example_ns.push_back(1e9 * parse(*example_parser, examples, of_examples, errors, rounds) /
                          static_cast<double>(rounds * examples.records.size()));
-    sequence_ns.push_back(1e9 * parse(sequence_parser, sequences, of_sequences, errors, rounds) /
+    sequence_ns.push_back(1e9 * parse(*sequence_parser, sequences, of_sequences, errors, rounds) /
                           static_cast<double>(rounds * sequences.records.size()));
   }
   const double example = median(example_ns), sequence = median(sequence_ns);

@@ -54,7 +54,7 @@ std::optional<BatchRows> rows_before(int64_t end, const BatchRows& batch, int re
 Assembler::Assembler(const Schedule& schedule, const Walk::Start& start, bool deliver_before_error)
     : schedule_(schedule), deliver_before_error_(deliver_before_error), walk_(schedule, start, true) {
   end_.first_step = start.step;
-  if (schedule.spec.absent_feature != AbsentFeature::ignore) absent_.emplace(schedule.spec.features, schedule.parser);
+  if (schedule.spec.absent_feature != AbsentFeature::ignore) absent_.emplace(schedule.spec.features, *schedule.parser);
   if (schedule.data.lazy)
     arriving_.emplace(schedule.steps, start.epoch);
   else

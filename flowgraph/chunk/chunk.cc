@@ -117,7 +117,7 @@ struct Chunk::Scan {
   const Schedule& schedule;
   Chunk& chunk;
   const std::span<io::RecordView> records;
-  RecordParser::Session session;
+  const std::unique_ptr<RecordParser::Session> session;
   std::vector<BadRow>& bad;
   std::vector<RowError> refused = {};
 
@@ -132,7 +132,7 @@ struct Chunk::Scan {
 void Chunk::Scan::parse(uint32_t first, size_t count) {
   refused.clear();
   if (count == 0) return;
-  session.parse(records.subspan(first, count), refused);
+  session->parse(records.subspan(first, count), refused);
 }
 
 // Notes a row whose record is bad. The parser is given an empty record in its place, so that it counts the row.
@@ -228,19 +228,18 @@ bool Chunk::Scan::extent(size_t number) {
 void Chunk::scan_and_parse(const Schedule& schedule, std::span<io::RecordView> records, Arena& arena,
                            std::vector<BadRow>& bad) {
   Scan scan{schedule, *this, records,
-            RecordParser::Session(schedule.parser,
-                                  {.rows = ticket.rows,
-                                   .payload_bytes = ticket.payload_bytes(),
-                                   .kept_free = schedule.formulas.arena_bound(ticket.rows)},
-                                  arena),
+            schedule.parser->begin({.rows = ticket.rows,
+                                    .payload_bytes = ticket.payload_bytes(),
+                                    .kept_free = schedule.formulas.arena_bound(ticket.rows)},
+                                   arena),
             bad};
   size_t extent = 0;
   while (extent < ticket.extents.size() && scan.extent(extent)) extent++;
   rows_ = extent < ticket.extents.size() ? bad.front().row : ticket.rows;
-  features_.assign(scan.session.columns().begin(), scan.session.columns().end());
-  layout_hits_ = scan.session.layout_hits();
-  seen_ = scan.session.seen();
-  lacking_.assign(scan.session.lacking().begin(), scan.session.lacking().end());
+  features_.assign(scan.session->columns().begin(), scan.session->columns().end());
+  layout_hits_ = scan.session->layout_hits();
+  seen_ = scan.session->seen();
+  lacking_.assign(scan.session->lacking().begin(), scan.session->lacking().end());
 }
 
 Place Chunk::place_of(const Schedule& schedule, uint32_t row, uint64_t offset, std::string feature) const {

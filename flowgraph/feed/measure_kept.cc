@@ -16,7 +16,7 @@ constexpr uint64_t most_samples = 512;
 
 class Measurement {
  public:
-  Measurement(const PipelineSpec& spec, const DataSet& data) : spec_(spec), data_(data), parser_(spec), parts_(spec) {}
+  Measurement(const PipelineSpec& spec, const DataSet& data) : spec_(spec), data_(data), parser_(record_parser(spec)), parts_(spec) {}
 
   bool varies() const {
     return std::ranges::any_of(parts_.parts, [](const CacheParts::Part& part) { return part.step->bytes == 0; });
@@ -43,15 +43,15 @@ class Measurement {
 
  private:
   void add(const io::RecordView& record) {
-    std::vector<std::byte> memory(parser_.arena_bound(1, record.size));
+    std::vector<std::byte> memory(parser_->arena_bound(1, record.size));
     Arena arena(memory);
-    RecordParser::Session session(parser_, {.rows = 1, .payload_bytes = record.size}, arena);
+    const auto session = parser_->begin({.rows = 1, .payload_bytes = record.size}, arena);
     std::vector<RowError> errors;
-    session.parse({&record, 1}, errors);
+    session->parse({&record, 1}, errors);
     uint64_t bytes = 0;
     for (const CacheParts::Part& part : parts_.parts) {
       if (part.step->bytes > 0 || !errors.empty()) continue;
-      const auto& value = session.columns()[static_cast<size_t>(part.feature)].as<BytesRef>()[0];
+      const auto& value = session->columns()[static_cast<size_t>(part.feature)].as<BytesRef>()[0];
       const RowWriter& writer = *spec_.outputs[static_cast<size_t>(part.output)].jobs[0].writer;
       bytes += round_up(writer.kept_bytes({value.data, value.size}), io::entry_alignment);
     }
@@ -70,7 +70,7 @@ class Measurement {
 
   const PipelineSpec& spec_;
   const DataSet& data_;
-  const RecordParser parser_;
+  const std::unique_ptr<const RecordParser> parser_;
   const CacheParts parts_;
   std::vector<double> sizes_;
 };

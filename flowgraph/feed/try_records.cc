@@ -21,7 +21,7 @@ constexpr uint64_t most_long_rows = 256;
 class Trial {
  public:
   Trial(const PipelineSpec& spec, const DataSet& data, uint64_t files)
-      : spec_(spec), data_(data), parser_(spec), formulas_(spec), absent_(spec.features, parser_) {
+      : spec_(spec), data_(data), parser_(record_parser(spec)), formulas_(spec), absent_(spec.features, *parser_) {
     for (const OutputSpec& output : spec.outputs)
       if (is_made(output) && output.writer()->takes_long())
         all_made_of_each_ = std::max<uint64_t>(1, most_long_rows / files);
@@ -44,7 +44,7 @@ class Trial {
 
   const PipelineSpec& spec_;
   const DataSet& data_;
-  const RecordParser parser_;
+  const std::unique_ptr<const RecordParser> parser_;
   const Formulas formulas_;
   // So many records of each file have all of their rows made. Of the others the rows are made that do not take long.
   uint64_t all_made_of_each_ = std::numeric_limits<uint64_t>::max();
@@ -74,14 +74,14 @@ void Trial::file(const DataFile& file, uint64_t count) {
 
 void Trial::record(const DataFile& file, const io::RecordView& record, uint64_t offset, uint64_t number,
                    bool makes_all) {
-  std::vector<std::byte> memory(parser_.arena_bound(1, record.size) + formulas_.arena_bound(1));
+  std::vector<std::byte> memory(parser_->arena_bound(1, record.size) + formulas_.arena_bound(1));
   Arena arena(memory);
-  RecordParser::Session session(
-      parser_, {.rows = 1, .payload_bytes = record.size, .kept_free = formulas_.arena_bound(1)}, arena);
+  const auto session = parser_->begin(
+      {.rows = 1, .payload_bytes = record.size, .kept_free = formulas_.arena_bound(1)}, arena);
   std::vector<RowError> errors;
-  session.parse({&record, 1}, errors);
+  session->parse({&record, 1}, errors);
   tried_.records++;
-  absent_.add(session.seen(), {&record, 1});
+  absent_.add(session->seen(), {&record, 1});
   const auto place_of = [&](std::string feature) {
     return Place{file.id.uri, static_cast<int64_t>(offset), static_cast<int64_t>(number), std::move(feature)};
   };
@@ -92,12 +92,12 @@ void Trial::record(const DataFile& file, const io::RecordView& record, uint64_t 
                     place_of(error.feature < 0 ? "" : spec_.features[static_cast<size_t>(error.feature)].name));
   } else {
     std::vector<Column> results;
-    formulas_.evaluate(session.columns(), 1, arena, results, [&](uint32_t, size_t expression) {
+    formulas_.evaluate(session->columns(), 1, arena, results, [&](uint32_t, size_t expression) {
       if (!refused)
         refused.emplace(Category::wrong_value, formula_failure, place_of(spec_.expressions[expression].output));
     });
     if (!refused) {
-      make_row(session.columns(), makes_all, [&](int feature, RowFailure&& failure) {
+      make_row(session->columns(), makes_all, [&](int feature, RowFailure&& failure) {
         if (!refused)
           refused.emplace(failure.category, std::move(failure.message),
                           place_of(spec_.features[static_cast<size_t>(feature)].name));

@@ -64,7 +64,7 @@ uint64_t most_sequence_values(const FeatureSpec& feature, uint64_t payload) {
 // Returns the most bytes of a slot that the columns of `rows` rows take, if their payloads have `payload` bytes.
 uint64_t arena_bytes(const Schedule& schedule, uint32_t rows, uint64_t payload) {
   return rows * (sizeof(io::RecordView) + sizeof(uint64_t)) + alignof(io::RecordView) +
-         schedule.parser.arena_bound(rows, payload) + schedule.formulas.arena_bound(rows);
+         schedule.parser->arena_bound(rows, payload) + schedule.formulas.arena_bound(rows);
 }
 
 }  // namespace

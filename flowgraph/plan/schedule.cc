@@ -69,7 +69,7 @@ Schedule::Schedule(PipelineSpec pipeline, std::shared_ptr<const DataSet> counted
       ranks(who),
       global_batch(choose_global_batch(spec, ranks)),
       steps(plan_orders()),
-      parser(spec),
+      parser(record_parser(spec)),
       formulas(spec),
       replicas(who.replicas),
       threads(thread_count),

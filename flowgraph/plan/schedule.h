@@ -34,7 +34,7 @@ struct Schedule {
   std::vector<std::unique_ptr<const Order>> orders;  // one for each source of a mixture; else one for all data
   std::optional<Mixture> mixture;
   Steps steps;  // the steps of an epoch
-  RecordParser parser;
+  std::unique_ptr<const RecordParser> parser;
   Formulas formulas;
   std::vector<uint64_t> audit_keys;  // the key of each file's audit terms (base/audit.h)
   std::vector<std::byte> zeros;      // zero bytes: the bytes value of a bad row if its chunk has no good row to copy

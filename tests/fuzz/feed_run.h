@@ -132,7 +132,7 @@ class ChunkReader {
   uint64_t scratch_bytes(const flow::Ticket& ticket) const {
     const uint64_t rows = ticket.rows;
     const uint64_t columns = rows * (sizeof(io::RecordView) + sizeof(uint64_t)) + alignof(io::RecordView) +
-                             plan_.parser.arena_bound(rows, ticket.payload_bytes()) + plan_.formulas.arena_bound(rows);
+                             plan_.parser->arena_bound(rows, ticket.payload_bytes()) + plan_.formulas.arena_bound(rows);
     const uint64_t takes = 8 + plan_.spec.expressions.size() + (1 + 4 * rows) * (1 + plan_.spec.features.size());
     return std::min(columns, plan_.memory.slot_arena_bytes) + options_.gap * takes;
   }

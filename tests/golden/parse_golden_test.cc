@@ -352,19 +352,19 @@ void check_protobuf_arrays(const Arrays& ours, const nlohmann::json& wanted) {
 
 struct Session {
   Session(const std::vector<FeatureSpec>& features, const std::vector<std::string>& records, RecordType type)
-      : parser(pipeline(features, type)) {
+      : parser(flow::record_parser(pipeline(features, type))) {
     std::vector<io::RecordView> views;
     uint64_t payload = 0;
     for (const std::string& record : records) {
       views.push_back({reinterpret_cast<const std::byte*>(record.data()), static_cast<uint32_t>(record.size()), 0});
       payload += record.size();
     }
-    memory.resize(parser.arena_bound(records.size(), payload));
+    memory.resize(parser->arena_bound(records.size(), payload));
     flow::Arena arena(memory);
-    flow::RecordParser::Session session(parser, {static_cast<uint32_t>(records.size()), payload}, arena);
-    session.parse(views, errors);
-    columns.assign(session.columns().begin(), session.columns().end());
-    hits = session.layout_hits();
+    const auto session = parser->begin({static_cast<uint32_t>(records.size()), payload}, arena);
+    session->parse(views, errors);
+    columns.assign(session->columns().begin(), session->columns().end());
+    hits = session->layout_hits();
   }
   static flow::PipelineSpec pipeline(const std::vector<FeatureSpec>& features, RecordType type) {
     flow::PipelineSpec spec;
@@ -373,7 +373,7 @@ struct Session {
     return spec;
   }
 
-  flow::RecordParser parser;
+  std::unique_ptr<const flow::RecordParser> parser;
   std::vector<std::byte> memory;
   std::vector<flow::Column> columns;
   std::vector<flow::RowError> errors;

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "feedline/records.h"
-#include "flowgraph/parse/example_parser.h"
+#include "flowgraph/parse/record_parser.h"
 #include "flowgraph/parse/example_reference.h"
 #include "manifest.h"
 #include "support/catch.h"
@@ -53,26 +53,26 @@ void check(const std::string& folder, const nlohmann::json& file) {
   REQUIRE(records.size() == file.at("records").get<size_t>());
   REQUIRE(compare_with_protobuf(features, records) == "");
 
-  const flow::ExampleParser parser(features);
+  const auto parser = flow::example_parser(features);
   std::vector<io::RecordView> views;
   uint64_t payload = 0;
   for (const std::string& record : records) {
     views.push_back({reinterpret_cast<const std::byte*>(record.data()), static_cast<uint32_t>(record.size()), 0});
     payload += record.size();
   }
-  std::vector<std::byte> memory(parser.arena_bound(records.size(), payload));
+  std::vector<std::byte> memory(parser->arena_bound(records.size(), payload));
   flow::Arena arena(memory);
-  flow::ExampleParser::Session session(parser, {static_cast<uint32_t>(records.size()), payload}, arena);
+  const auto session = parser->begin({static_cast<uint32_t>(records.size()), payload}, arena);
   std::vector<flow::RowError> errors;
-  session.parse(views, errors);
+  session->parse(views, errors);
   REQUIRE(errors.empty());
-  fmt::print("{}: {} of {} records by a learned layout\n", file.at("path").get<std::string>(), session.layout_hits(),
+  fmt::print("{}: {} of {} records by a learned layout\n", file.at("path").get<std::string>(), session->layout_hits(),
              records.size());
   for (size_t i = 0; i < features.size(); i++) {
     INFO("feature " << features[i].name);
     Sha256 sha256;
     for (size_t row = 0; row < records.size(); row++) {
-      const ValuesRef& values = session.columns()[i].as<ValuesRef>()[row];
+      const ValuesRef& values = session->columns()[i].as<ValuesRef>()[row];
       if (features[i].dtype != DType::bytes) {
         hash(sha256, values.values, values.count * size_of(features[i].dtype));
         continue;

@@ -1,5 +1,5 @@
 // A view of any tf.train.Example or SequenceExample, for people who do not know yet what is in their files. (The feed's
-// own parser, flowgraph/parse/example_parser.h, must be told which features to look for.) It reads records as
+// own parser, flowgraph/parse/record_parser.h, must be told which features to look for.) It reads records as
 // protobuf's C++ parser does. From tensorflow/core/example/{example,feature}.proto:
 //
 //   message Example         { Features features = 1; }

@@ -1,4 +1,4 @@
-#include "flowgraph/parse/example_parser.h"
+#include "flowgraph/parse/record_parser.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -17,7 +17,6 @@ namespace {
 
 using flow::Arena;
 using flow::BytesRef;
-using flow::ExampleParser;
 using flow::FeatureKind;
 using flow::FeatureSpec;
 using flow::RowError;
@@ -25,24 +24,24 @@ using flow::ValuesRef;
 
 /// Parses the records in one session. The arena has exactly the size of its bound.
 struct Parsed {
-  Parsed(std::vector<FeatureSpec> features, const std::vector<std::string>& records) : parser(std::move(features)) {
+  Parsed(std::vector<FeatureSpec> features, const std::vector<std::string>& records) : parser(flow::example_parser(std::move(features))) {
     for (const std::string& record : records) {
       views.push_back({reinterpret_cast<const std::byte*>(record.data()), static_cast<uint32_t>(record.size()), 0});
       payload += record.size();
     }
-    memory.resize(parser.arena_bound(records.size(), payload));
+    memory.resize(parser->arena_bound(records.size(), payload));
     arena = Arena(memory);
-    session.emplace(parser, flow::ChunkRecords{static_cast<uint32_t>(records.size()), payload}, arena);
+    session = parser->begin({static_cast<uint32_t>(records.size()), payload}, arena);
     session->parse(views, errors);
   }
   const flow::Column& column(size_t i) const { return session->columns()[i]; }
 
-  ExampleParser parser;
+  std::unique_ptr<const flow::RecordParser> parser;
   uint64_t payload = 0;  // bytes of all records
   std::vector<io::RecordView> views;
   std::vector<std::byte> memory;
   Arena arena;
-  std::optional<ExampleParser::Session> session;
+  std::unique_ptr<flow::RecordParser::Session> session;
   std::vector<RowError> errors;
 };
 
@@ -450,12 +449,12 @@ TEST_CASE("blocks of records go on where the last one stopped") {
   Parsed whole(chess_features(), records);
   std::vector<std::byte> memory(whole.memory.size());
   Arena arena(memory);
-  ExampleParser::Session session(whole.parser, {30, whole.payload}, arena);
+  const auto session = whole.parser->begin({30, whole.payload}, arena);
   std::vector<RowError> errors;
-  for (size_t i = 0; i < 30; i += 10) session.parse(std::span(whole.views).subspan(i, 10), errors);
+  for (size_t i = 0; i < 30; i += 10) session->parse(std::span(whole.views).subspan(i, 10), errors);
   REQUIRE(errors.empty());
-  CHECK(session.layout_hits() == 29);
-  for (int i = 0; i < 30; i++) CHECK(session.columns()[1].as<int64_t>()[i] == i * 1000);
+  CHECK(session->layout_hits() == 29);
+  for (int i = 0; i < 30; i++) CHECK(session->columns()[1].as<int64_t>()[i] == i * 1000);
 }
 
 TEST_CASE("the arena's bound holds for the worst that records can hold") {
@@ -480,31 +479,31 @@ TEST_CASE("the arena's bound holds for the worst that records can hold") {
     }
   }
 
-  const ExampleParser fixed_only(chess_features());
-  CHECK(fixed_only.arena_bound(1000, 1 << 20) < 1000 * 24 + 100);
-  const ExampleParser one_list({feature("i", DType::int64, FeatureKind::variable)});
-  CHECK(one_list.arena_bound(1, 1000) < 8 * 1000 + 100);
-  const ExampleParser float_list({feature("f", DType::float32, FeatureKind::variable)});
-  CHECK(float_list.arena_bound(1, 1000) < 1000 + 100);
+  const auto fixed_only = flow::example_parser(chess_features());
+  CHECK(fixed_only->arena_bound(1000, 1 << 20) < 1000 * 24 + 100);
+  const auto one_list = flow::example_parser({feature("i", DType::int64, FeatureKind::variable)});
+  CHECK(one_list->arena_bound(1, 1000) < 8 * 1000 + 100);
+  const auto float_list = flow::example_parser({feature("f", DType::float32, FeatureKind::variable)});
+  CHECK(float_list->arena_bound(1, 1000) < 1000 + 100);
   // max_values bounds it, if that is less and each list has it.
   FeatureSpec frames = feature("b", DType::bytes, FeatureKind::ragged);
   frames.max_values = 30;
-  CHECK(ExampleParser({frames}).arena_bound(8, 8 * 3'000'000) < 8 * 30 * 16 + 200);
-  CHECK(ExampleParser({frames}).arena_bound(1000, 1000) < 8 * 1000 + 1000 * 16 + 100);
-  CHECK(ExampleParser({frames, feature("i", DType::int64, FeatureKind::variable)}).arena_bound(1, 1000) > 8 * 1000);
+  CHECK(flow::example_parser({frames})->arena_bound(8, 8 * 3'000'000) < 8 * 30 * 16 + 200);
+  CHECK(flow::example_parser({frames})->arena_bound(1000, 1000) < 8 * 1000 + 1000 * 16 + 100);
+  CHECK(flow::example_parser({frames, feature("i", DType::int64, FeatureKind::variable)})->arena_bound(1, 1000) > 8 * 1000);
   // A chunk may be read with more bytes than those of its rows, for which the arena was planned.
-  const ExampleParser parser({frames});
+  const auto parser = flow::example_parser({frames});
   const std::string record = wire::example(wire::entry("b", wire::bytes_feature({"one", "two"})));
   const std::vector<io::RecordView> views(
       20, {reinterpret_cast<const std::byte*>(record.data()), static_cast<uint32_t>(record.size()), 0});
-  std::vector<std::byte> memory(parser.arena_bound(20, 20 * record.size()));
+  std::vector<std::byte> memory(parser->arena_bound(20, 20 * record.size()));
   REQUIRE(memory.size() < size_t{20} * 30 * 16);
   Arena arena(memory);
-  ExampleParser::Session session(parser, {20, 1'000'000}, arena);
+  const auto session = parser->begin({20, 1'000'000}, arena);
   std::vector<RowError> errors;
-  session.parse(views, errors);
+  session->parse(views, errors);
   CHECK(errors.empty());
-  CHECK(session.columns()[0].as<ValuesRef>()[19].count == 2);
+  CHECK(session->columns()[0].as<ValuesRef>()[19].count == 2);
 }
 
 TEST_CASE("nothing outside a record is read") {
@@ -523,16 +522,16 @@ TEST_CASE("nothing outside a record is read") {
     if (record.size() > page) continue;
     std::string cut = record;
     cut.resize(below(random, cut.size()));
-    const ExampleParser parser(features);
-    std::vector<std::byte> memory(parser.arena_bound(4, 4 * record.size()));
+    const auto parser = flow::example_parser(features);
+    std::vector<std::byte> memory(parser->arena_bound(4, 4 * record.size()));
     Arena arena(memory);
-    ExampleParser::Session session(parser, {4, 4 * record.size()}, arena);
+    const auto session = parser->begin({4, 4 * record.size()}, arena);
     std::vector<RowError> errors;
     for (const std::string* what : {&record, &cut}) {
       for (std::byte* place : {middle + page - what->size(), middle}) {
         std::memcpy(place, what->data(), what->size());
         const io::RecordView view{place, static_cast<uint32_t>(what->size()), 0};
-        session.parse({&view, 1}, errors);
+        session->parse({&view, 1}, errors);
       }
     }
   }

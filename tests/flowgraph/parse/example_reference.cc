@@ -329,11 +329,11 @@ std::string Comparison::parse_all_at_once(Summary& summary) const {
   const ScopedSimdLevel level(SimdLevel::portable);
   const GuardedMemory memory(planned);
   flow::Arena arena(memory.bytes());
-  flow::RecordParser::Session session(parser, chunk, arena);
+  const auto session = parser.begin(chunk, arena);
   std::vector<flow::RowError> errors;
-  session.parse(records, errors);
+  session->parse(records, errors);
   if (arena.left() < chunk.kept_free) return "the session took what it must keep free";
-  return compare(session, errors, summary);
+  return compare(*session, errors, summary);
 }
 
 /// Parses with the best SIMD in an arena with gaps. With AddressSanitizer, a record can write only to its own row of
@@ -348,23 +348,23 @@ std::string Comparison::parse_one_by_one(Summary& summary) const {
   const size_t size = parser.arena_bound(chunk.rows, chunk.payload_bytes) + chunk.kept_free + gap * blocks;
   const auto memory = std::make_unique_for_overwrite<std::byte[]>(size);
   flow::Arena arena({memory.get(), size}, gap);
-  flow::RecordParser::Session session(parser, chunk, arena);
+  const auto session = parser.begin(chunk, arena);
   std::vector<flow::RowError> errors;
   // Lets a record touch the rows [first, last) of each column.
   const auto allow = [&](size_t first, size_t last) {
     for (size_t i = 0; i < features.size(); i++) {
       const size_t row = flow::row_bytes(features[i]);
-      std::byte* const rows = session.columns()[i].as<std::byte>();
+      std::byte* const rows = session->columns()[i].as<std::byte>();
       ASAN_POISON_MEMORY_REGION(rows, round_up(chunk.rows * row, sizeof(uint64_t)));
       ASAN_UNPOISON_MEMORY_REGION(rows + first * row, (last - first) * row);
     }
   };
   for (size_t row = 0; row < records.size(); row++) {
     allow(row, row + 1);
-    session.parse(records.subspan(row, 1), errors);
+    session->parse(records.subspan(row, 1), errors);
   }
   allow(0, records.size());
-  return compare(session, errors, summary);
+  return compare(*session, errors, summary);
 }
 
 /// Returns what differs from the answers, or an empty string.
@@ -430,7 +430,7 @@ std::string compare_with_protobuf(const std::vector<FeatureSpec>& features, std:
   flow::PipelineSpec pipeline;
   pipeline.sources.emplace_back().record_type = type;
   pipeline.features = features;
-  const flow::RecordParser parser(pipeline);
+  const auto parser = flow::record_parser(pipeline);
   std::map<std::string_view, Answer> answer_of;
   std::vector<const Answer*> answers;
   std::vector<ExactBlock> blocks;
@@ -444,7 +444,7 @@ std::string compare_with_protobuf(const std::vector<FeatureSpec>& features, std:
     if (is_new) {
       const std::string contradiction = ask_protobuf(features, record, type, answer->second);
       if (!contradiction.empty()) return fmt::format("row {}: {}", answers.size(), contradiction);
-      const std::vector<std::string> names = parser.feature_names(views.back());
+      const std::vector<std::string> names = parser->feature_names(views.back());
       if (!answer->second.held.empty() && names != answer->second.names)
         return fmt::format("row {}: other names of features", answers.size());
     }
@@ -455,11 +455,11 @@ std::string compare_with_protobuf(const std::vector<FeatureSpec>& features, std:
   const Comparison comparison{
       .type = type,
       .features = features,
-      .parser = parser,
+      .parser = *parser,
       .records = views,
       .answers = answers,
       .chunk = {.rows = rows, .payload_bytes = payload + plan.other_payload_bytes, .kept_free = plan.kept_free},
-      .planned = parser.arena_bound(rows + plan.more_rows, payload + plan.more_payload_bytes) + plan.kept_free};
+      .planned = parser->arena_bound(rows + plan.more_rows, payload + plan.more_payload_bytes) + plan.kept_free};
   Summary at_once, one_by_one;
   std::string difference = comparison.parse_all_at_once(at_once);
   if (difference.empty()) difference = comparison.parse_one_by_one(one_by_one);

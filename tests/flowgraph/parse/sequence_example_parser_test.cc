@@ -1,4 +1,4 @@
-#include "flowgraph/parse/sequence_example_parser.h"
+#include "flowgraph/parse/record_parser.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -17,7 +17,6 @@ namespace {
 using flow::Arena;
 using flow::RecordType;
 using flow::RowError;
-using flow::SequenceExampleParser;
 using flow::StepsRef;
 using flow::ValuesRef;
 using flow::Where;
@@ -51,15 +50,15 @@ std::string record(const std::string& context_entries, const std::string& list_e
 
 /// Parses the records in one session. The arena has exactly the size of its bound.
 struct Parsed {
-  Parsed(std::vector<FeatureSpec> features, const std::vector<std::string>& records) : parser(std::move(features)) {
+  Parsed(std::vector<FeatureSpec> features, const std::vector<std::string>& records) : parser(flow::sequence_example_parser(std::move(features))) {
     uint64_t payload = 0;
     for (const std::string& record : records) {
       views.push_back({reinterpret_cast<const std::byte*>(record.data()), static_cast<uint32_t>(record.size()), 0});
       payload += record.size();
     }
-    memory.resize(parser.arena_bound(records.size(), payload));
+    memory.resize(parser->arena_bound(records.size(), payload));
     arena = Arena(memory);
-    session.emplace(parser, flow::ChunkRecords{static_cast<uint32_t>(records.size()), payload}, arena);
+    session = parser->begin({static_cast<uint32_t>(records.size()), payload}, arena);
     session->parse(views, errors);
   }
   std::vector<int64_t> ints(size_t feature, size_t row) const {
@@ -68,11 +67,11 @@ struct Parsed {
     return {values, values + ref.count};
   }
 
-  SequenceExampleParser parser;
+  std::unique_ptr<const flow::RecordParser> parser;
   std::vector<io::RecordView> views;
   std::vector<std::byte> memory;
   Arena arena;
-  std::optional<SequenceExampleParser::Session> session;
+  std::unique_ptr<flow::RecordParser::Session> session;
   std::vector<RowError> errors;
 };
 
@@ -343,14 +342,14 @@ class Guarded {
   bool refuses(const FeatureSpec& feature, const std::string& one, bool at_end) {
     char* const at = at_end ? pages_ + 2 * page_ - one.size() : pages_ + page_;
     std::memcpy(at, one.data(), one.size());
-    const SequenceExampleParser parser({feature});
+    const auto parser = flow::sequence_example_parser({feature});
     const std::vector<io::RecordView> views(
         3, {reinterpret_cast<const std::byte*>(at), static_cast<uint32_t>(one.size()), 0});
-    std::vector<std::byte> memory(parser.arena_bound(3, 3 * one.size()));
+    std::vector<std::byte> memory(parser->arena_bound(3, 3 * one.size()));
     Arena arena(memory);
-    SequenceExampleParser::Session session(parser, {3, 3 * one.size()}, arena);
+    const auto session = parser->begin({3, 3 * one.size()}, arena);
     std::vector<RowError> errors;
-    session.parse(views, errors);
+    session->parse(views, errors);
     CHECK((errors.empty() || errors.size() == 3));
     return !errors.empty();
   }
