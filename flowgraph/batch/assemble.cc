@@ -63,7 +63,7 @@ Assembler::Assembler(const Schedule& schedule, const Walk::Start& start, bool de
 
 void Assembler::add(const ChunkRef& chunk, Out& out) {
   if (failed_) return;
-  chunks_.push_back({.chunk = chunk, .has_filler = !chunk->filler.empty()});
+  chunks_.push_back({.chunk = chunk, .has_filler = !chunk->bad.empty()});
   held_++;
   cut_short_ = cut_short_ || chunk->first_error.has_value();
   note_lacking(*chunk);
@@ -184,7 +184,7 @@ std::optional<Error> Assembler::absent_feature() {
 }
 
 void Assembler::note_lacking(const Chunk& chunk) {
-  end_.parsed += chunk.rows() - chunk.filler.size();
+  end_.parsed += chunk.rows() - chunk.bad.size();
   end_.lacking.resize(chunk.lacking().size());
   for (size_t feature = 0; feature < end_.lacking.size(); feature++) end_.lacking[feature] += chunk.lacking()[feature];
 }
@@ -193,20 +193,19 @@ void Assembler::note_dropped() {
   for (const TicketRows& rows : step_.rows) {
     const Chunk& chunk = *chunk_of(rows);
     for (uint32_t row = rows.first; row < rows.first + rows.count; row++)
-      if (!std::binary_search(chunk.filler.begin(), chunk.filler.end(), row)) end_.dropped += chunk.audit_terms()[row];
+      if (!chunk.is_bad(row)) end_.dropped += chunk.audit_terms()[row];
     note_bad(chunk, rows.first, rows.count);
   }
 }
 
 // Notes the records in these rows that were bad and became filler.
 void Assembler::note_bad(const Chunk& chunk, uint32_t first, uint32_t count) {
-  const auto begin = chunk.filler.begin(), end = chunk.filler.end();
-  for (auto row = std::lower_bound(begin, end, first); row != end && *row - first < count; ++row) {
-    const BadTerm& bad = chunk.bad_terms[static_cast<size_t>(row - begin)];
-    end_.bad += bad.as_stored;
-    end_.lost += bad.lost;
-    if (bad.as_computed != bad.as_stored && end_.doubts.size() <= doubts_tried)
-      end_.doubts.push_back(bad.as_computed - bad.as_stored);
+  auto bad = std::ranges::lower_bound(chunk.bad, first, {}, &BadRecord::row);
+  for (; bad != chunk.bad.end() && bad->row - first < count; ++bad) {
+    end_.bad += bad->audit.as_stored;
+    end_.lost += bad->audit.lost;
+    if (bad->audit.as_computed != bad->audit.as_stored && end_.doubts.size() <= doubts_tried)
+      end_.doubts.push_back(bad->audit.as_computed - bad->audit.as_stored);
   }
 }
 

@@ -6,9 +6,7 @@ namespace feedline::flow {
 
 namespace {
 
-bool is_bad(const StepRows& step, const Chunk& chunk, uint32_t row) {
-  return step.has_filler && std::binary_search(chunk.filler.begin(), chunk.filler.end(), row);
-}
+bool is_bad(const StepRows& step, const Chunk& chunk, uint32_t row) { return step.has_filler && chunk.is_bad(row); }
 
 // Returns the run that has the row, or the first run after the row.
 std::vector<TicketRows>::const_iterator run_of(const StepRows& step, int64_t row) noexcept {

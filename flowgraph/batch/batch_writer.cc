@@ -32,32 +32,27 @@ struct RowBlock {
 
 // The rows of a batch that could not be written, and those of bad records.
 struct BatchWriter::Failures {
-  Failures(const BatchRows& of, const std::vector<Rows>& of_later_pass) : batch(of), later(of_later_pass) {}
+  explicit Failures(const BatchRows& of) : batch(of) {}
   struct Found {
-    std::vector<int64_t> rows;        // their numbers in the batch; a row comes once for each output that failed
-    std::vector<FailedRow> reported;  // those that could not be written and stood for a sample
-    uint64_t audit = 0;               // the sum of these samples' audit terms
-    uint64_t audit_of_later = 0;      // the part of it that belongs to the later pass
+    std::vector<int64_t> rows;       // their numbers in the batch; a row comes once for each output that failed
+    std::vector<BadRecord> records;  // those whose rows could not be written and stood for a sample
   };
   const BatchRows& batch;
-  const std::vector<Rows>& later;  // the rows of the batch that belong to the later of its two passes
   Mutex mutex;
   Found found FEEDLINE_GUARDED_BY(mutex);
 
   // Notes a row of the block that could not be written, and makes it filler.
-  void add(RowBlock& block, RowFailure&& failure, const std::string& feature, const Plan& plan) {
+  void add(RowBlock& block, RowError&& failure, const std::string& feature, const Plan& plan) {
     BatchRow& row = block.rows[failure.row];
     block.in_sequence = false;
     const Lock lock(mutex);
     const int64_t number = block.first + static_cast<int64_t>(failure.row);
     found.rows.push_back(number);
     if (std::exchange(row.filler, true)) return;
-    const uint64_t term = row.chunk->audit_terms()[row.row];
-    found.audit += term;
-    if (std::ranges::any_of(later, [&](Rows rows) { return rows.first <= number && number < rows.last; }))
-      found.audit_of_later += term;
-    found.reported.push_back({batch.wanted.first + number, Error(failure.category, std::move(failure.message),
-                                                                 row.chunk->place_of(plan, row.row, feature))});
+    found.records.push_back(
+        {batch.wanted.first + number,
+         Error(failure.category, std::move(failure.message), row.chunk->place_of(plan, row.row, feature)),
+         BadRecord::sound(row.chunk->audit_terms()[row.row])});
   }
 
   // Notes the rows of the block whose records are bad.
@@ -222,7 +217,7 @@ BatchWriter::Unpackers BatchWriter::make_unpackers(const Plan& plan, gpu::Stores
   return all;
 }
 
-std::vector<FailedRow> BatchWriter::write(const BatchRows& batch, BatchBuffer& buffer) const {
+std::vector<BadRecord> BatchWriter::write(const BatchRows& batch, BatchBuffer& buffer) const {
   check_invariant(batch.rows <= plan_.replica_batch * plan_.frames, "a batch of {} rows in a buffer for {}", batch.rows,
                   plan_.replica_batch * plan_.frames);
   BatchContent& content = buffer.content;
@@ -246,7 +241,7 @@ std::vector<FailedRow> BatchWriter::write(const BatchRows& batch, BatchBuffer& b
   const bool is_cold = buffer.written != Clock::time_point() && Clock::now() - buffer.written > leaves_caches_after;
   const Unpackers& unpackers = is_cold ? cold_unpackers_ : unpackers_;
   const std::vector<Rows> later = rows_of_later_pass(batch, buffer.passes);
-  Failures failures(batch, later);
+  Failures failures(batch);
   std::atomic<uint64_t> audit{0}, audit_of_later{0};
   std::atomic<int64_t> valid{0};
   side_by_side(batch.rows, rows_per_task_, [&](int64_t begin, int64_t end) {
@@ -275,8 +270,14 @@ std::vector<FailedRow> BatchWriter::write(const BatchRows& batch, BatchBuffer& b
   failed.rows.erase(std::unique(failed.rows.begin(), failed.rows.end()), failed.rows.end());
   fill_failed(failed.rows, batch.rows, buffer);
   content.audit = audit;
-  content.bad_audit = failed.audit;
-  buffer.passes.later = audit_of_later + failed.audit_of_later;
+  content.bad_audit = 0;
+  for (const BadRecord& bad : failed.records) {
+    const int64_t row = bad.row - batch.wanted.first;
+    const auto has = [row](Rows rows) { return rows.first <= row && row < rows.last; };
+    content.bad_audit += bad.audit.as_stored;
+    if (std::ranges::any_of(later, has)) audit_of_later += bad.audit.as_stored;
+  }
+  buffer.passes.later = audit_of_later;
   content.valid_count = plan_.frames > 1 ? valid_windows(buffer) : valid.load();
 
   buffer.written = Clock::now();
@@ -288,7 +289,7 @@ std::vector<FailedRow> BatchWriter::write(const BatchRows& batch, BatchBuffer& b
     const auto& of_output = unpackers_[static_cast<size_t>(plan_.memory.tensors[t].output)];
     write_ragged(plan_, t, of_output.empty() ? nullptr : &of_output.front(), batch, failed.rows, buffer);
   }
-  return std::move(failed.reported);
+  return std::move(failed.records);
 }
 
 void BatchWriter::read_ahead(const Chunk& chunk) const noexcept {
@@ -514,7 +515,7 @@ void BatchWriter::run_writer(int of, RowBlock& block, std::byte* out, Failures& 
     found_.fetch_add(outcome.found, std::memory_order_relaxed);
     not_found_.fetch_add(samples - outcome.found, std::memory_order_relaxed);
   }
-  for (RowFailure& failure : outcome.failed) failures.add(block, std::move(failure), feature.name, plan_);
+  for (RowError& failure : outcome.failed) failures.add(block, std::move(failure), feature.name, plan_);
 }
 
 // Makes the steps of rows in parallel, each from one value of the record. If some fail, the row fails for the first of
@@ -531,7 +532,7 @@ void BatchWriter::write_steps(const OutputSpec& output, RowBlock& block, std::by
     ValuesRef own;
     if (!is_padded || !row.filler) own = values_of(feature, row.chunk->features()[number], row.row);
     Mutex mutex;
-    std::optional<RowFailure> first;  // its row is the step
+    std::optional<RowError> first;  // its row is the step
     side_by_side(static_cast<int64_t>(own.count), 1, [&](int64_t begin, int64_t end) {
       for (auto step = static_cast<size_t>(begin); step < static_cast<size_t>(end); step++) {
         const BytesRef& bytes = static_cast<const BytesRef*>(own.values)[step];
@@ -542,12 +543,14 @@ void BatchWriter::write_steps(const OutputSpec& output, RowBlock& block, std::by
         const Lock lock(mutex);
         if (first && first->row < step) continue;
         first = std::move(outcome.failed.front());
-        first->row = step;
+        first->row = static_cast<uint32_t>(step);
       }
     });
     if (first)
-      failures.add(block, {i, first->category, fmt::format("step {}: {}", first->row, first->message)}, feature.name,
-                   plan_);
+      failures.add(
+          block,
+          {static_cast<uint32_t>(i), first->category, -1, fmt::format("step {}: {}", first->row, first->message)},
+          feature.name, plan_);
     const size_t written = own.count * step_bytes;
     std::memset(out + written, 0, row_bytes - written);
   }

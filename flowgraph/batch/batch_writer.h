@@ -33,7 +33,7 @@ class BatchWriter {
   /// Returns the rows that could not be written. Each is filler now: its dense tensors are those of the nearest good
   /// row of the batch, or made of zeros if there is none, and in other tensors it has no values. Precondition: the calling
   /// thread is in an arena of at most Schedule::threads threads.
-  std::vector<FailedRow> write(const BatchRows& batch, BatchBuffer& buffer) const;
+  std::vector<BadRecord> write(const BatchRows& batch, BatchBuffer& buffer) const;
 
   /// Tells row writers which rows will be made of a chunk, so that they can begin to read what they need.
   void read_ahead(const Chunk& chunk) const noexcept;

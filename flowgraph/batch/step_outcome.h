@@ -8,14 +8,9 @@
 
 #include "base/mutex.h"
 #include "feedline/error.h"
+#include "flowgraph/chunk/bad_record.h"
 
 namespace feedline::flow {
-
-/// A row that could not be written.
-struct FailedRow {
-  int64_t row;  // its number in the step, in the order of TicketRows::at
-  Error error;
-};
 
 /// Shared by the batches of a step. The step is delivered when all its batches are written: to all replicas or to none.
 struct StepOutcome {
@@ -24,8 +19,8 @@ struct StepOutcome {
   std::atomic<int> unwritten;  // batches that are still to be written
   uint64_t bad_before = 0;     // the number of bad records that were known when the step was assembled
   Mutex mutex;
-  // The rows of all batches that could not be written, in any order.
-  std::vector<FailedRow> failed FEEDLINE_GUARDED_BY(mutex);
+  // The records of all batches whose rows could not be written, in any order.
+  std::vector<BadRecord> failed FEEDLINE_GUARDED_BY(mutex);
   bool settled FEEDLINE_GUARDED_BY(mutex) = false;  // `end` and `end_row` are final
   std::optional<Error> end;                         // the error with which the feed ends in place of this step
   int64_t end_row = 0;                              // the row of the step with that error

@@ -21,7 +21,7 @@ constexpr uint32_t block = 32;
 uint64_t stated_length(const std::byte* header) { return load<uint64_t>(header); }
 
 // Returns the audit term of a record whose length is good, but whose payload or stored CRC is damaged.
-BadTerm damaged_term(uint64_t key, uint64_t offset, const std::byte* header) {
+BadRecord::AuditTerm damaged_term(uint64_t key, uint64_t offset, const std::byte* header) {
   const std::span payload(header + io::header_bytes, stated_length(header));
   const auto stored = load<uint32_t>(payload.data() + payload.size());
   return {.as_stored = key * audit_term(offset, stored),
@@ -41,6 +41,8 @@ void fill_zero(const Schedule& schedule, size_t f, const Column& column, uint32_
 }
 
 }  // namespace
+
+bool Chunk::is_bad(uint32_t row) const noexcept { return std::ranges::binary_search(bad, row, {}, &BadRecord::row); }
 
 bool Chunk::holds(std::span<const std::byte> bytes) const noexcept {
   const auto within = [&](std::span<const std::byte> all) {
@@ -65,9 +67,7 @@ uint64_t Chunk::offset_of(uint32_t row) const noexcept {
 void Chunk::parse(const Schedule& schedule) {
   rows_ = 0;
   first_error.reset();
-  filler.clear();
-  errors.clear();
-  bad_terms.clear();
+  bad.clear();
   layout_hits_ = 0;
   seen_.assign(schedule.spec.features.size(), false);
   lacking_.assign(schedule.spec.features.size(), 0);
@@ -87,10 +87,9 @@ void Chunk::parse(const Schedule& schedule) {
   const std::span records(arena.take<io::RecordView>(ticket.rows), ticket.rows);
   records_ = records;
   audit_terms_ = std::span(arena.take<uint64_t>(ticket.rows), ticket.rows);
-  std::vector<BadRow> bad;
   try {
-    scan_and_parse(schedule, records, arena, bad);
-    evaluate(schedule, arena, bad);
+    scan_and_parse(schedule, records, arena);
+    evaluate(schedule, arena);
   } catch (const std::length_error&) {
     if (ticket.extents.empty()) throw;
     // The planned arena has room for any records that fit into these extents, so the index has too many rows: in the
@@ -99,6 +98,7 @@ void Chunk::parse(const Schedule& schedule) {
       return extent.length / io::frame_bytes < extent.rows;
     });
     const Extent& first = too_many == ticket.extents.end() ? ticket.extents.front() : *too_many;
+    bad.clear();
     end_before(0,
                Error(Category::bad_pipeline,
                      "the index of this file says that more records lie here than there are; delete the index, and the "
@@ -109,7 +109,9 @@ void Chunk::parse(const Schedule& schedule) {
                       {}}));
     return;
   }
-  settle(schedule, bad);
+  if (bad.empty() || schedule.spec.on_error != OnError::raise) return;
+  end_before(static_cast<uint32_t>(bad.front().row), std::move(bad.front().error));
+  bad.clear();
 }
 
 // Takes the records of a chunk from its extents into rows.
@@ -118,13 +120,12 @@ struct Chunk::Scan {
   Chunk& chunk;
   const std::span<io::RecordView> records;
   const std::unique_ptr<RecordParser::Session> session;
-  std::vector<BadRow>& bad;
   std::vector<RowError> refused = {};
 
   bool raise() const { return schedule.spec.on_error == OnError::raise; }
   void parse(uint32_t first, size_t count);
   void lose(uint32_t row, const std::byte* extent, Category category, uint64_t offset, const char* message,
-            const BadTerm& term);
+            const BadRecord::AuditTerm& term);
   /// Takes the rows of one extent. Returns false if an error ends the chunk.
   bool extent(size_t number);
 };
@@ -137,8 +138,8 @@ void Chunk::Scan::parse(uint32_t first, size_t count) {
 
 // Notes a row whose record is bad. The parser is given an empty record in its place, so that it counts the row.
 void Chunk::Scan::lose(uint32_t row, const std::byte* extent, Category category, uint64_t offset, const char* message,
-                       const BadTerm& term) {
-  bad.push_back({row, Error(category, message, chunk.place_of(schedule, row, offset)), term});
+                       const BadRecord::AuditTerm& term) {
+  chunk.bad.push_back({row, Error(category, message, chunk.place_of(schedule, row, offset)), term});
   records[row] = {extent + io::header_bytes, 0, 0};
   parse(row, 1);
 }
@@ -176,8 +177,10 @@ bool Chunk::Scan::extent(size_t number) {
       for (RowError& error : refused) {
         const std::string feature =
             error.feature >= 0 ? schedule.spec.features[static_cast<size_t>(error.feature)].name : std::string();
-        bad.push_back({error.row, Error(error.category, std::move(error.message),
-                                        chunk.place_of(schedule, error.row, chunk.offset_of(error.row), feature))});
+        chunk.bad.push_back({error.row,
+                             Error(error.category, std::move(error.message),
+                                   chunk.place_of(schedule, error.row, chunk.offset_of(error.row), feature)),
+                             BadRecord::sound(chunk.audit_terms_[error.row])});
         if (raise()) return false;
       }
       row += static_cast<uint32_t>(count);
@@ -188,7 +191,7 @@ bool Chunk::Scan::extent(size_t number) {
     const uint64_t offset = extent.offset + scanner.position();
     const bool damaged = stop == io::RecordScanner::Stop::error;
     const Category category = damaged ? scanner.damage() : Category::truncated_data;
-    constexpr BadTerm lost{.lost = true};
+    constexpr BadRecord::AuditTerm lost{.lost = true};
     if (skip > 0) {
       skip--;
     } else if (is_row(record++)) {
@@ -225,17 +228,15 @@ bool Chunk::Scan::extent(size_t number) {
   return true;
 }
 
-void Chunk::scan_and_parse(const Schedule& schedule, std::span<io::RecordView> records, Arena& arena,
-                           std::vector<BadRow>& bad) {
+void Chunk::scan_and_parse(const Schedule& schedule, std::span<io::RecordView> records, Arena& arena) {
   Scan scan{schedule, *this, records,
             schedule.parser->begin({.rows = ticket.rows,
                                     .payload_bytes = ticket.payload_bytes(),
                                     .kept_free = schedule.formulas.arena_bound(ticket.rows)},
-                                   arena),
-            bad};
+                                   arena)};
   size_t extent = 0;
   while (extent < ticket.extents.size() && scan.extent(extent)) extent++;
-  rows_ = extent < ticket.extents.size() ? bad.front().row : ticket.rows;
+  rows_ = extent < ticket.extents.size() ? static_cast<uint32_t>(bad.front().row) : ticket.rows;
   features_.assign(scan.session->columns().begin(), scan.session->columns().end());
   layout_hits_ = scan.session->layout_hits();
   seen_ = scan.session->seen();
@@ -247,37 +248,26 @@ Place Chunk::place_of(const Schedule& schedule, uint32_t row, uint64_t offset, s
           static_cast<int64_t>(record_of(row)), std::move(feature)};
 }
 
-void Chunk::evaluate(const Schedule& schedule, Arena& arena, std::vector<BadRow>& bad) {
+void Chunk::evaluate(const Schedule& schedule, Arena& arena) {
   // Bad rows are set to zeros, because neither formulas nor row writers must see undefined values.
-  for (const BadRow& row : bad)
-    if (row.row < rows_)
-      for (size_t f = 0; f < features_.size(); f++) fill_zero(schedule, f, features_[f], row.row);
+  const auto make_zero = [&](const BadRecord& record) {
+    for (size_t f = 0; f < features_.size(); f++)
+      fill_zero(schedule, f, features_[f], static_cast<uint32_t>(record.row));
+  };
+  for (const BadRecord& record : bad)
+    if (record.row < rows_) make_zero(record);
   const size_t found_before = bad.size();
   schedule.formulas.evaluate(features_, rows_, arena, expressions_, [&](uint32_t row, size_t expression) {
-    bad.push_back({row, Error(Category::wrong_value, formula_failure,
-                              place_of(schedule, row, offset_of(row), schedule.spec.expressions[expression].output))});
+    bad.push_back({row,
+                   Error(Category::wrong_value, formula_failure,
+                         place_of(schedule, row, offset_of(row), schedule.spec.expressions[expression].output)),
+                   BadRecord::sound(audit_terms_[row])});
   });
   if (bad.size() == found_before) return;
-  for (size_t i = found_before; i < bad.size(); i++)
-    for (size_t f = 0; f < features_.size(); f++) fill_zero(schedule, f, features_[f], bad[i].row);
-  std::ranges::stable_sort(bad, {}, &BadRow::row);
-  bad.erase(std::unique(bad.begin(), bad.end(), [](const BadRow& a, const BadRow& b) { return a.row == b.row; }),
-            bad.end());
-}
-
-void Chunk::settle(const Schedule& schedule, std::vector<BadRow>& bad) {
-  if (bad.empty()) return;
-  if (schedule.spec.on_error == OnError::raise) {
-    rows_ = bad.front().row;
-    first_error = std::move(bad.front().error);
-    return;
-  }
-  for (BadRow& row : bad) {
-    filler.push_back(row.row);
-    errors.push_back(std::move(row.error));
-    if (!row.term) row.term = {.as_stored = audit_terms_[row.row], .as_computed = audit_terms_[row.row]};
-    bad_terms.push_back(*row.term);
-  }
+  for (size_t i = found_before; i < bad.size(); i++) make_zero(bad[i]);
+  std::ranges::stable_sort(bad, {}, &BadRecord::row);
+  const auto again = std::ranges::unique(bad, {}, &BadRecord::row);
+  bad.erase(again.begin(), again.end());
 }
 
 }  // namespace feedline::flow

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "feedline/error.h"
+#include "flowgraph/chunk/bad_record.h"
 #include "flowgraph/order/ticket.h"
 #include "flowgraph/parse/columns.h"
 #include "io/records/record_scanner.h"
@@ -16,13 +17,6 @@
 namespace feedline::flow {
 
 struct Schedule;
-
-/// What a bad record adds to the audit sum over the data (base/audit.h).
-struct BadTerm {
-  uint64_t as_stored = 0;    // the term with the CRC that is stored in the file
-  uint64_t as_computed = 0;  // the term with the CRC of the payload; differs if either of the two was damaged
-  bool lost = false;         // the record cannot be identified, so both terms are unknown
-};
 
 /// The chunk of one slot. It holds the records of one ticket. When the slot is used again, the same object holds the
 /// records of the next ticket.
@@ -57,17 +51,13 @@ class Chunk : public std::enable_shared_from_this<Chunk> {
   /// The error of a failed read. If it is set, nothing of the chunk can be used.
   std::optional<Error> failed;
 
-  /// index.mode LAZY: the bad regions that were passed over, each with the number of the chunk's rows before it.
-  struct PassedOver {
-    uint32_t rows;
-    Error error;
-  };
-  std::vector<PassedOver> passed_over;
+  /// index.mode LAZY: the bad regions that were passed over. The row of each is the chunk's first row after it.
+  std::vector<BadRecord> passed_over;
 
   /// Verifies and parses all rows, and sets records() and the columns. If the read failed, there are no rows, and
   /// `first_error` is the reason. With `on_error: RAISE` a bad record ends the rows early: rows() is smaller than
-  /// ticket.rows, and `first_error` says why. Otherwise a bad row becomes filler, and its features are zeros. Its
-  /// number is in `filler` and its error in `errors`.
+  /// ticket.rows, and `first_error` says why. Otherwise a bad row becomes filler, its features are zeros, and it
+  /// is in `bad`.
   void parse(const Schedule& schedule);
 
   /// The number of rows that are good or filler.
@@ -96,9 +86,9 @@ class Chunk : public std::enable_shared_from_this<Chunk> {
   }
 
   std::optional<Error> first_error;  // why the rows end early
-  std::vector<uint32_t> filler;      // the numbers of the rows that are filler, ascending
-  std::vector<Error> errors;         // for each row in `filler`: what was wrong with the record
-  std::vector<BadTerm> bad_terms;    // for each row in `filler`: its record's part in the audit
+  std::vector<BadRecord> bad;        // the records of the rows that are filler, ascending by row
+  /// Returns whether a row is filler.
+  bool is_bad(uint32_t row) const noexcept;
   /// The number of records whose byte layout was that of earlier records (RecordParser::Session::layout_hits()).
   uint64_t layout_hits() const noexcept { return layout_hits_; }
   /// For each feature of the pipeline, whether any record had it.
@@ -107,17 +97,10 @@ class Chunk : public std::enable_shared_from_this<Chunk> {
   const std::vector<uint64_t>& lacking() const noexcept { return lacking_; }
 
  private:
-  struct BadRow {
-    uint32_t row;
-    Error error;
-    std::optional<BadTerm> term = {};  // nullopt: the checksums are good, but the parser or a formula refused the row
-  };
   struct Scan;
   Place place_of(const Schedule& schedule, uint32_t row, uint64_t offset, std::string feature = {}) const;
-  void scan_and_parse(const Schedule& schedule, std::span<io::RecordView> records, Arena& arena,
-                      std::vector<BadRow>& bad);
-  void evaluate(const Schedule& schedule, Arena& arena, std::vector<BadRow>& bad);
-  void settle(const Schedule& schedule, std::vector<BadRow>& bad);
+  void scan_and_parse(const Schedule& schedule, std::span<io::RecordView> records, Arena& arena);
+  void evaluate(const Schedule& schedule, Arena& arena);
 
   const uint32_t slot_;
   const std::span<std::byte> data_, scratch_;

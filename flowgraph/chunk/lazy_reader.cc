@@ -64,8 +64,7 @@ void LazyReader::pass_over(const io::BadRegion& region, Chunk& chunk) {
     if (bad_.size() > io::kept_messages) bad_.back().message = {};
     bad_regions_++;
   }
-  if (bad_regions_ * sizeof(io::BadRegion) + chunk.passed_over.size() * 2 * sizeof(Chunk::PassedOver) >
-      spec.memory_limit / 2)
+  if (bad_regions_ * sizeof(io::BadRegion) + chunk.passed_over.size() * 2 * sizeof(BadRecord) > spec.memory_limit / 2)
     throw bad_regions_fill_memory(spec, bad_regions_ + chunk.passed_over.size(), region.error(path));
   if (spec.on_error == OnError::raise) throw region.error(path);
   chunk.passed_over.push_back({chunk.ticket.rows, region.error(path)});

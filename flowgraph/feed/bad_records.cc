@@ -36,22 +36,21 @@ std::optional<Error> BadRecords::note(const Error& error) {
 }
 
 void BadRecords::note(Chunk& chunk) {
-  for (const Chunk::PassedOver& bad : chunk.passed_over)
-    if (auto end = note(bad.error)) return chunk.end_before(bad.rows, std::move(*end));
-  for (size_t i = 0; i < chunk.errors.size(); i++)
-    if (auto end = note(chunk.errors[i])) return chunk.end_before(chunk.filler[i], std::move(*end));
+  for (const std::vector<BadRecord>* records : {&chunk.passed_over, &chunk.bad})
+    for (const BadRecord& bad : *records)
+      if (auto end = note(bad.error)) return chunk.end_before(static_cast<uint32_t>(bad.row), std::move(*end));
 }
 
 void BadRecords::settle(StepOutcome& step) {
   const Lock lock(step.mutex);
   if (std::exchange(step.settled, true)) return;
-  std::ranges::sort(step.failed, {}, &FailedRow::row);
+  std::ranges::sort(step.failed, {}, &BadRecord::row);
   const auto end_at = [&](int64_t row, Error error) {
     step.end = std::move(error);
     step.end_row = row;
   };
   const auto limit = [&] { return exceeded_limit(step.bad_before + in_steps_.total()); };
-  for (const FailedRow& bad : step.failed) {
+  for (const BadRecord& bad : step.failed) {
     if (schedule_.spec.on_error == OnError::raise) return end_at(bad.row, bad.error);
     in_steps_.note(bad.error);
     last_in_steps_ = bad.error;

@@ -271,7 +271,7 @@ void Graph::Impl::parse(Chunk& chunk) {
 }
 
 void Graph::Impl::assemble(const ChunkRef& chunk) {
-  if (!chunk->errors.empty() || !chunk->passed_over.empty()) bad_records.note(*chunk);
+  if (!chunk->bad.empty() || !chunk->passed_over.empty()) bad_records.note(*chunk);
   assembler.add(chunk, completed_batches);
   if (assembler.failed()) read->end();
   // If the chunks held here filled all slots, the chunks that the next step lacks could never be read: no slot comes

@@ -76,8 +76,8 @@ void Trial::record(const DataFile& file, const io::RecordView& record, uint64_t 
                    bool makes_all) {
   std::vector<std::byte> memory(parser_->arena_bound(1, record.size) + formulas_.arena_bound(1));
   Arena arena(memory);
-  const auto session = parser_->begin(
-      {.rows = 1, .payload_bytes = record.size, .kept_free = formulas_.arena_bound(1)}, arena);
+  const auto session =
+      parser_->begin({.rows = 1, .payload_bytes = record.size, .kept_free = formulas_.arena_bound(1)}, arena);
   std::vector<RowError> errors;
   session->parse({&record, 1}, errors);
   tried_.records++;
@@ -97,7 +97,7 @@ void Trial::record(const DataFile& file, const io::RecordView& record, uint64_t 
         refused.emplace(Category::wrong_value, formula_failure, place_of(spec_.expressions[expression].output));
     });
     if (!refused) {
-      make_row(session->columns(), makes_all, [&](int feature, RowFailure&& failure) {
+      make_row(session->columns(), makes_all, [&](int feature, RowError&& failure) {
         if (!refused)
           refused.emplace(failure.category, std::move(failure.message),
                           place_of(spec_.features[static_cast<size_t>(feature)].name));

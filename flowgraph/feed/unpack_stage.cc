@@ -28,7 +28,7 @@ void UnpackStage::begin_batches() {
 }
 
 void UnpackStage::write(Pending& batch) {
-  std::vector<FailedRow> failed = writer_.write(batch.rows, *batch.buffer);
+  std::vector<BadRecord> failed = writer_.write(batch.rows, *batch.buffer);
   const std::shared_ptr<StepOutcome> outcome = batch.rows.outcome;
   if (outcome && !failed.empty()) {
     const Lock lock(outcome->mutex);

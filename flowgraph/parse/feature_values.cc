@@ -11,6 +11,7 @@
 
 #include "base/round_up.h"
 #include "flowgraph/parse/names_instead.h"
+#include "flowgraph/parse/other_length.h"
 #include "flowgraph/parse/packed_varints.h"
 #include "flowgraph/parse/wire.h"
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "flowgraph/parse/other_length.h"
 #include "flowgraph/parse/record_parser.h"
 
 namespace feedline::flow {

@@ -32,9 +32,9 @@ void RowFinder::find(Values values, std::span<int64_t> rows) const noexcept {
   }
 }
 
-RowFailure RowFinder::failure(size_t row, std::span<const std::byte> value) const {
+RowError RowFinder::failure(size_t row, std::span<const std::byte> value) const {
   const TableSpec& spec = table->spec();
-  return {row, Category::wrong_value,
+  return {static_cast<uint32_t>(row), Category::wrong_value, -1,
           by_name ? fmt::format("{} has no name {}; add it there and its row to {}, or correct the record",
                                 file_name(spec.keys_path), quoted(value), file_name(spec.path))
                   : fmt::format("there is no row {} in {}, which has rows 0 to {}; correct the record, or the table",

@@ -25,7 +25,7 @@ struct RowFinder {
   void add_failures(Values values, std::span<const int64_t> rows, size_t first, RowOutcome& outcome) const;
 
  private:
-  RowFailure failure(size_t row, std::span<const std::byte> value) const;
+  RowError failure(size_t row, std::span<const std::byte> value) const;
 };
 
 /// A row is a row of the table, normalised and cast. Its value is the row's number, an INT64, or the row's name. A

@@ -64,7 +64,7 @@ void PictureWriter::write(std::span<const std::span<const std::byte>> values, co
       else
         pictures::render(view_of(std::get<StoredPixels>(origin_), values[row]), geometry_of, finish_, to, scratch);
     } catch (const pictures::BadPicture& bad) {
-      outcome.failed.push_back({row, Category::bad_image, bad.what()});
+      outcome.failed.push_back({static_cast<uint32_t>(row), Category::bad_image, -1, bad.what()});
     }
 }
 

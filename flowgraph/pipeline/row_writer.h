@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "feedline/error.h"
+#include "flowgraph/pipeline/row_error.h"
 
 namespace feedline::io {
 class EntryStore;
@@ -26,18 +26,11 @@ struct GatheredRows {
   std::shared_ptr<const Table> table;        // has the rows, from which the job's UnpackSpec makes those of the output
 };
 
-/// A row that a RowWriter could not make.
-struct RowFailure {
-  size_t row;  // its index in the block
-  Category category;
-  std::string message;
-};
-
 /// What became of a block of rows.
 struct RowOutcome {
-  std::vector<RowFailure> failed;  // in ascending order of rows
-  uint64_t warnings = 0;           // of what does not make a row fail, such as small damage of a picture
-  uint64_t found = 0;              // rows whose kept part was found in the cache
+  std::vector<RowError> failed;  // in ascending order of rows, without features
+  uint64_t warnings = 0;         // of what does not make a row fail, such as small damage of a picture
+  uint64_t found = 0;            // rows whose kept part was found in the cache
 };
 
 /// Where a writer finds and keeps the part of its rows that is the same in every epoch.

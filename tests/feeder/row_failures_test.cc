@@ -35,7 +35,8 @@ class FragileWriter final : public flow::RowWriter {
       std::fill(scratch.begin(), scratch.end(), static_cast<std::byte>(id));
       if (broken.contains(id) && (!odd_alone_ || id % 2 != 0)) {
         std::memset(out + row * stride, 0xee, sizeof id);
-        outcome.failed.push_back({row, Category::bad_image, "picture " + std::to_string(id) + " is broken"});
+        outcome.failed.push_back(
+            {static_cast<uint32_t>(row), Category::bad_image, -1, "picture " + std::to_string(id) + " is broken"});
       } else {
         std::memcpy(out + row * stride, &id, sizeof id);
       }

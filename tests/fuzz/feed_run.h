@@ -229,9 +229,9 @@ class BatchMaker {
 
   const flow::BatchBuffer& buffer() const { return buffer_; }
 
-  std::vector<flow::FailedRow> write(const flow::BatchRows& rows) {
+  std::vector<flow::BadRecord> write(const flow::BatchRows& rows) {
     std::ranges::fill(memory_.span(), OutputBlock::untouched);
-    std::vector<flow::FailedRow> failed = writer_.write(rows, buffer_);
+    std::vector<flow::BadRecord> failed = writer_.write(rows, buffer_);
     uint64_t at = 0;  // the bytes before it have been looked at, or are a tensor's
     const auto look = [&](uint64_t end) {
       const std::byte* const begin = buffer_.memory + at;
@@ -305,7 +305,7 @@ inline Run run(const flow::Plan& plan, const MemorySource& source, const RunOpti
       flow::StepOutcome* const outcome = first.outcome.get();
       if (outcome) outcome->bad_before = bad.in_chunks();
       for (size_t r = 0; r < replicas; r++) {
-        std::vector<flow::FailedRow> failed = makers[r].write(out[r].at(i));
+        std::vector<flow::BadRecord> failed = makers[r].write(out[r].at(i));
         MUST_HOLD(outcome || failed.empty());
         if (!outcome) continue;
         const Lock lock(outcome->mutex);

@@ -215,7 +215,7 @@ Rows write(const PictureWriter& writer, const std::vector<Value>& values, size_t
   RowOutcome outcome;
   writer.write(spans, {.first = 7, .kept = kept}, out.data(), stride, scratch.span(), outcome);
   Rows rows{{}, std::vector<std::string>(values.size())};
-  for (const RowFailure& failure : outcome.failed) {
+  for (const RowError& failure : outcome.failed) {
     require(failure.category == Category::bad_image, "a picture fails with another category");
     rows.failures[failure.row] = failure.message;
   }

@@ -126,7 +126,7 @@ DataSet Files::count(const PipelineSpec& spec) const {
 struct Written {
   OutputBlock memory;
   BatchBuffer buffer;
-  std::vector<FailedRow> failed;
+  std::vector<BadRecord> failed;
 
   explicit Written(size_t bytes) : memory(bytes) { buffer.memory = memory.data(); }
   const TensorView& at(const std::string& name) const {
@@ -226,7 +226,7 @@ std::shared_ptr<Chunk> Feed::chunk_of(Ticket ticket) {
   chunk->ticket = std::move(ticket);
   chunk->parse(*plan_);
   for (uint32_t row = 0; row < chunk->rows(); row++)
-    require(is_bad(record_of(*chunk, row)) == std::binary_search(chunk->filler.begin(), chunk->filler.end(), row),
+    require(is_bad(record_of(*chunk, row)) == chunk->is_bad(row),
             "a bad record is taken for a good one, or a good one for a bad one");
   return chunk;
 }
@@ -292,7 +292,7 @@ void Feed::check(const BatchRows& batch) {
     for (size_t k = i + 1; k < rows.size() && rows[k].filler && rows[k].record == rows[i].record; k++) failed[k] = true;
   }
   std::vector<int64_t> said;
-  for (const FailedRow& row : got.failed) said.push_back(row.row);
+  for (const BadRecord& row : got.failed) said.push_back(row.row);
   std::ranges::sort(said);
   require(said == reported, "other rows failed");
   check_sums(batch, rows, failed, got);
@@ -456,7 +456,7 @@ void Feed::check_writers(const Chunk& chunk) {
     if (writer.reads_ahead()) writer.read_ahead(values);
     writer.write(values, {}, out.data(), stride, scratch.span(), outcome);
     std::vector<bool> failed(count);
-    for (const RowFailure& failure : outcome.failed) failed[failure.row] = !failure.message.empty();
+    for (const RowError& failure : outcome.failed) failed[failure.row] = !failure.message.empty();
     for (uint32_t row = 0; row < count; row++) {
       const size_t record = record_of(chunk, row);
       const Made& made = model_.outputs[o].of_record[record];

@@ -1,4 +1,4 @@
-// The error of a record that a parser refuses.
+// The message about bytes of another length than a feature wants.
 #pragma once
 
 #include <fmt/format.h>
@@ -6,18 +6,9 @@
 #include <cstdint>
 #include <string>
 
-#include "feedline/error.h"
 #include "flowgraph/pipeline/spec.h"
 
 namespace feedline::flow {
-
-/// A record that the parser refused. `message` says what was found and what was wanted.
-struct RowError {
-  uint32_t row = 0;
-  Category category = Category::malformed_proto;
-  int feature = -1;  // number of the feature, or -1 for the record as a whole
-  std::string message;
-};
 
 /// Returns what is wrong with bytes whose number is not what `feature` wants, and what to do. `holder` begins the
 /// sentence, as in "the record has".

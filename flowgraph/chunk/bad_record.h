@@ -1,0 +1,26 @@
+// A bad record, from what finds it to the log of errors.
+#pragma once
+
+#include <cstdint>
+
+#include "feedline/error.h"
+
+namespace feedline::flow {
+
+/// A record that cannot be fed. It is found when its chunk is parsed, or when the rows of its step are made.
+struct BadRecord {
+  /// What a record adds to the audit sum over the data (base/audit.h).
+  struct AuditTerm {
+    uint64_t as_stored = 0;    // the term with the CRC that is stored in the file
+    uint64_t as_computed = 0;  // the term with the CRC of the payload; differs if either of the two was damaged
+    bool lost = false;         // the record cannot be identified, so both terms are unknown
+  };
+  /// Returns the term of a record whose checksums are good.
+  static AuditTerm sound(uint64_t term) noexcept { return {.as_stored = term, .as_computed = term}; }
+
+  int64_t row;  // its row in the chunk, or in the step in the order of TicketRows::at
+  Error error;  // its category, what is wrong, and its place
+  AuditTerm audit = {};
+};
+
+}  // namespace feedline::flow
