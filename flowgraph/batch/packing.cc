@@ -11,7 +11,7 @@
 
 #include "base/load.h"
 #include "flowgraph/batch/batch_rows.h"
-#include "flowgraph/pipeline/resolve_outputs.h"
+#include "flowgraph/pipeline/stored_elements.h"
 #include "flowgraph/table/table.h"
 
 namespace feedline::flow {

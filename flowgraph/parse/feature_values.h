@@ -15,7 +15,7 @@
 #include "flowgraph/parse/columns.h"
 #include "flowgraph/parse/feature_list.h"
 #include "flowgraph/parse/feature_message.h"
-#include "flowgraph/pipeline/row_error.h"
+#include "flowgraph/rows/row_error.h"
 #include "flowgraph/pipeline/spec.h"
 #include "io/records/record_scanner.h"
 

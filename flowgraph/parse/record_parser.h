@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "flowgraph/parse/columns.h"
-#include "flowgraph/pipeline/row_error.h"
+#include "flowgraph/rows/row_error.h"
 #include "flowgraph/pipeline/spec.h"
 #include "io/records/record_scanner.h"
 

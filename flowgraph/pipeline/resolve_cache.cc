@@ -8,6 +8,7 @@
 #include "base/byte_size.h"
 #include "feedline/error.h"
 #include "feedline_pipeline.pb.h"
+#include "io/read/source.h"
 
 namespace feedline::flow {
 namespace {
@@ -37,6 +38,8 @@ void resolve_cache(const Pipeline& pipeline, PipelineSpec& spec) {
   if (!cache.dir().empty() && of.where == CacheWhere::memory) refuse_cache("dir: it is for where: DISK; remove it");
   if (cache.dir().find('\0') != std::string::npos)
     refuse_cache(fmt::format("dir: '{}' is not a folder name, because it has a NUL character", cache.dir()));
+  if (!io::scheme_of(cache.dir()).empty())
+    refuse_cache(fmt::format("dir: '{}' is no folder of this machine; write the path of one", cache.dir()));
   if (!cache.dir().empty()) {
     const std::filesystem::path dir = std::filesystem::path(pipeline.folder()) / cache.dir();
     of.dir = absolute_path(dir).lexically_normal().string();

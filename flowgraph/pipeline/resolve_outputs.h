@@ -11,7 +11,4 @@ namespace feedline::flow {
 /// names the output and its field, and Error io_error if a table cannot be read.
 void resolve_outputs(const config::Pipeline& pipeline, const std::string& folder, PipelineSpec& spec);
 
-/// Returns the UnpackSpec of a row-major tensor as it lies in memory. The caller must set `out`.
-gpu::UnpackSpec stored_elements(DType stored, const Shape& shape);
-
 }  // namespace feedline::flow

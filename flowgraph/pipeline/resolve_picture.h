@@ -4,7 +4,8 @@
 #include <string>
 
 #include "feedline_pipeline.pb.h"
-#include "flowgraph/pipeline/picture_writer.h"
+#include "flowgraph/pipeline/output_resolver.h"
+#include "flowgraph/rows/picture_writer.h"
 
 namespace feedline::flow {
 
@@ -22,5 +23,8 @@ PictureSpec resolve_picture(const config::Output& output, const std::string& pat
 
 /// The same for pixels of decode_raw. All of them have one size.
 PictureSpec resolve_picture(const config::Output& output, const std::string& path, const StoredPixels& stored);
+
+/// Makes the output of `of` from the pictures of a feature. `otherwise` is the layout if the output says none.
+void add_picture(OutputResolver& of, int number, PictureSpec picture, ImageLayout otherwise);
 
 }  // namespace feedline::flow

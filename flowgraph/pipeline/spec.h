@@ -14,10 +14,10 @@
 #include "feedline/records.h"
 #include "feedline/tensor.h"
 #include "flowgraph/formula/expression.h"
-#include "flowgraph/pipeline/cache_spec.h"
 #include "flowgraph/pipeline/feed_state.h"
 #include "flowgraph/pipeline/file_list.h"
-#include "flowgraph/pipeline/row_writer.h"
+#include "flowgraph/rows/cache_spec.h"
+#include "flowgraph/rows/row_writer.h"
 #include "gpu/unpack/unpack_spec.h"
 #include "io/index/index.h"
 

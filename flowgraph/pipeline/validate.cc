@@ -21,6 +21,7 @@
 #include "flowgraph/pipeline/spec.h"
 #include "flowgraph/pipeline/unsupported.h"
 #include "io/index/count_records.h"
+#include "io/read/source.h"
 
 namespace feedline::flow {
 namespace {
@@ -50,6 +51,8 @@ IndexSpec resolve_index(const Pipeline& pipeline, const config::Source& source, 
   spec.given = spec.mode != IndexMode::lazy || !index.dir().empty();
   if (index.dir().find('\0') != std::string::npos)
     refuse("{}: index.dir: '{}' is not a folder name, because it has a NUL character", path, index.dir());
+  if (!io::scheme_of(index.dir()).empty())
+    refuse("{}: index.dir: '{}' is no folder of this machine; write the path of one", path, index.dir());
   if (!index.dir().empty()) {
     const std::filesystem::path dir = std::filesystem::path(pipeline.folder()) / index.dir();
     spec.dir = absolute_path(dir).lexically_normal().string();

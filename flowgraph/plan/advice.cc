@@ -7,7 +7,7 @@
 
 #include "base/byte_size.h"
 #include "base/format_count.h"
-#include "flowgraph/pipeline/cache_spec.h"
+#include "flowgraph/rows/cache_spec.h"
 #include "flowgraph/plan/plan.h"
 
 namespace feedline::flow {

@@ -71,7 +71,7 @@ struct MemoryPlan {
   uint64_t buffer_bytes = 0;   // of each batch buffer
   bool lends = false;          // a batch is one row: its tensors may point into the slot, and it then holds the chunk
   uint32_t inflaters = 0;      // 0: there is no compressed file
-  uint64_t scratch_bytes = 0;  // scratch memory of each thread for row writers (flowgraph/pipeline/row_writer.h)
+  uint64_t scratch_bytes = 0;  // scratch memory of each thread for row writers (flowgraph/rows/row_writer.h)
   std::vector<MemoryLine> lines;
 
   /// Returns the most chunks that batches hold: one for each batch buffer if the plan lends rows, else 0.

@@ -35,11 +35,12 @@ pictures/decode:       base
 pictures/shape:        pictures/decode gpu/unpack base
 flowgraph/formula:     base
 flowgraph/table:       gpu/device io/read io base
-flowgraph/pipeline:    flowgraph/table flowgraph/formula pictures/shape pictures/decode gpu/unpack io/index io/read io/cache base
+flowgraph/rows:        flowgraph/table pictures/shape pictures/decode gpu/unpack io/cache base
+flowgraph/pipeline:    flowgraph/rows flowgraph/table flowgraph/formula pictures/shape pictures/decode gpu/unpack io/index io/read io/cache base
 flowgraph/data:        flowgraph/pipeline flowgraph/table ranks io/index io/records io/read io base
-flowgraph/parse:       flowgraph/pipeline gpu/unpack io/records base
+flowgraph/parse:       flowgraph/pipeline flowgraph/rows gpu/unpack io/records base
 flowgraph/order:       flowgraph/data flowgraph/pipeline io/records io/read base
-flowgraph/plan:        flowgraph/order flowgraph/parse flowgraph/data flowgraph/pipeline flowgraph/table io/index io/records io/read io/cache base
+flowgraph/plan:        flowgraph/order flowgraph/parse flowgraph/data flowgraph/pipeline flowgraph/rows flowgraph/table io/index io/records io/read io/cache base
 flowgraph/chunk:       flowgraph/plan flowgraph/order flowgraph/parse flowgraph/data gpu/device io/index io/records io/read io/cache base
 flowgraph/batch:       flowgraph/chunk flowgraph/plan flowgraph/order flowgraph/parse flowgraph/pipeline flowgraph/table io/cache gpu/device gpu/unpack base
 flowgraph/feed:        flowgraph/batch flowgraph/chunk flowgraph/plan flowgraph/parse flowgraph/data flowgraph/pipeline flowgraph/table ranks gpu/device gpu/unpack io/index io/records io/read io/cache io base

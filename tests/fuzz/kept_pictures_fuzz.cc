@@ -1,6 +1,6 @@
 // Rows of pictures with a cache: they must be those without one, also where a disk gives entries of another length or of
 // another size than was kept, and no byte is read or written beside them.
-// covers: flowgraph/pipeline/kept_picture.cc
+// covers: flowgraph/rows/kept_picture.cc
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 #include "base/mul_div.h"
 #include "draw.h"
-#include "flowgraph/pipeline/picture_writer.h"
+#include "flowgraph/rows/picture_writer.h"
 #include "flowgraph/plan/cache_plan.h"
 #include "io/cache/memory_entries.h"
 #include "require.h"

@@ -2,7 +2,7 @@
 // must be one of those that docs/pipeline.md allows. It must be the same with a cache, while that is empty and later; and
 // made of the stored numbers that travel, once they are unpacked. (kept_pictures_fuzz.cc damages what a cache keeps.)
 //
-// covers: flowgraph/pipeline/picture_writer.cc
+// covers: flowgraph/rows/picture_writer.cc
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -19,7 +19,7 @@
 
 #include "base/audit.h"
 #include "draw.h"
-#include "flowgraph/pipeline/picture_writer.h"
+#include "flowgraph/rows/picture_writer.h"
 #include "gpu/unpack/unpack.h"
 #include "require.h"
 #include "tests/gpu/unpack/slow_cast.h"

@@ -1,5 +1,3 @@
-#include "flowgraph/parse/record_parser.h"
-
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -10,6 +8,7 @@
 #include "flowgraph/parse/example_reference.h"
 #include "flowgraph/parse/packed_varints.h"
 #include "flowgraph/parse/random_records.h"
+#include "flowgraph/parse/record_parser.h"
 #include "support/catch.h"
 
 namespace feedline::test {
@@ -24,7 +23,8 @@ using flow::ValuesRef;
 
 /// Parses the records in one session. The arena has exactly the size of its bound.
 struct Parsed {
-  Parsed(std::vector<FeatureSpec> features, const std::vector<std::string>& records) : parser(flow::example_parser(std::move(features))) {
+  Parsed(std::vector<FeatureSpec> features, const std::vector<std::string>& records)
+      : parser(flow::example_parser(std::move(features))) {
     for (const std::string& record : records) {
       views.push_back({reinterpret_cast<const std::byte*>(record.data()), static_cast<uint32_t>(record.size()), 0});
       payload += record.size();
@@ -490,7 +490,8 @@ TEST_CASE("the arena's bound holds for the worst that records can hold") {
   frames.max_values = 30;
   CHECK(flow::example_parser({frames})->arena_bound(8, 8 * 3'000'000) < 8 * 30 * 16 + 200);
   CHECK(flow::example_parser({frames})->arena_bound(1000, 1000) < 8 * 1000 + 1000 * 16 + 100);
-  CHECK(flow::example_parser({frames, feature("i", DType::int64, FeatureKind::variable)})->arena_bound(1, 1000) > 8 * 1000);
+  CHECK(flow::example_parser({frames, feature("i", DType::int64, FeatureKind::variable)})->arena_bound(1, 1000) >
+        8 * 1000);
   // A chunk may be read with more bytes than those of its rows, for which the arena was planned.
   const auto parser = flow::example_parser({frames});
   const std::string record = wire::example(wire::entry("b", wire::bytes_feature({"one", "two"})));

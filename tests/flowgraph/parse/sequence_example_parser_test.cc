@@ -1,5 +1,3 @@
-#include "flowgraph/parse/record_parser.h"
-
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -9,6 +7,7 @@
 #include "base/machine.h"
 #include "flowgraph/parse/example_reference.h"
 #include "flowgraph/parse/random_records.h"
+#include "flowgraph/parse/record_parser.h"
 #include "support/catch.h"
 
 namespace feedline::test {
@@ -50,7 +49,8 @@ std::string record(const std::string& context_entries, const std::string& list_e
 
 /// Parses the records in one session. The arena has exactly the size of its bound.
 struct Parsed {
-  Parsed(std::vector<FeatureSpec> features, const std::vector<std::string>& records) : parser(flow::sequence_example_parser(std::move(features))) {
+  Parsed(std::vector<FeatureSpec> features, const std::vector<std::string>& records)
+      : parser(flow::sequence_example_parser(std::move(features))) {
     uint64_t payload = 0;
     for (const std::string& record : records) {
       views.push_back({reinterpret_cast<const std::byte*>(record.data()), static_cast<uint32_t>(record.size()), 0});

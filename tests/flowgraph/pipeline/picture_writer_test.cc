@@ -1,5 +1,5 @@
 // Rows of pictures with a cache: the bytes are those without one, whatever was kept before.
-#include "flowgraph/pipeline/picture_writer.h"
+#include "flowgraph/rows/picture_writer.h"
 
 #include <cstring>
 #include <memory>

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "flowgraph/pipeline/row_error.h"
+#include "flowgraph/rows/row_error.h"
 
 namespace feedline::io {
 class EntryStore;
@@ -103,9 +103,5 @@ class RowWriter {
   /// Returns how many bytes are kept of a value; 0 if none are, because the row will fail.
   virtual uint64_t kept_bytes([[maybe_unused]] std::span<const std::byte> value) const { return 0; }
 };
-
-struct OutputSpec;
-/// Tests set this to give outputs a writer. Null, or a null result: the output is unpacked.
-inline std::shared_ptr<const RowWriter> (*row_writer_for_tests)(const OutputSpec& output) = nullptr;
 
 }  // namespace feedline::flow

@@ -5,9 +5,9 @@
 #include <optional>
 #include <string>
 
-#include "flowgraph/pipeline/cache_spec.h"
-#include "flowgraph/pipeline/kept_picture.h"
-#include "flowgraph/pipeline/row_writer.h"
+#include "flowgraph/rows/cache_spec.h"
+#include "flowgraph/rows/kept_picture.h"
+#include "flowgraph/rows/row_writer.h"
 #include "pictures/shape/geometry.h"
 #include "pictures/shape/render.h"
 

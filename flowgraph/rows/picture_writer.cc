@@ -1,4 +1,4 @@
-#include "flowgraph/pipeline/picture_writer.h"
+#include "flowgraph/rows/picture_writer.h"
 
 #include <algorithm>
 #include <utility>

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "flowgraph/pipeline/row_writer.h"
+#include "flowgraph/rows/row_writer.h"
 #include "gpu/unpack/unpack_spec.h"
 
 namespace feedline::flow {

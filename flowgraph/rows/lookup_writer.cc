@@ -1,4 +1,4 @@
-#include "flowgraph/pipeline/lookup_writer.h"
+#include "flowgraph/rows/lookup_writer.h"
 
 #include <fmt/format.h>
 

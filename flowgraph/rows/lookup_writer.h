@@ -7,7 +7,7 @@
 #include <span>
 #include <utility>
 
-#include "flowgraph/pipeline/row_writer.h"
+#include "flowgraph/rows/row_writer.h"
 #include "flowgraph/table/table.h"
 #include "gpu/unpack/unpack.h"
 

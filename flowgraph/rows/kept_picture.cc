@@ -1,4 +1,4 @@
-#include "flowgraph/pipeline/kept_picture.h"
+#include "flowgraph/rows/kept_picture.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "flowgraph/pipeline/one_hot_writer.h"
+#include "flowgraph/rows/one_hot_writer.h"
 
 #include <fmt/format.h>
 

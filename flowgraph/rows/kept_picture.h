@@ -8,8 +8,8 @@
 #include <string>
 #include <variant>
 
-#include "flowgraph/pipeline/cache_spec.h"
-#include "flowgraph/pipeline/row_writer.h"
+#include "flowgraph/rows/cache_spec.h"
+#include "flowgraph/rows/row_writer.h"
 #include "pictures/decode/picture.h"
 #include "pictures/shape/geometry.h"
 #include "pictures/shape/render.h"

@@ -1,0 +1,128 @@
+#include "flowgraph/pipeline/output_resolver.h"
+
+#include <fmt/ranges.h>
+
+#include "base/did_you_mean.h"
+#include "flowgraph/pipeline/resolve_features.h"
+
+namespace feedline::flow {
+
+OutputResolver::OutputResolver(const config::Output& output_config, std::string of_output, uint64_t pipeline_seed,
+                               const std::string& pipeline_folder, const FeatureNumbers& feature_numbers,
+                               PipelineSpec& spec)
+    : config(output_config),
+      path(std::move(of_output)),
+      seed(pipeline_seed),
+      folder(pipeline_folder),
+      features(spec.features),
+      numbers(feature_numbers),
+      tables(spec.tables),
+      cache(spec.cache),
+      warnings(spec.warnings) {
+  output.name = config.name();
+  output.dtype = to_dtype(config.dtype());
+  output.internal = config.internal();
+}
+
+void OutputResolver::refuse(std::string_view field, const std::string& why) const {
+  throw Error(Category::bad_pipeline, fmt::format("{}: {}: {}", path, field, why));
+}
+
+void OutputResolver::nothing_but(std::string_view what) const {
+  if (!config.feature().empty())
+    refuse("feature", fmt::format("an output is made from a feature or by {}, not both; remove one", what));
+}
+
+int OutputResolver::feature_number(std::string_view field, const std::string& wanted) const {
+  if (const auto known = numbers.find(wanted); known != numbers.end()) return known->second;
+  std::vector<std::string> names;
+  for (const FeatureSpec& feature : features) names.push_back(feature.name);
+  refuse(field, fmt::format("there is no feature '{}'{} There are: {}", wanted,
+                            nearest(wanted, names).empty() ? "." : did_you_mean(wanted, names), fmt::join(names, " ")));
+}
+
+int OutputResolver::bytes_feature(std::string_view operation) const {
+  if (config.feature().empty()) refuse("feature", fmt::format("{} needs a feature of BYTES; name one", operation));
+  const int number = feature_number("feature", config.feature());
+  const FeatureSpec& from = feature(number);
+  if (from.dtype != DType::bytes || from.kind != FeatureKind::fixed || from.shape.rank() > 0)
+    refuse(operation,
+           fmt::format("it needs one BYTES value in each record; feature '{}' is {}", from.name, describe(from)));
+  return number;
+}
+
+void OutputResolver::add_job(const ColumnRef& column, gpu::UnpackSpec unpack, size_t values) {
+  if (values == 0) refuse("feature", "its shape has no value");
+  output.jobs.push_back({.column = column, .unpack = std::move(unpack), .values = values});
+}
+
+int OutputResolver::turn(gpu::UnpackSpec& unpack, ImageLayout stored, ImageLayout otherwise) const {
+  ImageLayout wanted = layout_of(config.layout());
+  if (wanted == ImageLayout::unknown) wanted = otherwise;
+  if (wanted != ImageLayout::unknown && unpack.shape.rank() != 3)
+    refuse("layout", fmt::format("it needs a shape of 3 axes, not {}", to_string(unpack.shape)));
+  if (wanted != ImageLayout::unknown && stored == ImageLayout::unknown)
+    refuse(
+        "layout",
+        "how the values lie is not known: only decode_raw.layout says it; remove layout to deliver them as they lie");
+  if (stored == ImageLayout::unknown) return -1;
+  if (wanted != ImageLayout::unknown && wanted != stored) {
+    const std::vector<size_t> axes =
+        wanted == ImageLayout::chw ? std::vector<size_t>{2, 0, 1} : std::vector<size_t>{1, 2, 0};
+    const Shape shape = unpack.shape;
+    const std::vector<int64_t> strides = unpack.stride_bits;
+    for (size_t i = 0; i < 3; i++) {
+      unpack.shape[i] = shape[axes[i]];
+      unpack.stride_bits[i] = strides[axes[i]];
+    }
+  }
+  return (wanted == ImageLayout::unknown ? stored : wanted) == ImageLayout::chw ? 0 : 2;
+}
+
+void OutputResolver::finish(gpu::UnpackSpec& unpack, int channel_axis, DType natural) {
+  if (config.has_normalize()) {
+    const config::Normalize& given = config.normalize();
+    gpu::Normalize normalize;
+    if (given.has_scale())
+      normalize.scale = channel_values("normalize.scale", std::array{given.scale()}, unpack.shape, channel_axis)[0];
+    normalize.mean = channel_values("normalize.mean", given.mean(), unpack.shape, channel_axis);
+    normalize.std = channel_values("normalize.std", given.std(), unpack.shape, channel_axis);
+    for (float std : normalize.std)
+      if (!(std > 0)) refuse("normalize.std", fmt::format("{}; it must be above 0", std));
+    unpack.normalize = std::move(normalize);
+    natural = DType::float32;
+  }
+  const bool by_channel = !unpack.channel_bits.empty() || unpack.scale.size() > 1 || unpack.bias.size() > 1 ||
+                          (unpack.normalize && (unpack.normalize->mean.size() > 1 || unpack.normalize->std.size() > 1));
+  unpack.channel_axis = by_channel ? channel_axis : -1;
+  if (output.dtype == DType::unset) output.dtype = natural;
+  if (output.dtype == DType::bytes) refuse("dtype", "BYTES cannot be made from numbers; write a type of numbers");
+  unpack.out = output.dtype;
+}
+
+void OutputResolver::from_numbers(const ColumnRef& column, DType stored, const Shape& shape, size_t values) {
+  gpu::UnpackSpec unpack = stored_elements(stored, shape);
+  const int channel_axis = turn(unpack, ImageLayout::unknown);
+  finish(unpack, channel_axis, stored);
+  output.shape = unpack.shape;
+  add_job(column, std::move(unpack), values);
+}
+
+std::string describe(const FeatureSpec& feature) {
+  constexpr const char* kinds[] = {"FIXED", "VARIABLE", "FIXED_SEQUENCE", "RAGGED"};
+  std::string text = fmt::format("{} {}", kinds[static_cast<int>(feature.kind)], name(feature.dtype));
+  if (feature.shape.rank() > 0) text += fmt::format(" {}", to_string(feature.shape));
+  return text;
+}
+
+ImageLayout layout_of(config::Output::Layout layout) {
+  return layout == config::Output::HWC   ? ImageLayout::hwc
+         : layout == config::Output::CHW ? ImageLayout::chw
+                                         : ImageLayout::unknown;
+}
+
+DType stored_dtype(const config::DecodeRaw& raw) {
+  return raw.stored() == config::DTYPE_UNSET ? DType::uint8 : to_dtype(raw.stored());
+}
+
+}  // namespace feedline::flow

@@ -1,0 +1,125 @@
+// What the kinds of outputs have in common: checks of an output's fields, and the OutputSpec that comes of them.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "feedline/error.h"
+#include "feedline_pipeline.pb.h"
+#include "flowgraph/pipeline/spec.h"
+#include "flowgraph/pipeline/stored_elements.h"
+
+namespace feedline::flow {
+
+/// The number of each feature, by its name.
+using FeatureNumbers = std::unordered_map<std::string, int>;
+
+/// Which axis of a picture has its channels: the last one or the first one.
+enum class ImageLayout { unknown, hwc, chw };
+
+/// Makes the OutputSpec of one output, and checks the output.
+class OutputResolver {
+ public:
+  /// Keeps references to all of them but `path`, which names the output in errors. `seed` and `folder` are those of the
+  /// pipeline.
+  OutputResolver(const config::Output& config, std::string path, uint64_t seed, const std::string& folder,
+                 const FeatureNumbers& numbers, PipelineSpec& spec);
+
+  [[noreturn]] void refuse(std::string_view field, const std::string& why) const;
+
+  /// Refuses a feature beside `what` makes the output from.
+  void nothing_but(std::string_view what) const;
+  /// Returns the number of the feature that `field` names.
+  int feature_number(std::string_view field, const std::string& wanted) const;
+  const FeatureSpec& feature(int number) const { return features[static_cast<size_t>(number)]; }
+  /// Returns the number of the output's feature, which has one BYTES value in each record.
+  int bytes_feature(std::string_view operation) const;
+
+  /// Returns the fields that say what becomes of a picture, and whether they are given.
+  std::array<std::pair<const char*, bool>, 3> shaping() const {
+    return {{{"crop", config.has_crop()}, {"resize", config.has_resize()}, {"flip", config.has_flip()}}};
+  }
+
+  void add_job(const ColumnRef& column, gpu::UnpackSpec unpack, size_t values = 1);
+
+  /// Returns the numbers given for the channels: none, one for all, or one for each channel. The channels are the axis
+  /// `channel_axis`. If that is not known (-1), several numbers belong to the last axis, as NumPy broadcasts, and
+  /// `channel_axis` is set to it; if they could belong to the first axis as well, the output is refused.
+  std::vector<float> channel_values(std::string_view field, const auto& values, const Shape& shape,
+                                    int& channel_axis) const {
+    std::vector<float> result;
+    for (const auto value : values) {
+      const auto rounded = static_cast<float>(value);
+      if (!std::isfinite(rounded)) refuse(field, fmt::format("{} is not a finite float32", value));
+      result.push_back(rounded);
+    }
+    if (result.size() <= 1) return result;
+    const size_t rank = shape.rank();
+    const auto count = static_cast<int64_t>(result.size());
+    if (rank == 0)
+      refuse(field, fmt::format(
+                        "{} values are given, but the numbers of this output are normalised one by one; give one value",
+                        count));
+    if (channel_axis < 0) {
+      if (shape[rank - 1] != count)
+        refuse(field, fmt::format("{} values are given, but the last axis of {} is {}; give one value, or as many",
+                                  count, to_string(shape), shape[rank - 1]));
+      if (rank == 3 && shape[0] == count)
+        refuse(field, fmt::format("{} values are given, which could be for the first or the last axis of {}, because "
+                                  "its layout is not known",
+                                  count, to_string(shape)));
+      channel_axis = static_cast<int>(rank) - 1;
+    }
+    if (const int64_t channels = shape[static_cast<size_t>(channel_axis)]; channels != count)
+      refuse(field, fmt::format("{} values are given, but shape {} has {} channels; give one value, or as many", count,
+                                to_string(shape), channels));
+    return result;
+  }
+
+  /// Permutes the axes if the output's layout, or the one that holds otherwise, is not the stored one. Returns the
+  /// channel axis of the delivered shape, or -1 if it is not known.
+  int turn(gpu::UnpackSpec& unpack, ImageLayout stored, ImageLayout otherwise = ImageLayout::unknown) const;
+  /// Sets `normalize` and the dtype of the output: the one in the pipeline, or else `natural`, but FLOAT32 if the output
+  /// is normalised.
+  void finish(gpu::UnpackSpec& unpack, int channel_axis, DType natural);
+
+  /// Makes the output from numbers as they lie in a column.
+  void from_numbers(const ColumnRef& column, DType stored, const Shape& shape, size_t values = 1);
+
+  const config::Output& config;
+  const std::string path;
+  const uint64_t seed;
+  const std::string& folder;
+  const std::vector<FeatureSpec>& features;
+  const FeatureNumbers& numbers;
+  std::vector<std::shared_ptr<Table>>& tables;
+  const std::optional<CacheSpec>& cache;
+  std::vector<std::string>& warnings;
+  OutputSpec output;
+};
+
+/// Returns what a feature is, for messages: "FIXED INT64 [3]".
+std::string describe(const FeatureSpec& feature);
+/// Returns the layout that an output or a decode_raw says.
+ImageLayout layout_of(config::Output::Layout layout);
+/// Returns the type of the numbers that a decode_raw reads.
+DType stored_dtype(const config::DecodeRaw& raw);
+
+// The kinds of outputs: each fills in `output`. Throws Error bad_pipeline, which names the output and its field.
+void resolve_feature(OutputResolver& of);     // a feature, or one of those that are reserved
+void resolve_expression(OutputResolver& of);  // resolve_formulas() does the rest
+void resolve_stack(OutputResolver& of);
+void resolve_bits(OutputResolver& of);     // unpack_bits
+void resolve_raw(OutputResolver& of);      // decode_raw
+void resolve_encoded(OutputResolver& of);  // decode_image
+void resolve_one_hot(OutputResolver& of);
+void resolve_lookup(OutputResolver& of);  // throws Error io_error, too, if the table cannot be read
+
+}  // namespace feedline::flow
