@@ -18,7 +18,9 @@ struct BadRecord {
   /// Returns the term of a record whose checksums are good.
   static AuditTerm sound(uint64_t term) noexcept { return {.as_stored = term, .as_computed = term}; }
 
-  int64_t row;  // its row in the chunk, or in the step in the order of TicketRows::at
+  // Its row in the chunk, or in the step in the order of TicketRows::at. If it was passed over (Chunk::passed_over), it
+  // has none: then this is the first row after it, and `audit` is not set.
+  int64_t row;
   Error error;  // its category, what is wrong, and its place
   AuditTerm audit = {};
 };

@@ -98,7 +98,6 @@ void Chunk::parse(const Schedule& schedule) {
       return extent.length / io::frame_bytes < extent.rows;
     });
     const Extent& first = too_many == ticket.extents.end() ? ticket.extents.front() : *too_many;
-    bad.clear();
     end_before(0,
                Error(Category::bad_pipeline,
                      "the index of this file says that more records lie here than there are; delete the index, and the "
@@ -110,8 +109,7 @@ void Chunk::parse(const Schedule& schedule) {
     return;
   }
   if (bad.empty() || schedule.spec.on_error != OnError::raise) return;
-  end_before(static_cast<uint32_t>(bad.front().row), std::move(bad.front().error));
-  bad.clear();
+  end_before(static_cast<uint32_t>(bad.front().row), Error(std::move(bad.front().error)));
 }
 
 // Takes the records of a chunk from its extents into rows.
@@ -266,8 +264,8 @@ void Chunk::evaluate(const Schedule& schedule, Arena& arena) {
   if (bad.size() == found_before) return;
   for (size_t i = found_before; i < bad.size(); i++) make_zero(bad[i]);
   std::ranges::stable_sort(bad, {}, &BadRecord::row);
-  const auto again = std::ranges::unique(bad, {}, &BadRecord::row);
-  bad.erase(again.begin(), again.end());
+  const auto same = [](const BadRecord& a, const BadRecord& b) { return a.row == b.row; };
+  bad.erase(std::unique(bad.begin(), bad.end(), same), bad.end());
 }
 
 }  // namespace feedline::flow

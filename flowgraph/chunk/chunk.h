@@ -62,9 +62,10 @@ class Chunk : public std::enable_shared_from_this<Chunk> {
 
   /// The number of rows that are good or filler.
   uint32_t rows() const noexcept { return rows_; }
-  /// Removes the rows from `row` on, because of `error`.
+  /// Removes the rows from `row` on, and what is bad among them, because of `error`.
   void end_before(uint32_t row, Error error) {
     rows_ = row;
+    while (!bad.empty() && bad.back().row >= row) bad.pop_back();
     first_error = std::move(error);
   }
   std::span<const io::RecordView> records() const noexcept { return records_; }

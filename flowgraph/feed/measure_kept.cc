@@ -16,7 +16,8 @@ constexpr uint64_t most_samples = 512;
 
 class Measurement {
  public:
-  Measurement(const PipelineSpec& spec, const DataSet& data) : spec_(spec), data_(data), parser_(record_parser(spec)), parts_(spec) {}
+  Measurement(const PipelineSpec& spec, const DataSet& data)
+      : spec_(spec), data_(data), parser_(record_parser(spec)), parts_(spec) {}
 
   bool varies() const {
     return std::ranges::any_of(parts_.parts, [](const CacheParts::Part& part) { return part.step->bytes == 0; });

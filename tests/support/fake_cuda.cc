@@ -35,8 +35,8 @@ using Clock = std::chrono::steady_clock;
 // Never destroyed, because streams may still run when the program ends.
 std::mutex& mutex = *new std::mutex;  // guards all state of this file
 
-// Somebody who waits until a predicate holds, which any thread may ask. Who changes something asks for all of them, and wakes only those for whom it
-// holds: threads that wake up to sleep on would take most of a test's CPU time.
+// Somebody who waits until a predicate holds, which any thread may ask. Who changes something asks for all of them, and
+// wakes only those for whom it holds: threads that wake up to sleep on would take most of a test's CPU time.
 struct Waiter {
   std::function<bool()> holds;
   bool woken = false;
