@@ -19,6 +19,7 @@
 
 #include "feedline/error.h"
 #include "io/file.h"
+#include "io/read/source.h"
 
 namespace feedline::flow {
 namespace {
@@ -162,7 +163,7 @@ void warn_of_missing(const std::vector<DataFile>& files, std::vector<std::string
   for (const DataFile& file : files) {
     const std::string_view path = file.id.uri, name = file.name();
     const auto shard = shard_name(name);
-    if (!shard || shard->shards > most_shards || !path.starts_with('/')) continue;  // a URI is no path
+    if (!shard || shard->shards > most_shards || !io::is_path(path)) continue;
     const std::string_view folder = path.substr(0, path.size() - name.size());
     Shards& kind = kinds[fmt::format("{}{}{}{}", folder, shard->stem, shard->total, shard->end)];
     if (kind.there.empty()) kind = {*shard, folder, std::vector<bool>(shard->shards)};
@@ -241,6 +242,7 @@ std::vector<std::string> check_dataset_info(const std::vector<DataFile>& files) 
   std::map<std::string, Splits, std::less<>> folders;
   for (const DataFile& file : files) {
     const std::string_view path = file.id.uri;
+    if (!io::is_path(path)) continue;  // only local folders are looked into
     const size_t name = path.rfind('/') + 1;
     auto folder = folders.find(path.substr(0, name));
     if (folder == folders.end())

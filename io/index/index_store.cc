@@ -15,11 +15,16 @@
 #include "base/syscall_hooks.h"
 #include "feedline/error.h"
 #include "io/output_file.h"
+#include "io/read/source.h"
 
 namespace feedline::io {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr const char* no_place =
+    "there is no folder for its index: name one (index.dir, or --dir of `feedline index`), or set HOME or "
+    "XDG_CACHE_HOME";
 
 struct MakeFolderOp {
   static constexpr const char* name = "make_index_folder";
@@ -58,14 +63,14 @@ bool is_index_name(std::string_view path) {
 bool is_byproduct_name(std::string_view path) { return is_index_name(path) || is_unfinished_name(path); }
 
 std::string index_place(const std::string& file, const std::string& dir, size_t number) {
-  const bool is_path = file.find("://") == std::string::npos;
-  if (dir.empty() && is_path && number-- == 0) {
+  const bool local = is_path(file);
+  if (dir.empty() && local && number-- == 0) {
     const size_t name = file.rfind('/') + 1;
     return fmt::format("{}.{}{}", file.substr(0, name), file.substr(name), index_suffix);
   }
   const fs::path folder = dir.empty() ? cache_folder() : fs::path(dir);
   if (number > 0 || folder.empty()) return {};
-  const fs::path path = is_path ? absolute_path(file).lexically_normal() : fs::path(file);
+  const fs::path path = local ? absolute_path(file).lexically_normal() : fs::path(file);
   return (folder / fmt::format("{}-{:016x}{}", path.filename().string(), hash64(path.string()), index_suffix)).string();
 }
 
@@ -78,7 +83,7 @@ void remove_unfinished_indexes(const std::vector<std::string>& files, const std:
   std::set<std::string> folders;
   for (const std::string& file : files) {
     const std::string place = index_place(file, dir, 0);
-    folders.insert(place.substr(0, place.rfind('/') + 1));
+    if (!place.empty()) folders.insert(place.substr(0, place.rfind('/') + 1));
   }
   for (const std::string& folder : folders)
     remove_unfinished(folder.empty() ? "." : folder,
@@ -95,10 +100,12 @@ KeptIndex find_index(const FileId& data, const CountOptions& options, const std:
     if (!found.why.empty()) found.why += "; ";
     found.why += file.refused.empty() ? fmt::format("there is no {}", path) : fmt::format("{} {}", path, file.refused);
   }
+  if (found.why.empty()) found.why = no_place;
   return found;
 }
 
 void let_mtime_settle(const FileId& data) {
+  if (!is_path(data.uri)) return;  // the version of a file in a store is no time
   for (int i = 0; i < 20; i++) {
     timespec now{};  // by the clock from which the kernel takes the mtime of files
     if (clock_gettime(CLOCK_REALTIME_COARSE, &now) != 0) return;
@@ -125,7 +132,7 @@ std::string keep_index(const FileIndex& index, const FileId& data, const FileId&
       if (!first) first = error;
     }
   }
-  throw *first;
+  throw first ? *first : Error(Category::io_error, no_place, Place::of_file(data.uri));
 }
 
 }  // namespace feedline::io

@@ -139,13 +139,23 @@ void register_source(const std::string& scheme, std::unique_ptr<const Source> so
     throw Error(Category::bad_pipeline, fmt::format("'{}' has a source already", scheme));
 }
 
+bool is_path(std::string_view name) { return &source_of(name) == &local_files(); }
+
+std::vector<std::string> schemes() {
+  Registry& all = registry();
+  const Lock lock(all.mutex);
+  std::vector<std::string> names;
+  for (const auto& [scheme, source] : all.sources) names.push_back(scheme);
+  return names;
+}
+
 const Source& all_files() {
-  static const AllFiles files;
+  static const AllFiles& files = *new AllFiles;  // never destroyed, as the registry
   return files;
 }
 
 std::string absolute_name(const std::string& folder, const std::string& name) {
-  if (!scheme_of(name).empty()) return name;
+  if (!is_path(name)) return name;
   return absolute_path(std::filesystem::path(folder) / name).lexically_normal().string();
 }
 

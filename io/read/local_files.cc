@@ -105,12 +105,15 @@ std::string what_is_there(const fs::path& pattern) {
 // Returns why a pattern that was meant in another way finds no file, if it looks as if it was. `path` is the path that
 // it stands for.
 std::string other_meaning(const std::string& pattern, const fs::path& path) {
-  if (const size_t scheme = pattern.find("://"); scheme != std::string::npos)
-    return pattern.starts_with("file://") ? "; write only the path, without 'file://'"
-                                          : fmt::format(
-                                                "; files of '{}' cannot be read: only local files can, so mount "
-                                                "or copy these, and name them by their path",
-                                                pattern.substr(0, scheme + 3));
+  if (pattern.starts_with("file://")) return "; write only the path, without 'file://'";
+  if (const size_t scheme = pattern.find("://"); scheme != std::string::npos) {
+    std::string others;
+    for (const std::string& known : schemes()) others += fmt::format(", and those of {}://", known);
+    return fmt::format(
+        "; files of '{}' cannot be read: only local files can{}, so mount or copy these, and name them by "
+        "their path",
+        pattern.substr(0, scheme + 3), others);
+  }
   std::error_code error;
   for (fs::path folder = path.parent_path(); folder.has_relative_path(); folder = folder.parent_path())
     if (has_magic(folder.string()) && fs::is_directory(folder, error))

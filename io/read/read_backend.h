@@ -22,11 +22,11 @@ namespace feedline::io {
 /// The alignment of buffers. The first byte of a read lands in its buffer at offset % block_bytes (see Read).
 inline constexpr size_t block_bytes = 4096;
 
-/// A file, and the version of its content. The members would also fit remote files.
+/// A file, and the version of its content.
 struct FileId {
-  std::string uri;       // a local path
+  std::string uri;       // a local path, or the name of a file in a store (io/read/source.h)
   uint64_t size = 0;     // bytes
-  uint64_t version = 0;  // changes when the content does: the mtime in nanoseconds
+  uint64_t version = 0;  // changes when the content does: of a local file, the mtime in nanoseconds
   // Changes also when another file with the same mtime takes its place: the ctime in nanoseconds.
   uint64_t changed = 0;
   // Which file of the system the path names; files that are one have the same two numbers. inode 0: it is not known.

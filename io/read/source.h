@@ -58,12 +58,19 @@ std::string_view scheme_of(std::string_view name) noexcept;
 /// or has a source already.
 void register_source(const std::string& scheme, std::unique_ptr<const Source> source);
 
+/// Returns whether a name is a path of the local file system: it has no scheme, or one that no source is registered for.
+/// Thread-safe.
+bool is_path(std::string_view name);
+
+/// Returns the schemes that have a source, in ascending order. Thread-safe.
+std::vector<std::string> schemes();
+
 /// Returns what reads every file: by the source that its scheme is registered with, or from the local file system. A
 /// read backend of it may have files of several sources.
 const Source& all_files();
 
-/// Returns the name of a file as one that needs no folder: itself if it has a scheme, otherwise an absolute path without
-/// . and .., below `folder` if it is relative. Throws Error io_error as absolute_path() does.
+/// Returns the name of a file as one that needs no folder: itself if it is no path, otherwise an absolute path without .
+/// and .., below `folder` if it is relative. Throws Error io_error as absolute_path() does.
 std::string absolute_name(const std::string& folder, const std::string& name);
 
 }  // namespace feedline::io

@@ -114,6 +114,34 @@ TEST_CASE("files of another source are listed, counted and fed as local ones are
   CHECK(ids_of_epoch(plan) == wanted);
 }
 
+TEST_CASE("a feed has files of a store and local ones") {
+  const Data local({300, 200}), plain({100, 50}), zipped({70}, Compression::gzip);
+  const TempDir cache;
+  const OwnCache own_cache(cache.path());
+  const StoredFiles source(files_of(plain, zipped));
+  const Mounted mounted(source);
+  const auto fed = [&](const std::string& stored, const std::string& more) {
+    const flow::PipelineSpec spec = flow::validate(parse_pipeline(
+        "source { files: '" + local.path(0) + "' files: '" + stored + "' files: '" + local.path(1) + "' index {" +
+        (more == "lazy" ? "mode: LAZY" : "") + "} } " +
+        "feature { name: 'id' dtype: INT64 } batch { global_batch_size: 10 } " + (more == "lazy" ? "" : more)));
+    return ids_of_epoch(flow::Plan(spec, counted(spec), {}, 2));
+  };
+  std::vector<int64_t> wanted = numbers(300);
+  for (const size_t count : {100, 50, 70, 200})
+    for (size_t i = 0; i < count; i++)
+      wanted.push_back(static_cast<int64_t>(i) + (count == 200 ? 300 : count == 50 ? 100 : 0));
+  for (const char* more : {"", "lazy"}) CHECK(fed("memory://b/part-*", more) == wanted);
+  std::erase_if(wanted, [&, at = 0](int64_t) mutable { return at++ >= 450 && at <= 520; });  // the compressed file
+  std::sort(wanted.begin(), wanted.end());
+  for (const char* mode : {"BLOCK", "GLOBAL", "BUFFER buffer_size: 100"}) {
+    INFO(mode);
+    std::vector<int64_t> ids = fed("memory://b/part-00[01].tfrecord", std::string("shuffle { mode: ") + mode + " }");
+    std::sort(ids.begin(), ids.end());
+    CHECK(ids == wanted);
+  }
+}
+
 TEST_CASE("a read that fails names the file and the place that it was of, beside reads of other files") {
   const Data data({300, 300, 300});
   const TempDir cache;

@@ -101,6 +101,33 @@ TEST_CASE("an index that was made of a file in a store is used") {
   CHECK(checked.code == 0);
 }
 
+TEST_CASE("files that lie in no folder of a store are matched by a pattern") {
+  const TempDir folder;
+  const OwnCache cache(folder.path());
+  setenv("FEEDLINE_MEMORY", (local + "chess").c_str(), 1);
+  const ToolResult result =
+      run_tool({"inspect", "--pipeline", "memory://main-00000-of-00003.tfrecord",
+                "memory://main-00001-of-00003.tfrecord", "memory://main-00002-of-00003.tfrecord"});
+  INFO(result.err);
+  CHECK(result.code == 0);
+  CHECK_THAT(result.out, Catch::Contains("files: \"memory://main-*-of-00003.tfrecord\""));
+}
+
+TEST_CASE("where there is no folder for the index of a file in a store, that is said") {
+  const std::string home = std::getenv("HOME") ? std::getenv("HOME") : "";
+  unsetenv("HOME");
+  unsetenv("XDG_CACHE_HOME");
+  for (const char* check : {"", "--check"}) {
+    std::vector<std::string> command = {"index", "*captions/captions.tfrecord"};
+    if (*check) command.push_back(check);
+    const ToolResult result = run_at(stored, command);
+    INFO(result.out << result.err);
+    CHECK(result.code == 1);
+    CHECK_THAT(result.out + result.err, Catch::Contains("there is no folder for its index"));
+  }
+  if (!home.empty()) setenv("HOME", home.c_str(), 1);
+}
+
 TEST_CASE("records of a store are split into local files") {
   const TempDir folder;
   const OwnCache cache(folder.path());

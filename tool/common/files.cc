@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 
 #include "base/byte_size.h"
 #include "io/index/count_records.h"
@@ -85,13 +86,13 @@ void FileSummary::take(const io::FileIndex& index) {
 }
 
 uint64_t size_of(const std::vector<std::string>& files) {
-  uint64_t total = 0;
-  for (const std::string& file : files) {
+  std::atomic<uint64_t> total = 0;
+  tbb::parallel_for(size_t{0}, files.size(), [&](size_t i) {  // a store takes a while to answer
     try {
-      total += io::all_files().stat(file).size;
+      total += io::all_files().stat(files[i]).size;
     } catch (const Error&) {  // reported later, when the file is opened
     }
-  }
+  });
   return total;
 }
 

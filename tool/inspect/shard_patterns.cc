@@ -1,7 +1,6 @@
 #include "tool/inspect/shard_patterns.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 
 #include "base/utf8.h"
@@ -33,16 +32,16 @@ using Group = std::vector<std::string>;
 
 /// Returns a pattern with a `*` for each number that differs between the names.
 std::string pattern_of(const Group& group) {
-  const std::filesystem::path first = group.front();
-  std::vector<std::string> pattern = pieces_of(first.filename().string());
+  const size_t name_at = group.front().rfind('/') + 1;
+  std::vector<std::string> pattern = pieces_of(group.front().substr(name_at));
   for (const std::string& path : group) {
-    const std::vector<std::string> pieces = pieces_of(std::filesystem::path(path).filename().string());
+    const std::vector<std::string> pieces = pieces_of(path.substr(name_at));
     for (size_t i = 1; i < pieces.size(); i += 2)
       if (pieces[i] != pattern[i]) pattern[i] = "*";
   }
-  std::string name;
-  for (const std::string& piece : pattern) name += piece;
-  return (first.parent_path() / name).string();
+  std::string all = group.front().substr(0, name_at);
+  for (const std::string& piece : pattern) all += piece;
+  return all;
 }
 
 /// Returns whether the pattern matches the files of the group, and no others.
@@ -73,14 +72,15 @@ std::vector<std::string> shard_patterns(const std::vector<std::string>& files) {
   std::vector<Group> groups;
   std::map<std::string, size_t> group_of;  // by folder and name without numbers
   for (const std::string& file : files) {
-    const std::filesystem::path path = io::absolute_name({}, file);
-    std::vector<std::string> pieces = pieces_of(path.filename().string());
+    const std::string path = io::absolute_name({}, file);
+    const size_t name_at = path.rfind('/') + 1;
+    std::vector<std::string> pieces = pieces_of(path.substr(name_at));
     for (size_t i = 1; i < pieces.size(); i += 2) pieces[i] = "/";
-    std::string key = path.parent_path().string() + "//";
+    std::string key = path.substr(0, name_at) + "/";
     for (const std::string& piece : pieces) key += piece;
     const auto [at, is_new] = group_of.try_emplace(key, groups.size());
     if (is_new) groups.emplace_back();
-    groups[at->second].push_back(path.string());
+    groups[at->second].push_back(path);
   }
   std::vector<std::string> patterns;
   for (const Group& group : groups) {

@@ -14,7 +14,11 @@ TEST_CASE("a scheme is what stands before ://, in lower-case letters, digits, + 
   CHECK(io::scheme_of("git+ssh://x") == "git+ssh");
   for (const char* path : {"", "s3", "s3:/x", "/a/s3://x", "3s://x", "S3://x", "://x", "a b://x"})
     CHECK(io::scheme_of(path).empty());
-  CHECK(io::absolute_name("/a/b", "s3://c/../d") == "s3://c/../d");
+  const MemorySource source({});
+  const Mounted mounted(source);
+  CHECK(!io::is_path("memory://c"));
+  CHECK(io::absolute_name("/a/b", "memory://c/../d") == "memory://c/../d");
+  CHECK(io::absolute_name("/a/b", "none://c/../d") == "/a/b/none:/d");  // no source has it
   CHECK(io::absolute_name("/a/b", "../d") == "/a/d");
   CHECK(io::absolute_name("/a/b", "/d/./e") == "/d/e");
 }
