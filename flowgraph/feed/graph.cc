@@ -18,6 +18,7 @@
 #include "flowgraph/batch/assemble.h"
 #include "flowgraph/batch/batch_writer.h"
 #include "flowgraph/feed/bad_records.h"
+#include "flowgraph/feed/parse_stage.h"
 #include "flowgraph/feed/read_stage.h"
 #include "flowgraph/feed/stage_counters.h"
 #include "flowgraph/feed/unpack_stage.h"
@@ -34,10 +35,12 @@ struct BodyOp {
   static constexpr int error = ENOMEM;
 };
 
+/// A message that says only that the stage is to run. To [read]: a slot has come back, or more chunks are needed. To
+/// [unpack r]: an output buffer has come back, or a batch has been written.
 struct Kick {};
-/// A message to [unpack r]: the batches that one chunk completed for replica r, in order. Null is a kick: an output
-/// buffer has come back, or a batch has been written.
+/// The batches that one chunk completed for a replica, in order.
 using Batches = std::shared_ptr<std::vector<BatchRows>>;
+using ToUnpack = std::variant<Kick, Batches>;
 
 }  // namespace
 
@@ -49,8 +52,7 @@ struct Graph::Impl {
   void wake() noexcept;
 
   // The bodies of the nodes.
-  ChunkRef arrived(const ChunkRef& chunk) noexcept;
-  void parse(Chunk& chunk);
+  bool find(const ChunkRef& chunk) noexcept;
   void assemble(const ChunkRef& chunk);
   Stage busy_stage(int replica) const;
   void stop() noexcept;
@@ -91,8 +93,7 @@ struct Graph::Impl {
   UnpackStage::Outlets unpack_outlets;
   std::deque<UnpackStage> unpack;  // by replica
 
-  StageCounters parse_counters{"feedline parse"}, assemble_counters{"feedline assemble"};
-  std::atomic<uint64_t> layout_hits{0}, parsed{0};
+  StageCounters assemble_counters{"feedline assemble"};
 
   // All places of the arena are reserved for the threads of `workers`, so oneTBB's own workers never enter it. ~Impl()
   // ends these members in the order that threads, tasks and reads in flight need.
@@ -106,15 +107,16 @@ struct Graph::Impl {
     tf::graph graph{context};
     tf::function_node<Kick> read;
     tf::function_node<FileInflater*> inflate;
-    tf::multifunction_node<ChunkRef, std::tuple<ChunkRef>> parse;
+    tf::multifunction_node<ToParse, std::tuple<ChunkRef>> parse;
     tf::sequencer_node<ChunkRef> in_order;
     tf::function_node<ChunkRef> assemble;
-    std::deque<tf::function_node<Batches>> unpack;
+    std::deque<tf::function_node<ToUnpack>> unpack;
     tf::function_node<UnpackStage::Pending*> write;
   };
   std::unique_ptr<Nodes> nodes;
   std::optional<Workers> workers;
   std::optional<ReadStage> read;  // the reads that it completes wake workers
+  std::optional<ParseStage> parse;
 };
 
 Graph::Impl::Nodes::Nodes(Impl& impl)
@@ -125,17 +127,18 @@ Graph::Impl::Nodes::Nodes(Impl& impl)
                 impl.read->inflating().waiting--;
               }),
       parse(graph, tf::unlimited,
-            [&impl](const ChunkRef& message, auto& to) {
-              if (const ChunkRef chunk = impl.arrived(message)) {
+            [&impl](const ToParse& message, auto& to) {
+              const ChunkRef chunk = impl.parse->take(message);
+              if (impl.find(chunk)) {
                 impl.guarded(
-                    impl.parse_counters,
+                    impl.parse->counters(),
                     [&] {
-                      impl.parse(*chunk);
+                      impl.parse->parse(*chunk);
                       std::get<0>(to).try_put(chunk);  // also after a failed read: [in order] waits for each number
                     },
                     chunk->sequence);
               }
-              impl.parse_counters.waiting--;
+              impl.parse->counters().waiting--;
             }),
       in_order(graph, [](const ChunkRef& chunk) { return chunk->sequence; }),
       assemble(
@@ -156,7 +159,11 @@ Graph::Impl::Nodes::Nodes(Impl& impl)
   tf::make_edge(in_order, assemble);
   for (UnpackStage& stage : impl.unpack)
     unpack.emplace_back(
-        graph, tf::serial, [&impl, &stage](const Batches& message) { impl.guarded([&] { stage.run(message.get()); }); },
+        graph, tf::serial,
+        [&impl, &stage](const ToUnpack& message) {
+          const Batches* const batches = std::get_if<Batches>(&message);
+          impl.guarded([&] { batches ? stage.add(std::move(**batches)) : stage.run(); });
+        },
         tf::node_priority_t(1));
 }
 
@@ -176,7 +183,7 @@ Graph::Impl::Impl(const Plan& plan_, const GraphOptions& options)
       EpochLedger(static_cast<size_t>(plan.replicas), plan.expected_audit, plan.ranks.world_size == 1,
                   options.start.epoch > 0 || options.start.step > 0),
       [this](int replica) { return busy_stage(replica); }, plan.spec.rows_can_fail());
-  const auto run_unpack = [this](int replica) { nodes->unpack[static_cast<size_t>(replica)].try_put(nullptr); };
+  const auto run_unpack = [this](int replica) { nodes->unpack[static_cast<size_t>(replica)].try_put(Kick()); };
   unpack_outlets = {.write = [this](UnpackStage::Pending* batch) { nodes->write.try_put(batch); },
                     .run = run_unpack,
                     .end = [this] { read->end(); }};
@@ -190,9 +197,9 @@ Graph::Impl::Impl(const Plan& plan_, const GraphOptions& options)
                         unpack_outlets);
   }
   ReadStage::Outlets read_outlets;
-  read_outlets.parse = [this](const ChunkRef& chunk) {
-    parse_counters.waiting++;
-    nodes->parse.try_put(chunk);
+  read_outlets.parse = [this](const ToParse& message) {
+    parse->counters().waiting++;
+    nodes->parse.try_put(message);
   };
   read_outlets.inflate = [this](FileInflater* inflater) { nodes->inflate.try_put(inflater); };
   read_outlets.kick = [this] {
@@ -203,6 +210,7 @@ Graph::Impl::Impl(const Plan& plan_, const GraphOptions& options)
   read_outlets.fail = [this](std::exception_ptr error) { delivery->fail(std::move(error)); };
   read.emplace(plan, options.start, options.io, plan.memory.lends ? options.copied_to.front() : host(),
                assembler.needed(), options.cache, std::move(read_outlets));
+  parse.emplace(plan, writer, *read);
   make_nodes();
 }
 
@@ -239,6 +247,7 @@ Graph::Impl::~Impl() {
   nodes->graph.reset();  // releases the queued messages
   for (UnpackStage& stage : unpack) stage.clear();
   delivery.reset();
+  parse.reset();
   read.reset();
   nodes.reset();
 }
@@ -251,23 +260,14 @@ void Graph::Impl::stop() noexcept {
   nodes->graph.cancel();
 }
 
-// Returns the chunk of a message to [parse], if all of it has been read. Returns null if some of it must be read from a
-// disk; the chunk then comes in another message.
-ChunkRef Graph::Impl::arrived(const ChunkRef& message) noexcept {
-  ChunkRef chunk = message ? message : read->take_untried();
-  if (!read->is_untried(*chunk)) return chunk;
+// Looks for a chunk in the caches, if nobody has yet. Returns false if some of it must be read from a disk; the chunk
+// then comes in another message.
+bool Graph::Impl::find(const ChunkRef& chunk) noexcept {
   bool all_cached = true;
-  guarded(
-      read->reading(), [&] { all_cached = read->read_cached(chunk); }, chunk->sequence);
-  return all_cached ? chunk : nullptr;
-}
-
-void Graph::Impl::parse(Chunk& chunk) {
-  read->keep(chunk);
-  chunk.parse(plan);
-  writer.read_ahead(chunk);
-  layout_hits += chunk.layout_hits();
-  parsed += chunk.rows();
+  if (parse->is_untried(*chunk))
+    guarded(
+        read->reading(), [&] { all_cached = read->read_cached(chunk); }, chunk->sequence);
+  return all_cached;
 }
 
 void Graph::Impl::assemble(const ChunkRef& chunk) {
@@ -298,7 +298,7 @@ Stage Graph::Impl::busy_stage(int replica) const {
   const int opening = read->opening();
   if (2 * opening >= plan.threads) return Stage::read;
   if (unpack[static_cast<size_t>(replica)].counters().waiting > 0) return Stage::unpack;
-  if (parse_counters.waiting > opening) return Stage::parse;
+  if (parse->counters().waiting > opening) return Stage::parse;
   if (read->inflating().waiting > 0) return Stage::inflate;
   if (opening > 0 || read->reading().waiting > 0) return Stage::read;
   // No stage has work. Batches that wait for a buffer of another replica may hold every slot.
@@ -324,8 +324,8 @@ void Graph::add_to(Counters& counters) const {
   const DataSet& data = impl.plan.data;
   const RecordCache* const records = impl.read->records();
   counters.read_bytes += impl.read->bytes_read();
-  if (data.records > 0) counters.needed_bytes += mul_div(data.bytes, impl.parsed, data.records);
-  counters.layout_hits += impl.layout_hits;
+  if (data.records > 0) counters.needed_bytes += mul_div(data.bytes, impl.parse->parsed(), data.records);
+  counters.layout_hits += impl.parse->layout_hits();
   counters.decode_warnings += impl.writer.warnings();
   counters.cache_hits += impl.writer.found() + (records ? records->found() : 0);
   counters.cache_misses += impl.writer.not_found() + (records ? records->not_found() : 0);
@@ -343,7 +343,7 @@ std::vector<StageReport> Graph::stages() const {
   };
   add("read", read.reading(), read.no_slot_s(), read.reading().waiting);
   if (impl.plan.memory.inflaters > 0) add("inflate", read.inflating(), read.no_inflater_s(), read.inflating().waiting);
-  add("parse", impl.parse_counters, 0, impl.parse_counters.waiting);
+  add("parse", impl.parse->counters(), 0, impl.parse->counters().waiting);
   add("assemble", impl.assemble_counters, 0, 0);
   for (int r = 0; r < impl.plan.replicas; r++) {
     const UnpackStage& stage = impl.unpack[static_cast<size_t>(r)];

@@ -252,7 +252,7 @@ void ReadStage::try_first(const ChunkRef& chunk, bool page) {
     const Lock lock(untried_mutex_);
     untried_.push_back(chunk);
   }
-  outlets_.parse(nullptr);
+  outlets_.parse(Untried());
 }
 
 // Appends the reads of a chunk, without what the cache of records has, which is copied.

@@ -16,6 +16,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "base/mutex.h"
@@ -33,11 +34,16 @@
 
 namespace feedline::flow {
 
+/// Says that a chunk is to be looked for in the caches, and then parsed: the oldest one that nobody has looked for yet.
+struct Untried {};
+/// A message to [parse]: a chunk that has been read, or Untried.
+using ToParse = std::variant<Untried, ChunkRef>;
+
 class ReadStage {
  public:
   /// Where the stage's messages go. The functions are called on any thread, and must not block.
   struct Outlets {
-    std::function<void(ChunkRef)> parse;         // the chunk is to be parsed; null: the one that take_untried() returns
+    std::function<void(ToParse)> parse;          // a chunk is to be parsed
     std::function<void(FileInflater*)> inflate;  // the inflater's run() is to be called
     std::function<void()> kick;                  // a slot or an inflater has come back: read() is to be called
     std::function<void()> wake;                  // the I/O thread has called one of the functions above
@@ -56,8 +62,8 @@ class ReadStage {
   /// read() is to be called then.
   bool set_needed(uint64_t chunks) noexcept { return needed_.exchange(chunks) != chunks; }
 
-  /// Takes the oldest chunk that was not looked for in a cache yet. Precondition: parse(nullptr) was called for
-  /// it.
+  /// Takes the oldest chunk that was not looked for in a cache yet. Precondition: Untried was given to
+  /// Outlets::parse for it.
   ChunkRef take_untried();
   bool is_untried(const Chunk& chunk) const noexcept { return flights_[chunk.slot()].untried; }
   /// Copies the chunk from the caches, and submits the reads of what they lack. Returns whether all of the chunk was

@@ -7,8 +7,12 @@
 
 namespace feedline::flow {
 
-void UnpackStage::run(std::vector<BatchRows>* batches) {
-  if (batches) std::move(batches->begin(), batches->end(), std::back_inserter(waiting_));
+void UnpackStage::add(std::vector<BatchRows>&& batches) {
+  std::ranges::move(batches, std::back_inserter(waiting_));
+  run();
+}
+
+void UnpackStage::run() {
   begin_batches();
   deliver_done();
   if (!waiting_.empty() && pending_.empty()) delivery_.out_of_buffers(replica_);

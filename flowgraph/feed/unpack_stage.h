@@ -47,9 +47,11 @@ class UnpackStage {
         deliver_before_error_(deliver_before_error),
         outlets_(outlets) {}
 
-  /// Queues `batches` (null: none). Gives buffers to as many queued batches as possible, and delivers those that are
-  /// written. One thread at a time may call it.
-  void run(std::vector<BatchRows>* batches);
+  /// Queues the batches, and does what run() does.
+  void add(std::vector<BatchRows>&& batches);
+  /// Gives buffers to as many queued batches as possible, and delivers those that are written. One thread at a time may
+  /// call it or add().
+  void run();
   /// Writes a batch of this stage into its buffer. May be called on any thread.
   void write(Pending& batch);
 

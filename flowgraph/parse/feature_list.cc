@@ -219,10 +219,6 @@ bool may_store(const FoundSteps& found) noexcept {
   return !found.wrong && has_room && found.steps < found.most_steps;
 }
 
-size_t value_size(ListKind kind) {
-  return kind == ListKind::bytes ? sizeof(BytesRef) : kind == ListKind::float32 ? sizeof(float) : sizeof(int64_t);
-}
-
 /// Adds the step whose Feature is [p, end). Returns null, or where protobuf would refuse the bytes.
 const uint8_t* add_step(const uint8_t* p, const uint8_t* end, int depth, FoundSteps& found) {
   const uint64_t before = std::min(found.count, found.capacity);

@@ -7,10 +7,17 @@
 
 #include <cstdint>
 
+#include "flowgraph/parse/columns.h"
+
 namespace feedline::flow {
 
 /// The kinds of a Feature: the field numbers of its oneof.
 enum class ListKind : uint8_t { unset = 0, bytes = 1, float32 = 2, int64 = 3 };
+
+/// Returns the size in bytes of a value in a column or in the arena.
+inline uint32_t value_size(ListKind kind) noexcept {
+  return kind == ListKind::bytes ? sizeof(BytesRef) : kind == ListKind::float32 ? sizeof(float) : sizeof(int64_t);
+}
 
 /// In place of the length that values must have.
 inline constexpr uint64_t any_length = ~uint64_t{0};

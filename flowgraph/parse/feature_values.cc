@@ -27,11 +27,6 @@ std::string_view name(ListKind kind) {
   return names[static_cast<size_t>(kind)];
 }
 
-/// Returns the size in bytes of a value in a column or in the arena.
-uint32_t value_size(ListKind kind) {
-  return kind == ListKind::bytes ? sizeof(BytesRef) : kind == ListKind::float32 ? sizeof(float) : sizeof(int64_t);
-}
-
 /// Returns how many values `payload` bytes can hold.
 uint64_t most_values(ListKind kind, uint64_t payload) {
   return kind == ListKind::bytes ? payload / 2 : kind == ListKind::float32 ? payload / sizeof(float) : payload;

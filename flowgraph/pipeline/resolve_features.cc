@@ -151,7 +151,7 @@ FeatureSpec resolve(const config::Feature& config, int index, int count, RecordT
 }
 
 // Returns the only feature of RAW records, which is the record itself. The pipeline may declare it, to give its length.
-std::vector<FeatureSpec> resolve_raw(const std::vector<FeatureSpec>& declared) {
+std::vector<FeatureSpec> raw_record(const std::vector<FeatureSpec>& declared) {
   FeatureSpec record;
   record.name = record.key = "record";
   record.dtype = DType::bytes;
@@ -224,7 +224,7 @@ std::vector<FeatureSpec> resolve_features(const config::Pipeline& pipeline, Reco
                          "made from one feature",
                          feature.key));
   }
-  if (record_type == RecordType::raw) return resolve_raw(features);
+  if (record_type == RecordType::raw) return raw_record(features);
   if (features.empty())
     throw Error(Category::bad_pipeline,
                 "feature: none is declared; name what to read from each record: feature { name: \"...\" dtype: ... }");

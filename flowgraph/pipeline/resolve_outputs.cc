@@ -31,7 +31,7 @@ constexpr struct {
     {Output::kLookup, resolve_lookup},
 };
 
-OutputSpec resolve(OutputResolver of) {
+OutputSpec resolve_output(OutputResolver of) {
   if (of.config.from_case() != Output::kDecodeImage && of.config.from_case() != Output::kDecodeRaw)
     for (const auto& [field, given] : of.shaping())
       if (given) of.refuse(field, "it is only for pictures of decode_image and decode_raw; remove it");
@@ -126,8 +126,8 @@ void resolve_outputs(const config::Pipeline& pipeline, const std::string& folder
     if (outputs[i].name().empty())
       throw Error(Category::bad_pipeline,
                   fmt::format("{}: name: every output needs one", element_path("output", i, outputs.size(), "")));
-    spec.outputs.push_back(
-        resolve({outputs[i], fmt::format("output '{}'", outputs[i].name()), pipeline.seed(), folder, numbers, spec}));
+    spec.outputs.push_back(resolve_output(
+        {outputs[i], fmt::format("output '{}'", outputs[i].name()), pipeline.seed(), folder, numbers, spec}));
   }
   check_names(spec);
   resolve_formulas(outputs, spec);

@@ -1,0 +1,42 @@
+// The stage [parse]: verifies and parses chunks, after it has looked into the caches for what was not read yet.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "flowgraph/batch/batch_writer.h"
+#include "flowgraph/feed/read_stage.h"
+#include "flowgraph/feed/stage_counters.h"
+#include "flowgraph/plan/plan.h"
+
+namespace feedline::flow {
+
+/// All members may be called on any thread, for several chunks at a time.
+class ParseStage {
+ public:
+  /// Keeps references to all of them.
+  ParseStage(const Plan& plan, const BatchWriter& writer, ReadStage& read)
+      : plan_(plan), writer_(writer), read_(read) {}
+
+  /// Returns the chunk that a message is about.
+  ChunkRef take(const ToParse& message) const;
+  /// Returns whether the chunk must be looked for in the caches (ReadStage::read_cached()) before it is parsed.
+  bool is_untried(const Chunk& chunk) const noexcept { return read_.is_untried(chunk); }
+  /// Parses a chunk, all of which has been read.
+  void parse(Chunk& chunk);
+
+  StageCounters& counters() noexcept { return counters_; }
+  const StageCounters& counters() const noexcept { return counters_; }
+  /// Return how many records were parsed, and how many of them had the byte layout of earlier ones.
+  uint64_t parsed() const noexcept { return parsed_; }
+  uint64_t layout_hits() const noexcept { return layout_hits_; }
+
+ private:
+  const Plan& plan_;
+  const BatchWriter& writer_;
+  ReadStage& read_;
+  StageCounters counters_{"feedline parse"};
+  std::atomic<uint64_t> layout_hits_{0}, parsed_{0};
+};
+
+}  // namespace feedline::flow
