@@ -87,7 +87,9 @@ class ExampleSession final : public RecordParser::Session {
 class ExampleParser final : public RecordParser {
  public:
   explicit ExampleParser(std::vector<FeatureSpec> features)
-      : features_(std::move(features)), targets_(features_.begin(), features_.end()), map_(features_, targets_, false) {}
+      : features_(std::move(features)),
+        targets_(features_.begin(), features_.end()),
+        map_(features_, targets_, false) {}
 
   uint64_t arena_bound(uint64_t rows, uint64_t payload_bytes) const noexcept override {
     return FeatureValues::arena_bound(targets_, map_.arena_per_byte(), rows, payload_bytes);

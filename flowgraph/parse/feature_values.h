@@ -15,8 +15,8 @@
 #include "flowgraph/parse/columns.h"
 #include "flowgraph/parse/feature_list.h"
 #include "flowgraph/parse/feature_message.h"
-#include "flowgraph/rows/row_error.h"
 #include "flowgraph/pipeline/spec.h"
+#include "flowgraph/rows/row_error.h"
 #include "io/records/record_scanner.h"
 
 namespace feedline::flow {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "flowgraph/parse/columns.h"
-#include "flowgraph/rows/row_error.h"
 #include "flowgraph/pipeline/spec.h"
+#include "flowgraph/rows/row_error.h"
 #include "io/records/record_scanner.h"
 
 namespace feedline::flow {

@@ -7,8 +7,8 @@
 
 #include "base/byte_size.h"
 #include "base/format_count.h"
-#include "flowgraph/rows/cache_spec.h"
 #include "flowgraph/plan/plan.h"
+#include "flowgraph/rows/cache_spec.h"
 
 namespace feedline::flow {
 namespace {

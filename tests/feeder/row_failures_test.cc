@@ -7,8 +7,8 @@
 #include "data.h"
 #include "distributed.h"
 #include "flowgraph/pipeline/row_writer_for_tests.h"
-#include "flowgraph/rows/row_writer.h"
 #include "flowgraph/pipeline/spec.h"
+#include "flowgraph/rows/row_writer.h"
 #include "support/catch.h"
 #include "support/ranks.h"
 

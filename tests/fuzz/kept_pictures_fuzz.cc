@@ -12,8 +12,8 @@
 
 #include "base/mul_div.h"
 #include "draw.h"
-#include "flowgraph/rows/picture_writer.h"
 #include "flowgraph/plan/cache_plan.h"
+#include "flowgraph/rows/picture_writer.h"
 #include "io/cache/memory_entries.h"
 #include "require.h"
 #include "tests/pictures/encode.h"

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "feedline/records.h"
-#include "flowgraph/parse/record_parser.h"
 #include "flowgraph/parse/example_reference.h"
+#include "flowgraph/parse/record_parser.h"
 #include "manifest.h"
 #include "support/catch.h"
 #include "support/skip.h"

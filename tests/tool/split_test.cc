@@ -358,8 +358,7 @@ TEST_CASE("split leaves files of others alone") {
   CHECK(contains(error_of([&] { tool::run_split(options, {in}, dir.path(), gib); }), "exists already"));
   CHECK(read_records(in) == std::vector<std::string>{"a", "b"});
   CHECK(!fs::exists(dir.file(".in.split.json")));
-  CHECK(contains(error_of([&] { tool::run_split(into(1), {dir.file("none")}, dir.file("x"), gib); }),
-                 "No such file"));
+  CHECK(contains(error_of([&] { tool::run_split(into(1), {dir.file("none")}, dir.file("x"), gib); }), "No such file"));
   CHECK(contains(error_of([&] { tool::run_split(into(1), {in}, in, gib); }), "cannot be created"));
 
   // Another process is writing.
@@ -469,7 +468,8 @@ TEST_CASE("interrupted, it says so, and goes on") {
   tool.signal(SIGTERM);
   const ToolResult result = tool.wait();
   INFO(result.err);
-  if (result.code == 0 || result.code == 128 + SIGTERM) {  // the signal came when the last shard was under way, or there
+  if (result.code == 0 ||
+      result.code == 128 + SIGTERM) {  // the signal came when the last shard was under way, or there
     CHECK(all_records(out) == records);
   } else {
     CHECK(result.code == 1);
