@@ -7,7 +7,7 @@ need package tool mpi tests peers
 configure build -Dcuda=auto "-Dgpu_archs=$(all_gpu_architectures)" -Dbench=true
 compile build feedline bench/feed_bench
 python=build/peers/venv/bin/python
-[[ -x $python ]] || python3 -m venv build/peers/venv
+virtual_environment build/peers/venv
 "$python" -m pip install --quiet --requirement bench/peers/requirements.txt
 "$python" bench/peers/make_data.py --data build/peers/data
 # Exits with 1 where a figure is short of what is wanted.

@@ -16,7 +16,7 @@ configure() {
   local folder=$1 again=()
   shift
   [[ -f $folder/build.ninja ]] && again=(--reconfigure)
-  [[ ${CI:-} == true ]] && set -- -Dwerror=true "$@"
+  set -- "-Dwerror=$([[ ${CI:-} == true ]] && echo true || echo false)" "$@"
   mkdir -p "$folder"
   if ! meson setup "${again[@]}" "$folder" "$@" > "$folder/configure.log" 2>&1; then
     cat "$folder/configure.log"
@@ -26,11 +26,11 @@ configure() {
 
 # compile FOLDER TARGETS...: says at the end how long it took, and what took longest.
 compile() {
-  local folder=$1 lines=0 start=$SECONDS
+  local folder=$1 last='' start=$SECONDS
   shift
-  [[ -f $folder/.ninja_log ]] && lines=$(wc -l < "$folder/.ninja_log")
+  [[ -f $folder/.ninja_log ]] && last=$(tail -n 1 "$folder/.ninja_log")
   ninja -C "$folder" -j "$(nproc)" "$@"
-  scripts/times.py compiled "$folder" --skip "$lines" --seconds $((SECONDS - start)) || true
+  scripts/times.py compiled "$folder" --after "$last" --seconds $((SECONDS - start)) || true
 }
 
 # tested_build OPTIONS...: installs what the build that is tested needs, and configures it, with kernels for one
@@ -48,11 +48,18 @@ all_gpu_architectures() {
   sed -n "s/^option('gpu_archs'.* value: \[\([^]]*\)\].*/\1/p" meson_options.txt | tr -d "' "
 }
 
+# virtual_environment FOLDER [PYTHON]: makes it, unless it is there and whole. Whoever installs into it then writes down
+# there what, so that nothing is believed to be in one that was made anew.
+virtual_environment() {
+  "$1/bin/python" -m pip --version > /dev/null 2>&1 && return
+  mkdir -p "$(dirname "$1")"
+  "${2:-python3}" -m venv --clear "$1"
+}
+
 # python_environment LIST...: a virtual environment, build/python-env, with what these lists of tests/python name.
 python_environment() {
   local python=build/python-env/bin/python list options
-  mkdir -p build
-  [[ -x $python ]] || python3 -m venv build/python-env
+  virtual_environment build/python-env
   for list in "$@"; do
     cmp --quiet "tests/python/$list.txt" "build/python-env/$list" && continue
     options=()
@@ -84,6 +91,17 @@ run_tests() {
   return "$status"
 }
 
+# in_background LOG COMMAND...: runs it, and ends it with the script, with all that it has started. `wait $!` waits for it.
+in_background() {
+  local log=$1
+  shift
+  mkdir -p "$(dirname "$log")"
+  set -m # a group of processes of its own
+  "$@" > "$log" 2>&1 &
+  set +m
+  trap 'kill -- -'$!' 2> /dev/null || true' EXIT
+}
+
 # memory_folder: a new folder in memory, if there is room and what is written there can be executed. Else prints nothing.
 memory_folder() {
   local folder
@@ -107,6 +125,7 @@ in_memory() (
     if [[ -n $temporary_in_memory ]]; then
       trap 'rm -rf "$temporary_in_memory"' EXIT
       export TMPDIR=$temporary_in_memory
+      echo "temporary files are in memory: $TMPDIR"
     fi
   fi
   "$@"

@@ -11,6 +11,6 @@ status=$?
     separator=$(printf '\037')
   done
   echo
-  times
+  LC_ALL=C times
 } > "$FEEDLINE_CPU_TIMES/$$"
 exit "$status"

@@ -4,10 +4,13 @@ set -euo pipefail
 source scripts/common.sh
 
 need package tool
-# Its replicas are on the host: only where there is a GPU does it take the time to compile kernels. It needs nothing of
-# the tests.
+# It needs nothing of the tests. Its replicas are on the host: only where there is a GPU does it take the time to compile
+# kernels.
 options=()
-[[ -e /dev/nvidiactl || -f build/build.ninja ]] || options=(-Dcuda=disabled -Dtests=false -Dbench=false -Dpython=disabled)
+if [[ ! -f build/build.ninja ]]; then
+  options=(-Dtests=false -Dbench=false -Dpython=disabled)
+  [[ -e /dev/nvidiactl ]] || options+=(-Dcuda=disabled)
+fi
 configure build "${options[@]}"
 compile build feedline
 start=$SECONDS

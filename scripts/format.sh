@@ -4,8 +4,11 @@ set -euo pipefail
 source scripts/common.sh
 
 need format
-options=(-i)
-[[ ${1:-} == --check ]] && options=(--dry-run --Werror)
+case "${1:-}" in
+  '') options=(-i) ;;
+  --check) options=(--dry-run --Werror) ;;
+  *) die "format takes --check or nothing, not '$1'" ;;
+esac
 # Every folder, so that none is forgotten, except what is built or fetched.
 find . \( -path './build*' -o -path ./subprojects -o -path './.?*' \) -prune -o \
   \( -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -print0 \

@@ -29,6 +29,7 @@ for source in tests/fuzz/*_fuzz.cc; do
   while [[ $(jobs -rp | wc -l) -ge $(nproc) ]]; do wait -n || true; done
   name=$(basename "$source" _fuzz.cc)
   mkdir -p "build-fuzz/found/$name"
+  rm -f "build-fuzz/$name".{profraw,profdata,result}
   # New inputs go to the first folder; what breaks the target lies beside the log.
   # -entropic=0: all inputs are changed equally often, because each reaches something that no other does.
   LLVM_PROFILE_FILE=build-fuzz/$name.profraw UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
@@ -42,19 +43,22 @@ wait
 lines_reached() {
   local -a files
   read -ra files <<< "$(sed -n 's,^// covers: ,,p' "tests/fuzz/$1_fuzz.cc" | tr '\n' ' ')"
-  [[ ${#files[@]} -gt 0 && -s build-fuzz/$1.profraw ]] || return 0
-  llvm-profdata merge -sparse "build-fuzz/$1.profraw" -o "build-fuzz/$1.profdata"
+  [[ ${#files[@]} -gt 0 ]] || { echo "covers: is missing" && return 1; }
+  [[ ${files[0]} != nothing ]] || return 0
+  llvm-profdata merge -sparse "build-fuzz/$1.profraw" -o "build-fuzz/$1.profdata" || return 1
   scripts/fuzz_lines.py "build-fuzz/tests/fuzz/$1_fuzz" "build-fuzz/$1.profdata" "${files[@]}"
 }
 printf '%-14s %12s %10s %10s  %s\n' target executions edges lines result
 for source in tests/fuzz/*_fuzz.cc; do
   name=$(basename "$source" _fuzz.cc)
-  result=$(cat "build-fuzz/$name.result")
+  result=$(cat "build-fuzz/$name.result") || result=failed
   lines=$(lines_reached "$name") || result="$result, but few lines"
   printf '%-14s %12s %10s %10s  %s\n' "$name" \
     "$(sed -n 's/^stat::number_of_executed_units: *//p' "build-fuzz/$name.log")" \
     "$(grep -o ' cov: [0-9]*' "build-fuzz/$name.log" | tail -n 1 | cut -d ' ' -f 3)" "${lines%%$'\n'*}" "$result"
   [[ $lines == *$'\n'* ]] && sed 1d <<< "$lines" | sed 's/^/               /'
-  [[ $result == ok ]] || failed=1
+  [[ $result == ok ]] && continue
+  failed=1
+  tail -n 30 "build-fuzz/$name.log"
 done
 [[ $failed == 0 ]] || die "a fuzz target or a random pipeline failed; the log of a target names the input that made it fail"

