@@ -15,7 +15,9 @@ clean() {
 }
 trap clean EXIT
 
-make_hosts() {
+# It runs in a shell of its own, because `set -e` does not hold in a function that `if` calls.
+make_hosts() (
+  set -e
   ip netns add "$name" # the namespace of the bridge
   ip netns exec "$name" ip link add bridge type bridge
   ip netns exec "$name" ip link set bridge up
@@ -31,8 +33,12 @@ make_hosts() {
     ip netns exec "$name-$host" ip link set eth0 up
     ip netns exec "$name-$host" ip link set lo up
   done
-}
-if ! make_hosts 2> "$work/why"; then
+)
+set +e
+make_hosts 2> "$work/why"
+made=$?
+set -e
+if [ $made != 0 ]; then
   echo "skipped: no network namespaces: $(head -1 "$work/why")"
   exit 77
 fi
@@ -44,7 +50,8 @@ mkdir "$work/data"
 on_host() {
   host=$1
   shift
-  ip netns exec "$name-$host" unshare --uts sh -c "hostname host$host; exec $*"
+  # shellcheck disable=SC2016 # the inner shell expands it
+  ip netns exec "$name-$host" unshare --uts sh -c 'hostname "$0"; exec "$@"' "host$host" "$@"
 }
 
 # check WHAT HOSTS: checks that each of four ranks is ok, and that they ran on HOSTS hosts.

@@ -1,6 +1,7 @@
 // Steps that a rank receives from another, which reads: votes, shapes and rows, call by call. Whatever is sent ends the feed
-// with an Error that names the rank, or is delivered. It names no file that it covers, because transfer.cc sends, too, and
-// lets ranks begin anew together.
+// with an Error that names the rank, or is delivered. No file is only about that: transfer.cc sends, too, and lets ranks begin
+// anew together.
+// covers: nothing
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

@@ -198,7 +198,10 @@ struct CUstream_st {
   static void fail() {
     work_before_failure.reset();
     failed = true;
-    for (CUstream_st* const stream : all) stream->work.clear();
+    for (CUstream_st* const stream : all) {
+      stream->work.clear();
+      stream->given = stream->wanted = stream->begun;
+    }
     wake_waiters();
   }
 
@@ -678,7 +681,10 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (is_forbidden()) return cudaErrorStreamCaptureUnsupported;
   CUstream_st* const on = real(stream);
   want(on);
-  wait_until(lock, [on] { return (failed || on->work.empty()) && !on->busy; });
+  // What other threads give it from now on is not waited for.
+  wait_until(lock, [on, given = on->given] {
+    return failed ? !on->busy : on->begun > given || (on->begun == given && !on->busy);
+  });
   return failed ? cudaErrorLaunchFailure : cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
@@ -719,8 +725,10 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   event->state->recorded++;
   give_locked(on, [number = event->state->recorded, state = event->state] {
     const std::lock_guard in_stream(mutex);
-    state->done = number;
-    state->time = Clock::now();
+    if (number > state->done) {  // two streams may have recorded it, and the later record may be done first
+      state->done = number;
+      state->time = Clock::now();
+    }
     wake_waiters();
   });
   event->state->stream = on;

@@ -17,7 +17,10 @@ struct Count : Catch::TestEventListenerBase {
 CATCH_REGISTER_LISTENER(Count)
 
 int run_tests(int argc, char** argv) {
-  const int result = Catch::Session().run(argc, argv);
+  Catch::Session session;
+  // A name or tag that no case has is a mistake of the command, not a success.
+  session.configData().warnings = static_cast<Catch::WarnAbout::What>(Catch::WarnAbout::NoTests);
+  const int result = session.run(argc, argv);
   return result == 0 && skipped > 0 && skipped == ran ? 77 : result;
 }
 
