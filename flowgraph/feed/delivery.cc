@@ -26,24 +26,16 @@ Error error_of(const std::exception_ptr& failure) {
 
 }  // namespace
 
-const char* name(Stage stage) noexcept {
-  constexpr const char* names[] = {"read", "inflate", "parse", "unpack", "transfer", "upload", "another replica"};
-  return names[static_cast<size_t>(stage)];
-}
-
 Delivery::Delivery(std::vector<std::shared_ptr<BatchRing>> rings, int host_prefetch, const Position& start,
-                   EpochLedger ledger, std::function<Stage(int)> busy_stage, bool together)
+                   EpochLedger epochs, std::function<Stage(int)> busy_stage, bool together)
     : apart_(static_cast<uint64_t>(host_prefetch)),
       busy_stage_(std::move(busy_stage)),
       together_(together),
       short_replicas_(rings.size()),
       arrived_(rings.size()),
-      ledger_(std::move(ledger)) {
-  for (auto& ring : rings) {
-    Replica& replica = replicas_.emplace_back();
-    replica.ring = std::move(ring);
-    replica.position = start;
-  }
+      waits_(rings.size()),
+      ledger_(rings.size(), start, std::move(epochs)) {
+  for (auto& ring : rings) replicas_.emplace_back().ring = std::move(ring);
 }
 
 void Delivery::put_all(int number, std::span<Ready> ready) {
@@ -85,31 +77,31 @@ void Delivery::stop() noexcept {
   for (Condition& arrived : arrived_) arrived.notify_all();
 }
 
-const Delivery::Replica* Delivery::laggard(const Replica& replica) const {
-  const auto last = std::ranges::min_element(replicas_, {}, &Replica::received);
-  return replica.received + 1 > last->received + apart_ ? &*last : nullptr;
+std::optional<size_t> Delivery::laggard(size_t number) const {
+  const size_t slowest = ledger_.slowest();
+  return ledger_.received(number) + 1 > ledger_.received(slowest) + apart_ ? std::optional(slowest) : std::nullopt;
 }
 
-void Delivery::throw_if_only_the_caller_can_help(int number, const Replica& replica, const Replica* laggard) const {
+void Delivery::throw_if_only_the_caller_can_help(size_t number, std::optional<size_t> laggard) const {
   if (laggard) {
-    if (laggard != &replica && laggard->served_by == std::this_thread::get_id())
+    if (*laggard != number && replicas_[*laggard].served_by == std::this_thread::get_id())
       throw Error(
           Category::stalled,
           fmt::format(
               "replica {} is {} steps ahead of a replica that this same thread serves; replicas run at most "
               "parallelism.host_prefetch = {} steps apart: call next() for each replica in turn, or give each a thread",
-              number, replica.received - laggard->received, apart_));
+              number, ledger_.received(number) - ledger_.received(*laggard), apart_));
     return;
   }
   throw_if_all_is_held(number);
   for (size_t other = 0; together_ && other < replicas_.size(); other++)
-    if (replicas_[other].served_by == std::this_thread::get_id()) throw_if_all_is_held(static_cast<int>(other));
+    if (replicas_[other].served_by == std::this_thread::get_id()) throw_if_all_is_held(other);
 }
 
 // Throws only if a batch is next and has no buffer (out_of_buffers). The end of an epoch or an error needs no buffer,
 // so a caller may hold all batches until then.
-void Delivery::throw_if_all_is_held(int number) const {
-  const Replica& replica = replicas_[static_cast<size_t>(number)];
+void Delivery::throw_if_all_is_held(size_t number) const {
+  const Replica& replica = replicas_[number];
   const size_t held = replica.ring->held;
   if (held == replica.ring->pool().size() && replica.out_of_buffers)
     throw Error(
@@ -128,8 +120,8 @@ Batch Delivery::lend(const Replica& replica, std::shared_ptr<const BatchContent>
                 }});
 }
 
-void Delivery::wait_for(const Arrive& arrive, const BatchContent& content, Batch& batch, Replica& replica) {
-  replica.waiting = {Stage::transfer, Clock::now()};
+void Delivery::wait_for(const Arrive& arrive, const BatchContent& content, Batch& batch, size_t number) {
+  waits_.begin(number, Stage::transfer);
   std::exception_ptr failure;
   {
     const Unlock unlocked(mutex_);
@@ -141,52 +133,18 @@ void Delivery::wait_for(const Arrive& arrive, const BatchContent& content, Batch
       if (content.order) content.order->let_go();  // the batch stays here, and the caller's stream may end
     }
   }
-  add_wait(replica);
+  waits_.end(number);
   if (failure) std::rethrow_exception(failure);
 }
 
-void Delivery::add_wait(Replica& replica) {
-  report_.waited_s[static_cast<size_t>(replica.waiting->stage)] +=
-      std::chrono::duration<double>(Clock::now() - replica.waiting->since).count();
-  replica.waiting.reset();
-}
-
-// Sets the waits to 0 at the first batch, because the report has the time before it as the time of the start.
-void Delivery::begin_clock(Clock::time_point first_batch) {
-  report_.first_batch = first_batch;
-  std::fill(std::begin(report_.waited_s), std::end(report_.waited_s), 0);
-  for (Replica& replica : replicas_)
-    if (replica.waiting) replica.waiting->since = first_batch;
-}
-
-void Delivery::count_batch(size_t number, const BatchContent& batch, const PassAudit& passes) {
-  Replica& replica = replicas_[number];
-  replica.received++;
-  replica.steps++;
-  replica.position.step++;
-  report_.counters.records += static_cast<uint64_t>(batch.valid_count);
-  report_.counters.filler_rows += static_cast<uint64_t>(batch.rows - batch.valid_count);
-  report_.audit += batch.audit;
-  ledger_.delivered(number, {batch.audit, batch.bad_audit}, passes);
-}
-
-void Delivery::count_end(size_t number, const EpochEnd& end) {
-  Replica& replica = replicas_[number];
-  replica.received++;
-  replica.epochs++;
-  replica.position = {replica.position.epoch + 1, 0};
-  report_.parsed = end.parsed;
-  report_.lacking = end.lacking;
-  ledger_.ended(number, end);
-}
-
-Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> deadline, Batch& batch, EpochEnd* end,
+Delivery::Outcome Delivery::next(int of_replica, std::optional<Clock::time_point> deadline, Batch& batch, EpochEnd* end,
                                  const Arrive& arrive) {
   const auto start = Clock::now();
-  check_replica(number);
+  check_replica(of_replica);
+  const auto number = static_cast<size_t>(of_replica);
   batch = Batch();  // the batch that the caller had in it goes back first
   Lock lock(mutex_);
-  Replica& replica = replicas_[static_cast<size_t>(number)];
+  Replica& replica = replicas_[number];
   replica.served_by = std::this_thread::get_id();
   const std::chrono::seconds most = others_ ? std::min(watched_each, long_wait) : long_wait;
   auto step = [&](auto now) { return std::min(deadline.value_or(now + most), now + most); };
@@ -196,47 +154,45 @@ Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> de
       std::rethrow_exception(failure_);
     }
     if (stopped_) throw Error(Category::stalled, "the feeder was stopped");
-    const Replica* const slowest = laggard(replica);
+    const std::optional<size_t> slowest = laggard(number);
     const bool ready = !slowest && !replica.ready.empty();
     // If this rank's own error has ended the feed, every replica is given that error, after the batches before it.
     // Without the check of `failed_` and `front().error`, the error that others_() returns would hide it: the other
     // ranks have failed because this rank told them of its error.
     if (others_ && !(ready && (failed_ || replica.ready.front().error)))
       if (const auto error = others_()) {
-        report_.error = in_step(replica.position, *error);
-        throw *report_.error;
+        error_ = in_step(ledger_.position(number), *error);
+        throw *error_;
       }
     if (ready) break;
-    throw_if_only_the_caller_can_help(number, replica, slowest);
+    throw_if_only_the_caller_can_help(number, slowest);
     const auto before = Clock::now();
     if (deadline && before >= *deadline) return Outcome::not_ready;
-    const Stage stage = slowest ? Stage::replica : busy_stage_(number);
-    if (!replica.waits_since) replica.waits_since = start;
-    replica.too_far_ahead = slowest != nullptr;
-    replica.waiting = {stage, before};
-    arrived_[static_cast<size_t>(number)].wait_until(lock, step(before));
-    add_wait(replica);
+    const Stage stage = slowest ? Stage::replica : busy_stage_(of_replica);
+    waits_.note_late(number, start);
+    waits_.begin(number, stage);
+    replica.too_far_ahead = slowest.has_value();
+    arrived_[number].wait_until(lock, step(before));
+    waits_.end(number);
     replica.too_far_ahead = false;
-    if (Clock::now() - *replica.waits_since >= long_wait) {
-      const std::string message = replica.told ? "" : long_wait_message(number, slowest, stage);
+    if (waits_.is_long(number)) {
+      const std::string message = waits_.is_to_be_told(number) ? long_wait_message(number, slowest, stage) : "";
       const bool has_none = !slowest && replica.ready.empty();
-      replica.told = true;
       lock.unlock();
       if (!message.empty()) log_warning(message);
       if (has_none && long_waited_) long_waited_();
       lock.lock();
     }
   }
-  const bool is_first = replica.steps == 0;
   if (const auto& error = replica.ready.front().error) {
     failed_ = true;
-    report_.error = *error;
+    error_ = *error;
     throw *error;  // it stays in the queue, so every further call throws it
   }
   if (const auto& content = replica.ready.front().batch) {
     batch = lend(replica, content);
-    if (arrive) wait_for(arrive, *content, batch, replica);  // if it throws, this is still the next batch
-    count_batch(static_cast<size_t>(number), *content, replica.ready.front().passes);
+    if (arrive) wait_for(arrive, *content, batch, number);  // if it throws, this is still the next batch
+    ledger_.add(number, *content, replica.ready.front().passes);
   }
   Ready ready = std::move(replica.ready.front());  // Ready::keeps is released after the lock
   replica.ready.pop_front();
@@ -244,54 +200,31 @@ Delivery::Outcome Delivery::next(int number, std::optional<Clock::time_point> de
   if (falls_short) short_replicas_++;
   const Outcome outcome = ready.batch ? Outcome::batch : Outcome::end_of_epoch;
   if (outcome == Outcome::end_of_epoch) {
-    count_end(static_cast<size_t>(number), ready.end);
+    ledger_.end_epoch(number, ready.end);
     if (end) *end = std::move(ready.end);
   }
   const bool others_wait = std::ranges::any_of(replicas_, &Replica::too_far_ahead);
-  const auto now = Clock::now();
-  if (outcome == Outcome::batch) {
-    if (!report_.first_batch) begin_clock(now);
-    if (!is_first) {
-      report_.next.add(now - replica.waits_since.value_or(start));
-      report_.next_calls++;
-      if (!replica.waits_since) report_.next_ready++;
-    }
-  }
-  replica.waits_since.reset();
-  replica.told = false;
+  waits_.given(number, outcome == Outcome::batch, start);
   lock.unlock();
-  if (falls_short && tell_shortage_) tell_shortage_(number);
+  if (falls_short && tell_shortage_) tell_shortage_(of_replica);
   if (others_wait)
     for (Condition& other : arrived_) other.notify_one();
   return outcome;
 }
 
-std::string Delivery::long_wait_message(int number, const Replica* laggard, Stage stage) const {
+std::string Delivery::long_wait_message(size_t number, std::optional<size_t> laggard, Stage stage) const {
   if (!laggard) return fmt::format("replica {} has waited {} s for [{}]", number, long_wait.count(), name(stage));
-  const auto other = std::find_if(replicas_.begin(), replicas_.end(), [&](const Replica& r) { return &r == laggard; }) -
-                     replicas_.begin();
-  return fmt::format("replica {} has waited {} s for replica {}, {}", number, long_wait.count(), other,
-                     laggard->served_by ? "which is too many steps behind" : "which nobody has called next() for yet");
+  return fmt::format(
+      "replica {} has waited {} s for replica {}, {}", number, long_wait.count(), *laggard,
+      replicas_[*laggard].served_by ? "which is too many steps behind" : "which nobody has called next() for yet");
 }
 
 DeliveryReport Delivery::report() const {
   const Lock lock(mutex_);
-  DeliveryReport report = report_;
-  if (failure_) report.error = error_of(failure_);
-  const auto now = Clock::now();
   std::set<std::thread::id> takers;
   for (const Replica& replica : replicas_)
     if (replica.served_by) takers.insert(*replica.served_by);
-  report.takers = takers.size();
-  for (const Replica& replica : replicas_)
-    if (replica.waiting)
-      report.waited_s[static_cast<size_t>(replica.waiting->stage)] +=
-          std::chrono::duration<double>(now - replica.waiting->since).count();
-  report.counters.steps = std::ranges::min_element(replicas_, {}, &Replica::steps)->steps;
-  report.finished_epochs = std::ranges::min_element(replicas_, {}, &Replica::epochs)->epochs;
-  report.last_epoch = ledger_.last();
-  report.counters.differing_epochs = ledger_.differing();
-  return report;
+  return {ledger_.report(), waits_.report(), takers.size(), failure_ ? error_of(failure_) : error_};
 }
 
 std::optional<FinishedEpoch> Delivery::last_sums() const {
@@ -317,10 +250,9 @@ size_t Delivery::spare_batches(int replica) const {
   return ring.pool().size() - std::min<size_t>(ring.held, ring.pool().size());
 }
 
-Delivery::Positions Delivery::positions() const {
+DeliveryLedger::Positions Delivery::positions() const {
   const Lock lock(mutex_);
-  const auto [last, first] = std::ranges::minmax_element(replicas_, {}, &Replica::position);
-  return {last->position, first->position};
+  return ledger_.positions();
 }
 
 }  // namespace feedline::flow

@@ -15,31 +15,12 @@
 
 #include "base/mutex.h"
 #include "feedline/batch.h"
-#include "feedline/counters.h"
 #include "feedline/error.h"
 #include "flowgraph/batch/batch_buffers.h"
-#include "flowgraph/batch/epoch_ledger.h"
-#include "flowgraph/feed/latency.h"
-#include "flowgraph/pipeline/feed_state.h"
+#include "flowgraph/feed/delivery_ledger.h"
+#include "flowgraph/feed/wait_clock.h"
 
 namespace feedline::flow {
-
-/// A wait that takes this long is in the log, with the stage that it waits for.
-inline constexpr std::chrono::seconds long_wait{10};
-
-/// The stages that next() can wait for.
-enum class Stage : uint8_t {
-  read,      // bytes from files
-  inflate,   // bytes of compressed files
-  parse,     // checksums, parsing, formulas
-  unpack,    // writing tensors
-  transfer,  // rows from another rank
-  upload,    // the copy to a GPU
-  replica,   // another replica: it is host_prefetch steps behind, and must first take its batches
-};
-inline constexpr size_t stage_count = 7;
-/// Returns the name of a stage as reports have it: "read".
-const char* name(Stage stage) noexcept;
 
 /// What a replica is given: a batch, the error that ends the feed, or the end of an epoch (then neither is set).
 struct Ready {
@@ -50,21 +31,10 @@ struct Ready {
   PassAudit passes = {};  // batch: how its audit is split by pass
 };
 
-/// What has been delivered since the start.
-struct DeliveryReport {
-  Counters counters;  // what Delivery counts of them
-  uint64_t audit = 0, finished_epochs = 0;
-  std::optional<EpochAudit> last_epoch;
-  uint64_t parsed = 0;            // EpochEnd::parsed of the last epoch that any replica has finished
-  std::vector<uint64_t> lacking;  // EpochEnd::lacking of that epoch
-  std::optional<std::chrono::steady_clock::time_point> first_batch;
-  Latency next;  // without the first batch of each replica
-  uint64_t next_calls = 0, next_ready = 0;
+/// What has been delivered since the start, and how long next() waited for it.
+struct DeliveryReport : DeliveredReport, WaitReport {
   size_t takers = 0;           // how many threads serve replicas
   std::optional<Error> error;  // the Error that every further next() throws
-  // By stage: seconds that all replicas together waited inside next(). Counted since the first batch, or since the
-  // start if there is no batch yet.
-  double waited_s[stage_count] = {};
 };
 
 /// Gives batches to replicas, which may be at most `host_prefetch` steps apart. Thread-safe.
@@ -72,7 +42,7 @@ class Delivery {
  public:
   /// `busy_stage` returns which stage has the work that next() waits for. It may be called at any time and from any
   /// thread. `together`: a step is put for no replica before every replica has a buffer for it.
-  Delivery(std::vector<std::shared_ptr<BatchRing>> rings, int host_prefetch, const Position& start, EpochLedger ledger,
+  Delivery(std::vector<std::shared_ptr<BatchRing>> rings, int host_prefetch, const Position& start, EpochLedger epochs,
            std::function<Stage(int replica)> busy_stage, bool together = false);
 
   void put(int replica, Ready ready) { put_all(replica, std::span(&ready, 1)); }
@@ -125,11 +95,7 @@ class Delivery {
   size_t waiting_batches(int replica) const;
   /// Returns how many batches the caller may take of the replica without giving one back.
   size_t spare_batches(int replica) const;
-  /// The positions of the slowest replica (`last`) and of the fastest one (`first`).
-  struct Positions {
-    Position last, first;
-  };
-  Positions positions() const;
+  DeliveryLedger::Positions positions() const;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -138,34 +104,18 @@ class Delivery {
     std::shared_ptr<BatchRing> ring;
     std::deque<Ready> ready;
     bool out_of_buffers = false;
-    uint64_t received = 0;  // how many batches and ends of epochs
-    uint64_t steps = 0, epochs = 0;
-    Position position;
     std::optional<std::thread::id> served_by;
-    // When the call began that first waited for what the trainer is given next. Many calls with deadlines may follow
-    // it, which together are one wait.
-    std::optional<Clock::time_point> waits_since;
-    bool told = false;           // whether the log says how long this wait is
     bool too_far_ahead = false;  // its next() waits for a slower replica
-    struct Waiting {
-      Stage stage;
-      Clock::time_point since;
-    };
-    std::optional<Waiting> waiting;
   };
-  /// Returns the replica that `replica` is too far ahead of; null if there is none.
-  const Replica* laggard(const Replica& replica) const FEEDLINE_REQUIRES(mutex_);
-  void throw_if_all_is_held(int number) const FEEDLINE_REQUIRES(mutex_);
-  void throw_if_only_the_caller_can_help(int number, const Replica& replica, const Replica* laggard) const
-      FEEDLINE_REQUIRES(mutex_);
+  /// Returns the replica that this one is too far ahead of; nullopt if there is none.
+  std::optional<size_t> laggard(size_t number) const FEEDLINE_REQUIRES(mutex_);
+  void throw_if_all_is_held(size_t number) const FEEDLINE_REQUIRES(mutex_);
+  void throw_if_only_the_caller_can_help(size_t number, std::optional<size_t> laggard) const FEEDLINE_REQUIRES(mutex_);
   static Batch lend(const Replica& replica, std::shared_ptr<const BatchContent> given);
-  void wait_for(const Arrive& arrive, const BatchContent& content, Batch& batch, Replica& replica)
+  void wait_for(const Arrive& arrive, const BatchContent& content, Batch& batch, size_t number)
       FEEDLINE_REQUIRES(mutex_);
-  void add_wait(Replica& replica) FEEDLINE_REQUIRES(mutex_);
-  void begin_clock(Clock::time_point first_batch) FEEDLINE_REQUIRES(mutex_);
-  void count_batch(size_t number, const BatchContent& batch, const PassAudit& passes) FEEDLINE_REQUIRES(mutex_);
-  void count_end(size_t number, const EpochEnd& end) FEEDLINE_REQUIRES(mutex_);
-  std::string long_wait_message(int number, const Replica* laggard, Stage stage) const FEEDLINE_REQUIRES(mutex_);
+  std::string long_wait_message(size_t number, std::optional<size_t> laggard, Stage stage) const
+      FEEDLINE_REQUIRES(mutex_);
 
   const uint64_t apart_;
   const std::function<Stage(int)> busy_stage_;
@@ -180,8 +130,9 @@ class Delivery {
   std::deque<Replica> replicas_ FEEDLINE_GUARDED_BY(mutex_);
   std::exception_ptr failure_ FEEDLINE_GUARDED_BY(mutex_);
   bool stopped_ FEEDLINE_GUARDED_BY(mutex_) = false;
-  DeliveryReport report_ FEEDLINE_GUARDED_BY(mutex_);
-  EpochLedger ledger_ FEEDLINE_GUARDED_BY(mutex_);
+  std::optional<Error> error_ FEEDLINE_GUARDED_BY(mutex_);  // DeliveryReport::error, unless failure_ is
+  WaitClock waits_ FEEDLINE_GUARDED_BY(mutex_);
+  DeliveryLedger ledger_ FEEDLINE_GUARDED_BY(mutex_);
 };
 
 }  // namespace feedline::flow
