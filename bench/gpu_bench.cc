@@ -185,7 +185,7 @@ class BareBatch {
   }
   double unpack() {
     return stream_.time(50, [&] {
-      const gpu::UnpackLaunch launch = unpacker_.launch({static_cast<std::byte*>(device_), board_bytes, next_out(),
+      const unpack::UnpackLaunch launch = unpacker_.launch({static_cast<std::byte*>(device_), board_bytes, next_out(),
                                                          board_floats * sizeof(float), static_cast<uint32_t>(rows_)},
                                                         tables_);
       require(gpu::launch_unpack({&launch, 1}, stream_.get()));
@@ -205,8 +205,8 @@ class BareBatch {
  private:
   static constexpr size_t board_bytes = 194, board_floats = 8 * 8 * 24, packed_row = board_bytes + sizeof(int64_t);
   static constexpr size_t ring = 16;  // 16 batches of 25 MB: more than caches hold
-  static gpu::UnpackSpec spec() {
-    gpu::UnpackSpec spec;
+  static unpack::UnpackSpec spec() {
+    unpack::UnpackSpec spec;
     spec.width = 1;
     spec.shape = {8, 8, 24};
     spec.stride_bits = {8, 1, 64};
@@ -216,7 +216,7 @@ class BareBatch {
   std::byte* next_out() { return static_cast<std::byte*>(out_) + used_++ % ring * out_bytes(); }
 
   const size_t rows_, packed_;
-  const gpu::DeviceUnpacker unpacker_;
+  const unpack::DeviceUnpacker unpacker_;
   TimedStream stream_;
   void *pinned_ = nullptr, *device_ = nullptr, *out_ = nullptr;
   std::byte* tables_ = nullptr;

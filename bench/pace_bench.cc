@@ -20,7 +20,7 @@
 #include "feed_paths.h"
 #include "feedline/feeder.h"
 #include "gpu/device/memory.h"
-#include "gpu/unpack/unpack.h"
+#include "unpack/unpack.h"
 #include "measure.h"
 #include "picture_paths.h"
 
@@ -151,7 +151,7 @@ class Bench {
   /// Unpacks boards into three batches in turn on one thread: the cost of writing to memory that has left the caches.
   void stores(const std::vector<double>& steps_ms) {
     constexpr size_t rows = 512, stored = 192;
-    gpu::UnpackSpec board;
+    unpack::UnpackSpec board;
     board.shape = {8, 8, 24};
     board.stride_bits = {8 * 24, 24, 1};
     board.out = DType::float32;
@@ -160,8 +160,8 @@ class Bench {
     for (size_t row = 0; row < rows; row++) at.push_back(boards.data() + row * stored);
     const size_t batch_bytes = rows * static_cast<size_t>(board.shape.elements()) * size_of(board.out);
     for (const auto& [name, how] :
-         {std::pair("as usual", gpu::Stores::cached), std::pair("past the caches", gpu::Stores::streaming)}) {
-      const gpu::Unpacker unpack(board, simd_level(), how);
+         {std::pair("as usual", unpack::Stores::cached), std::pair("past the caches", unpack::Stores::streaming)}) {
+      const unpack::Unpacker unpack(board, simd_level(), how);
       size_t batch = 0;
       const auto step = [&] {
         unpack(at, ring_.bytes().data() + batch++ % 3 * batch_bytes);

@@ -25,7 +25,7 @@ done
 need package tool mpi tests
 configure build -Dcuda=enabled "-Dgpu_archs=$architectures" -Dtests=true -Dbench=true
 programs=(
-  tests/gpu/unpack_gpu_check tests/gpu/copy_gpu_check tests/gpu/host_function_copy_test tests/feeder/device_feed_test
+  tests/unpack/unpack_gpu_check tests/gpu/copy_gpu_check tests/gpu/host_function_copy_test tests/feeder/device_feed_test
   tests/ranks/nccl_communicator_test tests/ranks/nccl_processes_test tests/ranks/nccl_ranks tests/feeder/nccl_feed_test
   tests/trainer_bridge/data_parallel_gpu_test examples/train_chess bench/gpu_bench bench/feed_bench)
 compile build "${programs[@]}"

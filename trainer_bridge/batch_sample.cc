@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/base64.h"
-#include "gpu/unpack/dispatch.h"
+#include "unpack/dispatch.h"
 
 namespace feedline {
 namespace {
@@ -95,10 +95,10 @@ Json BatchSample::json() {
       }
       outputs.push_back({{"name", kept.output->name}, {"pictures", std::move(list)}});
     } else {
-      gpu::with_type(kept.dtype, [&](auto type) {
+      unpack::with_type(kept.dtype, [&](auto type) {
         const auto* const numbers = static_cast<const typename decltype(type)::t*>(tensor.data);
         for (int64_t i = 0; i < kept.count; i++) {
-          const auto number = gpu::cast<double>(numbers[i]);
+          const auto number = unpack::cast<double>(numbers[i]);
           list.push_back(std::isfinite(number) ? Json(number) : Json());
         }
       });

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "feedline_pipeline.pb.h"
-#include "gpu/unpack/dispatch.h"
+#include "unpack/dispatch.h"
 
 namespace feedline {
 namespace {
@@ -67,16 +67,16 @@ std::optional<PictureOutput> PictureOutput::of(const ElementSpec& element, const
 
 void PictureOutput::to_rgb(const TensorView& tensor, int64_t picture, std::span<uint8_t> rgb) const {
   const int64_t pixels = height_ * width_;
-  gpu::with_type(tensor.dtype, [&](auto type) {
+  unpack::with_type(tensor.dtype, [&](auto type) {
     const auto* from = static_cast<const typename decltype(type)::t*>(tensor.data) + picture * pixels * channels_;
     for (int64_t pixel = 0; pixel < pixels; pixel++)
       for (int64_t colour = 0; colour < 3; colour++) {
         const int64_t channel = channels_ == 1 ? 0 : colour;
         const auto c = static_cast<size_t>(channel);
         const float value =
-            gpu::cast<float>(from[channels_first_ ? channel * pixels + pixel : pixel * channels_ + channel]);
+            unpack::cast<float>(from[channels_first_ ? channel * pixels + pixel : pixel * channels_ + channel]);
         rgb[static_cast<size_t>(pixel * 3 + colour)] =
-            gpu::cast<uint8_t>(std::nearbyint((value * std_[c] + mean_[c]) / scale_));
+            unpack::cast<uint8_t>(std::nearbyint((value * std_[c] + mean_[c]) / scale_));
       }
   });
 }

@@ -150,7 +150,7 @@ void prefetch_rows(std::span<const std::byte* const> rows, size_t row_bytes) noe
 }
 
 // Unpacks some rows while the next ones are brought into the cache.
-void unpack_scattered(const gpu::Unpacker& unpack, std::span<const std::byte* const> rows, size_t row_bytes,
+void unpack_scattered(const unpack::Unpacker& unpack, std::span<const std::byte* const> rows, size_t row_bytes,
                       std::byte* out, size_t stride) noexcept {
   constexpr size_t some = 16;
   const auto from = [&](size_t first) { return rows.subspan(first, std::min(some, rows.size() - first)); };
@@ -167,7 +167,7 @@ void write_row_of_zeros(const OutputSpec& output, const Packing::Output& packed,
   const size_t bytes = output.row_bytes();
   std::memset(out, 0, bytes);
   for (const Packing::Job& job : packed.jobs) {
-    const gpu::Unpacker unpack(job.unpack);
+    const unpack::Unpacker unpack(job.unpack);
     const size_t value = static_cast<size_t>(job.unpack.shape.elements()) * size_of(job.unpack.out);
     check_invariant(job.offset + job.values * value <= bytes, "output '{}' has rows of {} bytes, not {}", output.name,
                     bytes, job.offset + job.values * value);
@@ -199,18 +199,18 @@ BatchWriter::BatchWriter(const Plan& plan, CacheStore* rows, bool for_gpus)
   const uint64_t all_batches = static_cast<uint64_t>(plan.replicas) *
                                static_cast<uint64_t>(plan.spec.host_prefetch + 1) * plan.memory.buffer_bytes;
   const uint64_t cache = last_level_cache();
-  const auto stores = for_gpus || all_batches > 2 * cache ? gpu::Stores::streaming
-                      : all_batches > cache               ? gpu::Stores::streaming_copies
-                                                          : gpu::Stores::cached;
+  const auto stores = for_gpus || all_batches > 2 * cache ? unpack::Stores::streaming
+                      : all_batches > cache               ? unpack::Stores::streaming_copies
+                                                          : unpack::Stores::cached;
   unpackers_ = make_unpackers(plan, stores);
-  cold_unpackers_ = make_unpackers(plan, gpu::Stores::streaming);
+  cold_unpackers_ = make_unpackers(plan, unpack::Stores::streaming);
 }
 
-BatchWriter::Unpackers BatchWriter::make_unpackers(const Plan& plan, gpu::Stores stores) {
+BatchWriter::Unpackers BatchWriter::make_unpackers(const Plan& plan, unpack::Stores stores) {
   Unpackers all;
   for (const OutputSpec& output : plan.spec.outputs) {
-    std::vector<gpu::Unpacker>& unpackers = all.emplace_back();
-    const auto add = [&](const gpu::UnpackSpec& spec) { unpackers.emplace_back(spec, simd_level(), stores); };
+    std::vector<unpack::Unpacker>& unpackers = all.emplace_back();
+    const auto add = [&](const unpack::UnpackSpec& spec) { unpackers.emplace_back(spec, simd_level(), stores); };
     for (const DenseJob& job : output.jobs) add(job.unpack);
     if (output.unpack_value) add(*output.unpack_value);
   }
@@ -398,7 +398,7 @@ bool BatchWriter::lend_dense(size_t t, const BatchRow& row, BatchBuffer& buffer)
   if (job.writer || job.column.kind != ColumnRef::Kind::feature) return false;
   const auto number = static_cast<size_t>(job.column.number);
   const FeatureSpec& feature = plan_.spec.features[number];
-  const gpu::Unpacker& unpack = unpackers_[static_cast<size_t>(tensor.output)][0];
+  const unpack::Unpacker& unpack = unpackers_[static_cast<size_t>(tensor.output)][0];
   if (feature.dtype != DType::bytes || feature.shape.elements() != 1 || !unpack.is_copy()) return false;
   const std::byte* stored = rows_of(feature)(row.chunk->features()[number], row.row) + unpack.spec().bit_offset / 8;
   if (reinterpret_cast<uintptr_t>(stored) % size_of(tensor.dtype) != 0 ||
@@ -582,7 +582,7 @@ RowNumbers BatchWriter::numbers_of(const RowBlock& block, const BatchRows& batch
           frames};
 }
 
-void BatchWriter::write_job(const DenseJob& job, const RowBlock& block, const gpu::Unpacker& unpack, std::byte* out,
+void BatchWriter::write_job(const DenseJob& job, const RowBlock& block, const unpack::Unpacker& unpack, std::byte* out,
                             size_t row_bytes) const {
   const std::span rows = block.rows;
   const auto number = static_cast<size_t>(job.column.number);

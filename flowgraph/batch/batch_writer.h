@@ -13,7 +13,7 @@
 #include "flowgraph/chunk/cache_store.h"
 #include "flowgraph/plan/plan.h"
 #include "gpu/device/memory.h"
-#include "gpu/unpack/unpack.h"
+#include "unpack/unpack.h"
 
 namespace feedline::flow {
 
@@ -51,9 +51,9 @@ class BatchWriter {
   };
   struct Failures;
   /// For each output: one for each of its jobs, or, if it is not dense, one that casts a single number.
-  using Unpackers = std::vector<std::vector<gpu::Unpacker>>;
+  using Unpackers = std::vector<std::vector<unpack::Unpacker>>;
 
-  static Unpackers make_unpackers(const Plan& plan, gpu::Stores stores);
+  static Unpackers make_unpackers(const Plan& plan, unpack::Stores stores);
   void write_block(RowBlock& block, const Unpackers& unpackers, BatchBuffer& buffer, Failures& failures) const;
   bool lend_dense(size_t tensor, const BatchRow& row, BatchBuffer& buffer) const;
   void write_rows(int output, RowBlock& block, const Unpackers& unpackers, std::byte* out, size_t row_bytes,
@@ -71,7 +71,7 @@ class BatchWriter {
   int64_t longest_row(const BatchTensor& tensor, const BatchRows& batch) const;
   static void add_padding_of(const BatchRows& batch, std::vector<int64_t>& failed);
   void fill_failed(std::span<const int64_t> failed, int64_t rows, BatchBuffer& buffer) const;
-  void write_job(const DenseJob& job, const RowBlock& block, const gpu::Unpacker& unpack, std::byte* out,
+  void write_job(const DenseJob& job, const RowBlock& block, const unpack::Unpacker& unpack, std::byte* out,
                  size_t row_bytes) const;
   std::vector<Rows> rows_of_later_pass(const BatchRows& batch, PassAudit& passes) const;
   int64_t valid_windows(const BatchBuffer& buffer) const;

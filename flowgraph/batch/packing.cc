@@ -28,20 +28,20 @@ namespace {
 bool can_merge(const DenseJob& a, const DenseJob& b) { return a.unpack.stored == b.unpack.stored; }
 
 /// Returns the UnpackSpec that unpacks the scalars of all jobs at once from where they lie side by side.
-gpu::UnpackSpec merged(std::span<const DenseJob> jobs) {
-  gpu::UnpackSpec unpack = stored_elements(jobs[0].unpack.stored, Shape({static_cast<int64_t>(jobs.size())}));
+unpack::UnpackSpec merged(std::span<const DenseJob> jobs) {
+  unpack::UnpackSpec unpack = stored_elements(jobs[0].unpack.stored, Shape({static_cast<int64_t>(jobs.size())}));
   unpack.out = jobs[0].unpack.out;
   unpack.normalize = jobs[0].unpack.normalize;
   if (!unpack.normalize) return unpack;
-  const auto of_each = [&](std::vector<float> gpu::Normalize::*values) {
+  const auto of_each = [&](std::vector<float> unpack::Normalize::*values) {
     std::vector<float>& all = (*unpack.normalize).*values;
     for (const DenseJob& job : jobs.subspan(1)) {
       const std::vector<float>& own = (*job.unpack.normalize).*values;
       all.insert(all.end(), own.begin(), own.end());
     }
   };
-  of_each(&gpu::Normalize::mean);
-  of_each(&gpu::Normalize::std);
+  of_each(&unpack::Normalize::mean);
+  of_each(&unpack::Normalize::std);
   unpack.channel_axis = 0;
   return unpack;
 }
@@ -80,7 +80,7 @@ class Packer {
   Packing::Job of_writer(OutputSpec output) {
     DenseJob& job = output.jobs[0];
     if (auto gathered = job.writer->gathered()) {
-      gpu::UnpackSpec unpack = std::exchange(job.unpack, stored_elements(DType::int64, {}));
+      unpack::UnpackSpec unpack = std::exchange(job.unpack, stored_elements(DType::int64, {}));
       job.unpack.out = output.dtype = DType::int64;
       job.writer = std::move(gathered->numbers);
       output.shape = {};
@@ -88,16 +88,16 @@ class Packer {
       return {.column = add(std::move(output)), .unpack = std::move(unpack), .table = std::move(gathered->table)};
     }
     if (auto stored = job.writer->of_stored_numbers()) {
-      gpu::UnpackSpec copy = stored_elements(job.unpack.stored, job.unpack.shape);
+      unpack::UnpackSpec copy = stored_elements(job.unpack.stored, job.unpack.shape);
       copy.out = copy.stored;
-      const gpu::UnpackSpec unpack = std::exchange(job.unpack, std::move(copy));
+      const unpack::UnpackSpec unpack = std::exchange(job.unpack, std::move(copy));
       job.writer = std::move(stored);
       output.dtype = unpack.stored;
       output.name = "packed " + output.name;
       const size_t values = job.values;
       return {.column = add(std::move(output)), .unpack = unpack, .values = values};
     }
-    gpu::UnpackSpec copy = stored_elements(output.dtype, output.shape);
+    unpack::UnpackSpec copy = stored_elements(output.dtype, output.shape);
     copy.out = output.dtype;
     output.name = "packed " + output.name;
     return {.column = add(std::move(output)), .unpack = std::move(copy)};
@@ -213,7 +213,7 @@ void PackedBatches::add(const OutputSpec& output, const Packing::Output& packed)
   const size_t first = jobs_.size();
   for (const Packing::Job& job : packed.jobs) {
     const size_t column = column_of(job.column), column_row = packed_[column].row_bytes();
-    gpu::Unpacker unpack(job.unpack);
+    unpack::Unpacker unpack(job.unpack);
     tensor.stored =
         packed.jobs.size() == 1 && unpack.is_copy() && unpack.spec().bit_offset == 0 && row == column_row && !job.table;
     if (tensor.stored) break;

@@ -10,7 +10,7 @@
 #include "flowgraph/batch/batch_buffers.h"
 #include "flowgraph/pipeline/spec.h"
 #include "flowgraph/plan/feed_facts.h"
-#include "gpu/unpack/unpack.h"
+#include "unpack/unpack.h"
 
 namespace feedline::flow {
 
@@ -20,7 +20,7 @@ namespace feedline::flow {
 struct Packing {
   struct Job {
     int column = -1;         // index into spec.outputs
-    gpu::UnpackSpec unpack;  // unpacks one value of the column
+    unpack::UnpackSpec unpack;  // unpacks one value of the column
     size_t values = 1;       // the number of values in a row of the column; they are written one after another
     size_t offset = 0;       // bytes from the beginning of a row of the output
     // If not null, the column has the Table::arrival_number() of each row, and the table's row is unpacked.
@@ -74,7 +74,7 @@ class PackedBatches {
     uint64_t offset = 0;                   // where in the buffer it writes its first element
     size_t stride = 0;                     // bytes from row to row, in the tensor
     int64_t rows = 1;                      // the number of rows for each sample of the batch
-    gpu::UnpackSpec spec;
+    unpack::UnpackSpec spec;
     std::shared_ptr<const Table> table = nullptr;  // as in Packing::Job
   };
   const std::vector<Job>& jobs() const noexcept { return jobs_; }
@@ -108,7 +108,7 @@ class PackedBatches {
   std::vector<Tensor> tensors_;
   std::vector<Origin> origins_;
   std::vector<Job> jobs_;
-  std::vector<gpu::Unpacker> unpackers_;  // one for each job
+  std::vector<unpack::Unpacker> unpackers_;  // one for each job
   int64_t frames_, rows_;
   bool windows_;
   uint64_t packed_bytes_, buffer_bytes_;

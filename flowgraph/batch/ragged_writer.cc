@@ -53,7 +53,7 @@ Layout lay_out(const FeatureSpec& feature, size_t number, bool padded, const Bat
   return layout;
 }
 
-void write_numbers(const FeatureSpec& feature, const Layout& layout, const gpu::Unpacker& cast, std::byte* out) {
+void write_numbers(const FeatureSpec& feature, const Layout& layout, const unpack::Unpacker& cast, std::byte* out) {
   const int64_t int_padding = feature.default_ints.empty() ? 0 : feature.default_ints.front();
   const float float_padding = feature.default_floats.empty() ? 0 : feature.default_floats.front();
   const auto* padding = feature.dtype == DType::int64 ? reinterpret_cast<const std::byte*>(&int_padding)
@@ -127,7 +127,7 @@ void write_splits(const Layout& layout, std::span<int64_t> step_splits, std::spa
 
 }  // namespace
 
-void write_ragged(const Plan& plan, size_t t, const gpu::Unpacker* cast, const BatchRows& batch,
+void write_ragged(const Plan& plan, size_t t, const unpack::Unpacker* cast, const BatchRows& batch,
                   std::span<const int64_t> failed, BatchBuffer& buffer) {
   const BatchTensor& tensor = plan.memory.tensors[t];
   const OutputSpec& output = plan.spec.outputs[static_cast<size_t>(tensor.output)];

@@ -118,7 +118,7 @@ Upload::Upload(const PipelineSpec& spec, Start start)
   const uint64_t buffers = buffers_of(spec, buffer_bytes, start.devices);
   check_limit(spec, buffers, buffer_bytes, start.devices);
   std::vector<std::byte> tables;
-  std::vector<gpu::UnpackKernel> kernels;
+  std::vector<unpack::UnpackKernel> kernels;
   for (const PackedBatches::Job& job : batches_.jobs()) {
     // Kernels count rows in 32 bits.
     if (const int64_t rows = start.facts.rows / start.facts.frames * job.rows; rows >= int64_t{1} << 31)
@@ -127,7 +127,7 @@ Upload::Upload(const PipelineSpec& spec, Start start)
           fmt::format("batch: {} values of one output in a batch are too many for a GPU, which unpacks less than "
                       "2^31 of them; take smaller batches, or feed devices: host",
                       rows));
-    const gpu::DeviceUnpacker& unpacker = unpackers_.emplace_back(job.spec);
+    const unpack::DeviceUnpacker& unpacker = unpackers_.emplace_back(job.spec);
     std::ranges::copy(unpacker.kernels(), std::back_inserter(kernels));
     tables_at_.push_back(tables.size());
     tables.insert(tables.end(), unpacker.tables().begin(), unpacker.tables().end());
@@ -340,10 +340,10 @@ void Upload::fill(Replica& replica, std::span<const Batch> packed, BatchBuffer& 
   // On the way between GPUs nothing is checked.
   const int reader = distribution_.reader_of(distribution_.rank);
   const bool has_arrived = distribution_.transfers() && reader != distribution_.rank && !between_;
-  std::vector<gpu::UnpackLaunch> launches;
+  std::vector<unpack::UnpackLaunch> launches;
   for (const size_t j : job_order_) {
     const PackedBatches::Job& job = batches_.jobs()[j];
-    gpu::DeviceRows rows{.in = buffer.memory + batches_.packed()[job.column].offset,
+    unpack::DeviceRows rows{.in = buffer.memory + batches_.packed()[job.column].offset,
                          .in_stride = job.column_stride,
                          .out = buffer.memory + job.offset,
                          .out_stride = job.stride,
@@ -356,7 +356,7 @@ void Upload::fill(Replica& replica, std::span<const Batch> packed, BatchBuffer& 
       rows.in = replica.tables[j].get();
       rows.in_stride = job.table->row_bytes();
     }
-    const gpu::UnpackLaunch launch = unpackers_[j].launch(rows, replica.device->tables() + tables_at_[j]);
+    const unpack::UnpackLaunch launch = unpackers_[j].launch(rows, replica.device->tables() + tables_at_[j]);
     if (!launch.empty()) launches.push_back(launch);
   }
   const size_t number = replica.ring->number_of(&buffer);

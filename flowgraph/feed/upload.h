@@ -44,7 +44,7 @@
 #include "flowgraph/feed/stage_counters.h"
 #include "flowgraph/plan/distribution.h"
 #include "gpu/device/device_ring.h"
-#include "gpu/unpack/unpack_kernel.h"
+#include "unpack/unpack_kernel.h"
 
 namespace feedline::flow {
 
@@ -126,7 +126,7 @@ class Upload {
     size_t buffer;
     Position position;
     std::vector<std::vector<std::span<std::byte>>> parts;
-    std::vector<gpu::UnpackLaunch> launches;
+    std::vector<unpack::UnpackLaunch> launches;
   };
 
   std::optional<DeviceId> source_on_gpu(const PipelineSpec& spec, const std::vector<DeviceId>& devices,
@@ -156,7 +156,7 @@ class Upload {
   const size_t own_;             // number of the replica's own part among these parts
   const size_t most_in_flight_;  // how many packed batches of one replica are copied at a time
   Delivery& from_;
-  std::vector<gpu::DeviceUnpacker> unpackers_;  // one for each job of batches_
+  std::vector<unpack::DeviceUnpacker> unpackers_;  // one for each job of batches_
   std::vector<size_t> job_order_;               // jobs with the same kernel follow one another: one grid does them
   std::vector<size_t> tables_at_;               // by unpacker: where its tables begin in DeviceRing::tables()
   std::unique_ptr<Delivery> delivery_;

@@ -6,11 +6,11 @@
 namespace feedline::flow {
 namespace {
 
-gpu::Unpacker cast(DType from, DType to) {
-  gpu::UnpackSpec spec;
+unpack::Unpacker cast(DType from, DType to) {
+  unpack::UnpackSpec spec;
   spec.stored = from;
   spec.out = to;
-  return gpu::Unpacker(spec);
+  return unpack::Unpacker(spec);
 }
 
 }  // namespace

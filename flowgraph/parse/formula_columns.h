@@ -8,7 +8,7 @@
 
 #include "flowgraph/parse/columns.h"
 #include "flowgraph/pipeline/spec.h"
-#include "gpu/unpack/unpack.h"
+#include "unpack/unpack.h"
 
 namespace feedline::flow {
 
@@ -60,8 +60,8 @@ class Formulas {
  private:
   struct Input {
     ExpressionSpec::Input from;
-    std::optional<gpu::Unpacker> round;  // casts to the dtype of the output that the formula reads
-    std::optional<gpu::Unpacker> widen;  // casts to float64 or int64, in which the program computes
+    std::optional<unpack::Unpacker> round;  // casts to the dtype of the output that the formula reads
+    std::optional<unpack::Unpacker> widen;  // casts to float64 or int64, in which the program computes
   };
   struct Formula {
     const Program* program;

@@ -2,7 +2,7 @@
 
 #include <span>
 
-#include "gpu/unpack/unpack.h"
+#include "unpack/unpack.h"
 
 namespace feedline {
 
@@ -33,7 +33,7 @@ std::vector<std::byte> padding_of(const FeatureSpec& feature, const OutputSpec& 
   const auto* value = feature.dtype == DType::int64 ? reinterpret_cast<const std::byte*>(&pad_int)
                                                     : reinterpret_cast<const std::byte*>(&pad_float);
   std::vector<std::byte> padding(size_of(output.dtype));
-  gpu::Unpacker (*output.unpack_value)(std::span(&value, 1), padding.data());
+  unpack::Unpacker (*output.unpack_value)(std::span(&value, 1), padding.data());
   return padding;
 }
 

@@ -51,12 +51,12 @@ int OutputResolver::bytes_feature(std::string_view operation) const {
   return number;
 }
 
-void OutputResolver::add_job(const ColumnRef& column, gpu::UnpackSpec unpack, size_t values) {
+void OutputResolver::add_job(const ColumnRef& column, unpack::UnpackSpec unpack, size_t values) {
   if (values == 0) refuse("feature", "its shape has no value");
   output.jobs.push_back({.column = column, .unpack = std::move(unpack), .values = values});
 }
 
-int OutputResolver::turn(gpu::UnpackSpec& unpack, ImageLayout stored, ImageLayout otherwise) const {
+int OutputResolver::turn(unpack::UnpackSpec& unpack, ImageLayout stored, ImageLayout otherwise) const {
   ImageLayout wanted = layout_of(config.layout());
   if (wanted == ImageLayout::unknown) wanted = otherwise;
   if (wanted != ImageLayout::unknown && unpack.shape.rank() != 3)
@@ -79,10 +79,10 @@ int OutputResolver::turn(gpu::UnpackSpec& unpack, ImageLayout stored, ImageLayou
   return (wanted == ImageLayout::unknown ? stored : wanted) == ImageLayout::chw ? 0 : 2;
 }
 
-void OutputResolver::finish(gpu::UnpackSpec& unpack, int channel_axis, DType natural) {
+void OutputResolver::finish(unpack::UnpackSpec& unpack, int channel_axis, DType natural) {
   if (config.has_normalize()) {
     const config::Normalize& given = config.normalize();
-    gpu::Normalize normalize;
+    unpack::Normalize normalize;
     if (given.has_scale())
       normalize.scale = channel_values("normalize.scale", std::array{given.scale()}, unpack.shape, channel_axis)[0];
     normalize.mean = channel_values("normalize.mean", given.mean(), unpack.shape, channel_axis);
@@ -101,7 +101,7 @@ void OutputResolver::finish(gpu::UnpackSpec& unpack, int channel_axis, DType nat
 }
 
 void OutputResolver::from_numbers(const ColumnRef& column, DType stored, const Shape& shape, size_t values) {
-  gpu::UnpackSpec unpack = stored_elements(stored, shape);
+  unpack::UnpackSpec unpack = stored_elements(stored, shape);
   const int channel_axis = turn(unpack, ImageLayout::unknown);
   finish(unpack, channel_axis, stored);
   output.shape = unpack.shape;

@@ -47,7 +47,7 @@ class OutputResolver {
     return {{{"crop", config.has_crop()}, {"resize", config.has_resize()}, {"flip", config.has_flip()}}};
   }
 
-  void add_job(const ColumnRef& column, gpu::UnpackSpec unpack, size_t values = 1);
+  void add_job(const ColumnRef& column, unpack::UnpackSpec unpack, size_t values = 1);
 
   /// Returns the numbers given for the channels: none, one for all, or one for each channel. The channels are the axis
   /// `channel_axis`. If that is not known (-1), several numbers belong to the last axis, as NumPy broadcasts, and
@@ -85,10 +85,10 @@ class OutputResolver {
 
   /// Permutes the axes if the output's layout, or the one that holds otherwise, is not the stored one. Returns the
   /// channel axis of the delivered shape, or -1 if it is not known.
-  int turn(gpu::UnpackSpec& unpack, ImageLayout stored, ImageLayout otherwise = ImageLayout::unknown) const;
+  int turn(unpack::UnpackSpec& unpack, ImageLayout stored, ImageLayout otherwise = ImageLayout::unknown) const;
   /// Sets `normalize` and the dtype of the output: the one in the pipeline, or else `natural`, but FLOAT32 if the output
   /// is normalised.
-  void finish(gpu::UnpackSpec& unpack, int channel_axis, DType natural);
+  void finish(unpack::UnpackSpec& unpack, int channel_axis, DType natural);
 
   /// Makes the output from numbers as they lie in a column.
   void from_numbers(const ColumnRef& column, DType stored, const Shape& shape, size_t values = 1);

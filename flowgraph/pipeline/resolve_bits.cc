@@ -16,7 +16,7 @@ DType integer_for(int width, bool sign) {
   return sign ? DType::int32 : DType::uint32;
 }
 
-void order_channels(OutputResolver& of, const config::UnpackBits& bits, gpu::UnpackSpec& unpack) {
+void order_channels(OutputResolver& of, const config::UnpackBits& bits, unpack::UnpackSpec& unpack) {
   constexpr std::string_view field = "unpack_bits.channel_order";
   const size_t rank = unpack.shape.rank();
   if (rank == 0) of.refuse(field, "a scalar has no channels; give unpack_bits.shape");
@@ -42,7 +42,7 @@ void resolve_bits(OutputResolver& of) {
   const int number = of.bytes_feature("unpack_bits");
   const FeatureSpec& from = of.feature(number);
   const config::UnpackBits& bits = of.config.unpack_bits();
-  gpu::UnpackSpec unpack;
+  unpack::UnpackSpec unpack;
   unpack.width = bits.width() == 0 ? 1 : bits.width();
   if (unpack.width < 1 || unpack.width > 32)
     of.refuse("unpack_bits.width", fmt::format("{}; it must be 1 to 32 bits", bits.width()));

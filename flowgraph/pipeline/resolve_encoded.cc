@@ -40,7 +40,7 @@ void add_picture(OutputResolver& of, int number, PictureSpec picture, ImageLayou
   picture.keys.seed = of.seed;
   const auto* decode = std::get_if<pictures::DecodeOptions>(&picture.origin);
   const DType stored = decode && decode->bits == 16 ? DType::uint16 : DType::uint8;
-  gpu::UnpackSpec unpack =
+  unpack::UnpackSpec unpack =
       stored_elements(stored, Shape({picture.size.height, picture.size.width, finish_as.channels}));
   const int channel_axis = of.turn(unpack, ImageLayout::hwc, otherwise);
   of.finish(unpack, channel_axis, stored);

@@ -57,7 +57,7 @@ void from_values(OutputResolver& of) {
   if (from.kind == FeatureKind::fixed) return of.from_numbers({.number = number}, from.dtype, from.shape);
   if (of.config.layout() != Output::AS_IS)
     of.refuse("layout", fmt::format("feature '{}' is {}, which has no layout", from.name, describe(from)));
-  gpu::UnpackSpec value = stored_elements(from.dtype, Shape());
+  unpack::UnpackSpec value = stored_elements(from.dtype, Shape());
   of.finish(value, -1, from.dtype);
   of.output.feature = number;
   of.output.unpack_value = std::move(value);

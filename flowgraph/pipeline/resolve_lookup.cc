@@ -57,7 +57,7 @@ void resolve_lookup(OutputResolver& of) {
   const std::shared_ptr<Table> table =
       table_of(of, {path_of(of, "lookup.table", lookup.table()), path_of(of, "lookup.keys_file", lookup.keys_file()),
                     lookup.resident(), lookup.on_device()});
-  gpu::UnpackSpec unpack = stored_elements(table->dtype(), table->row_shape());
+  unpack::UnpackSpec unpack = stored_elements(table->dtype(), table->row_shape());
   const int channel_axis = of.turn(unpack, ImageLayout::unknown);
   of.finish(unpack, channel_axis, table->dtype());
   of.output.shape = unpack.shape;

@@ -19,7 +19,7 @@ void resolve_one_hot(OutputResolver& of) {
   const int64_t classes = of.config.one_hot().classes();
   if (classes < 1 || classes > most_classes)
     of.refuse("one_hot.classes", fmt::format("{}; it must be 1 to {}", classes, most_classes));
-  gpu::UnpackSpec unpack = stored_elements(DType::uint8, Shape({classes}));
+  unpack::UnpackSpec unpack = stored_elements(DType::uint8, Shape({classes}));
   of.turn(unpack, ImageLayout::unknown);
   of.finish(unpack, -1, DType::float32);
   of.output.shape = unpack.shape;

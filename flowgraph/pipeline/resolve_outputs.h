@@ -1,4 +1,4 @@
-// Checks outputs and formulas, and replaces names by numbers: of features, of expressions, and in a gpu::UnpackSpec.
+// Checks outputs and formulas, and replaces names by numbers: of features, of expressions, and in a unpack::UnpackSpec.
 #pragma once
 
 #include "feedline_pipeline.pb.h"

@@ -34,7 +34,7 @@ void resolve_raw(OutputResolver& of) {
   if (stored == DType::bytes)
     of.refuse("decode_raw.stored",
               "BYTES is not a type of numbers; write the type of the stored numbers, such as UINT8");
-  gpu::UnpackSpec unpack = stored_elements(stored, resolve_shape(raw.shape(), of.path + ": decode_raw.shape", 1));
+  unpack::UnpackSpec unpack = stored_elements(stored, resolve_shape(raw.shape(), of.path + ": decode_raw.shape", 1));
   unpack.big_endian = raw.big_endian();
   const int64_t bytes = unpack.shape.elements() * static_cast<int64_t>(size_of(stored));
   if (bytes != from.length)

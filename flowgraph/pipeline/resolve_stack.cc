@@ -46,11 +46,11 @@ void resolve_stack(OutputResolver& of) {
                                      of.feature(features[0]).name, name(first), from.name, name(from.dtype)));
   }
   // Check it as one tensor first, then make a job for each feature.
-  gpu::UnpackSpec whole = stored_elements(first, Shape({static_cast<int64_t>(features.size())}));
+  unpack::UnpackSpec whole = stored_elements(first, Shape({static_cast<int64_t>(features.size())}));
   of.turn(whole, ImageLayout::unknown);
   of.finish(whole, -1, first);
   for (size_t i = 0; i < features.size(); i++) {
-    gpu::UnpackSpec one = stored_elements(of.feature(features[i]).dtype, Shape());
+    unpack::UnpackSpec one = stored_elements(of.feature(features[i]).dtype, Shape());
     one.out = whole.out;
     one.normalize = whole.normalize;
     if (one.normalize && one.normalize->mean.size() > 1) one.normalize->mean = {one.normalize->mean[i]};

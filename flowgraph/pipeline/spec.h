@@ -18,7 +18,7 @@
 #include "flowgraph/pipeline/file_list.h"
 #include "flowgraph/rows/cache_spec.h"
 #include "flowgraph/rows/row_writer.h"
-#include "gpu/unpack/unpack_spec.h"
+#include "unpack/unpack_spec.h"
 #include "io/index/index.h"
 
 namespace feedline::flow {
@@ -124,7 +124,7 @@ struct DenseJob {
   std::shared_ptr<const RowWriter> writer = nullptr;
   /// How one value is unpacked. A value is the bytes of a bytes feature, or all numbers that a record has for another
   /// feature, as they lie in memory.
-  gpu::UnpackSpec unpack;
+  unpack::UnpackSpec unpack;
   size_t values = 1;  // values in a record; they are written one after another
   size_t offset = 0;  // bytes from the beginning of a row
 };
@@ -138,7 +138,7 @@ struct OutputSpec {
   std::vector<DenseJob> jobs;  // a stack has one for each feature, any other dense output has one
   // If it is not dense:
   int feature = -1;
-  std::optional<gpu::UnpackSpec> unpack_value;  // how a single number is cast and normalised
+  std::optional<unpack::UnpackSpec> unpack_value;  // how a single number is cast and normalised
   // Padded: makes a step of the tensor from each value of the feature, which are BYTES, and padding is zeros. Null: the
   // steps are the feature's own.
   std::shared_ptr<const RowWriter> step_writer = nullptr;
@@ -168,7 +168,7 @@ struct ExpressionSpec {
     // float64: unpacked from a feature by `unpack`, or the value of an expression, rounded to `dtype`.
     int feature = -1;
     int expression = -1;
-    std::optional<gpu::UnpackSpec> unpack;  // its `out` is `dtype`
+    std::optional<unpack::UnpackSpec> unpack;  // its `out` is `dtype`
     DType dtype = DType::unset;             // dtype of the feature or of the other output
   };
   std::vector<Input> inputs;  // in the order of program.inputs()

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "feedline/tensor.h"
-#include "gpu/unpack/unpack_spec.h"
+#include "unpack/unpack_spec.h"
 
 namespace feedline::flow {
 
@@ -17,8 +17,8 @@ inline std::vector<int64_t> row_major(const Shape& shape, int64_t bits) {
 }
 
 /// Returns the UnpackSpec of a row-major tensor as it lies in memory. The caller must set `out`.
-inline gpu::UnpackSpec stored_elements(DType stored, const Shape& shape) {
-  gpu::UnpackSpec unpack;
+inline unpack::UnpackSpec stored_elements(DType stored, const Shape& shape) {
+  unpack::UnpackSpec unpack;
   unpack.stored = stored;
   unpack.shape = shape;
   unpack.stride_bits = row_major(shape, 8 * static_cast<int64_t>(size_of(stored)));

@@ -46,7 +46,7 @@ void RowFinder::add_failures(Values values, std::span<const int64_t> rows, size_
     if (rows[i] < 0) outcome.failed.push_back(failure(first + i, values[i]));
 }
 
-LookupWriter::LookupWriter(std::shared_ptr<const Table> table, bool by_name, const gpu::UnpackSpec& unpack)
+LookupWriter::LookupWriter(std::shared_ptr<const Table> table, bool by_name, const unpack::UnpackSpec& unpack)
     : finder_{std::move(table), by_name}, table_(*finder_.table), unpack_(unpack) {}
 
 size_t LookupWriter::rows_at_once() const noexcept {
@@ -87,7 +87,7 @@ void LookupWriter::write(std::span<const std::span<const std::byte>> values, con
 
 std::shared_ptr<const RowWriter> LookupWriter::of_stored_numbers() const {
   if (unpack_.is_copy()) return nullptr;
-  gpu::UnpackSpec copy = unpack_.spec();
+  unpack::UnpackSpec copy = unpack_.spec();
   copy.normalize.reset();
   copy.channel_axis = -1;
   copy.out = copy.stored;

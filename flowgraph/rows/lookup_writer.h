@@ -9,7 +9,7 @@
 
 #include "flowgraph/rows/row_writer.h"
 #include "flowgraph/table/table.h"
-#include "gpu/unpack/unpack.h"
+#include "unpack/unpack.h"
 
 namespace feedline::flow {
 
@@ -33,7 +33,7 @@ struct RowFinder {
 class LookupWriter final : public RowWriter {
  public:
   /// `unpack` makes a row from one of the table. The table may be opened later, before write().
-  LookupWriter(std::shared_ptr<const Table> table, bool by_name, const gpu::UnpackSpec& unpack);
+  LookupWriter(std::shared_ptr<const Table> table, bool by_name, const unpack::UnpackSpec& unpack);
 
   uint64_t scratch_bytes() const noexcept override;
   bool reads_ahead() const noexcept override { return table_.reads_ahead(); }
@@ -49,7 +49,7 @@ class LookupWriter final : public RowWriter {
 
   const RowFinder finder_;
   const Table& table_;
-  const gpu::Unpacker unpack_;
+  const unpack::Unpacker unpack_;
 };
 
 /// A row is the Table::arrival_number() of the row that LookupWriter would write.

@@ -4,16 +4,16 @@
 
 #include <cstring>
 
-#include "gpu/unpack/unpack.h"
+#include "unpack/unpack.h"
 
 namespace feedline::flow {
 
-OneHotWriter::OneHotWriter(const gpu::UnpackSpec& unpack)
+OneHotWriter::OneHotWriter(const unpack::UnpackSpec& unpack)
     : classes_(unpack.shape.elements()),
       element_(size_of(unpack.out)),
       cold_(static_cast<size_t>(classes_) * element_),
       hot_(cold_.size()) {
-  const gpu::Unpacker unpacker(unpack);
+  const unpack::Unpacker unpacker(unpack);
   for (auto [row, byte] : {std::pair{&cold_, std::byte{0}}, {&hot_, std::byte{1}}}) {
     const std::vector<std::byte> bytes(static_cast<size_t>(classes_), byte);
     const std::byte* const begin = bytes.data();

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "flowgraph/rows/row_writer.h"
-#include "gpu/unpack/unpack_spec.h"
+#include "unpack/unpack_spec.h"
 
 namespace feedline::flow {
 
@@ -14,7 +14,7 @@ namespace feedline::flow {
 class OneHotWriter final : public RowWriter {
  public:
   /// `unpack` makes a row from a byte for each class.
-  explicit OneHotWriter(const gpu::UnpackSpec& unpack);
+  explicit OneHotWriter(const unpack::UnpackSpec& unpack);
 
   uint64_t scratch_bytes() const noexcept override { return 0; }
   void write(std::span<const std::span<const std::byte>> values, const RowNumbers& rows, std::byte* out, size_t stride,

@@ -62,7 +62,7 @@ struct KeptStep {
 };
 
 /// Makes the rows of an output, or the steps of its rows, from the values of a feature. A row may fail. Immutable, and
-/// used by several threads at a time. Unpacking (gpu::UnpackSpec) is not a RowWriter: it cannot fail, and it is plain
+/// used by several threads at a time. Unpacking (unpack::UnpackSpec) is not a RowWriter: it cannot fail, and it is plain
 /// data, because GPUs carry it out, too.
 class RowWriter {
  public:

@@ -8,15 +8,15 @@
 #include "gpu/reduce/copy_kernel.h"
 #include "gpu/reduce/divide_kernel.h"
 #include "gpu/reduce/reduce_kernel.h"
-#include "gpu/unpack/unpack_kernel.h"
+#include "unpack/unpack_kernel.h"
 
 namespace feedline::gpu {
 
 /// Launch kernels on `stream`, which is a stream of the current device. All pointers in the launches are to memory of
 /// that device. Return the error of this launch, not one of an earlier call.
 
-/// Launches that follow one another and have the same kernel are done by one grid (count_for_grid()). None is empty.
-cudaError_t launch_unpack(std::span<const UnpackLaunch> launches, cudaStream_t stream);
+/// Launches that follow one another and have the same kernel are done by one grid (unpack::count_for_grid()). None is empty.
+cudaError_t launch_unpack(std::span<const unpack::UnpackLaunch> launches, cudaStream_t stream);
 cudaError_t launch_reduce(const ReduceLaunch& launch, cudaStream_t stream);
 cudaError_t launch_divide(const DivideLaunch& launch, cudaStream_t stream);
 /// There is something to copy.
@@ -28,6 +28,6 @@ cudaError_t load_divide();
 cudaError_t load_copy();
 
 /// Loads the kernel into the current device's context.
-cudaError_t load_unpack(const UnpackKernel& kernel);
+cudaError_t load_unpack(const unpack::UnpackKernel& kernel);
 
 }  // namespace feedline::gpu

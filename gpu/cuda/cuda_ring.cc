@@ -73,7 +73,7 @@ class Buffer final : public StreamOrder {
   // Does what DeviceRing::fill() does on the two streams. `from` is the buffer of another ring that holds the copies'
   // sources, or null if the sources are memory of the host.
   void fill(cudaStream_t copy, cudaStream_t unpack, CopyEvents& events, Buffer* from,
-            std::span<const CopyToDevice> copies, std::span<const UnpackLaunch> launches) {
+            std::span<const CopyToDevice> copies, std::span<const unpack::UnpackLaunch> launches) {
     if (not_released_) std::rethrow_exception(not_released_);
     for (const CudaEvent& released : released_) released.wait_on(copy);
     ready_.wait_on(copy);  // the last content may have been released unused, while kernels still wrote it
@@ -95,7 +95,7 @@ class Buffer final : public StreamOrder {
   /// Returns whether a release has failed, so that nothing tells when a stream has finished with the memory.
   bool was_not_released() const noexcept { return not_released_ != nullptr; }
 
-  void go_on(Stream stream, const std::function<void()>& arrive, std::span<const UnpackLaunch> launches) {
+  void go_on(Stream stream, const std::function<void()>& arrive, std::span<const unpack::UnpackLaunch> launches) {
     const ScopedContext scoped(context_);
     ready_.wait_on(stream.cuda_stream());
     users_.add(stream);  // from here on the buffer belongs to the stream until let_go(), even if something fails
@@ -104,7 +104,7 @@ class Buffer final : public StreamOrder {
   }
 
  private:
-  void launch_all(std::span<const UnpackLaunch> launches, cudaStream_t stream) {
+  void launch_all(std::span<const unpack::UnpackLaunch> launches, cudaStream_t stream) {
     if (!launches.empty()) call<LaunchOp>(gpu_, [&] { return launch_unpack(launches, stream); });
     ready_.record(stream);
   }
@@ -202,11 +202,11 @@ class CudaRing final : public DeviceRing {
   bool reaches() const noexcept override { return resources_->reaches; }
   void enter_thread() override { enter(gpu_); }
 
-  void fill(size_t buffer, std::span<const CopyToDevice> copies, std::span<const UnpackLaunch> launches) override {
+  void fill(size_t buffer, std::span<const CopyToDevice> copies, std::span<const unpack::UnpackLaunch> launches) override {
     fill(buffer, nullptr, copies, launches);
   }
   void fill_from(DeviceRing& other, size_t others_buffer, size_t buffer, std::span<const CopyToDevice> copies,
-                 std::span<const UnpackLaunch> launches) override {
+                 std::span<const unpack::UnpackLaunch> launches) override {
     fill(buffer, &static_cast<CudaRing&>(other).resources_->buffers[others_buffer], copies, launches);
   }
   void check(Stream stream) const override {
@@ -219,7 +219,7 @@ class CudaRing final : public DeviceRing {
     check_no_capture(gpu_, stream.cuda_stream(), "the arrival of a batch");
   }
   void go_on(size_t buffer, Stream stream, const std::function<void()>& arrive,
-             std::span<const UnpackLaunch> launches) override {
+             std::span<const unpack::UnpackLaunch> launches) override {
     resources_->buffers[buffer].go_on(stream, arrive, launches);
   }
   double finish_copy() override {
@@ -237,7 +237,7 @@ class CudaRing final : public DeviceRing {
   }
 
  private:
-  void fill(size_t buffer, Buffer* from, std::span<const CopyToDevice> copies, std::span<const UnpackLaunch> launches) {
+  void fill(size_t buffer, Buffer* from, std::span<const CopyToDevice> copies, std::span<const unpack::UnpackLaunch> launches) {
     const ScopedContext scoped(resources_->context);
     CopyEvents& events = resources_->copies[filled_++ % resources_->copies.size()];
     resources_->buffers[buffer].fill(resources_->copy.get(), resources_->unpack.get(), events, from, copies, launches);
@@ -252,7 +252,7 @@ class CudaRing final : public DeviceRing {
           copy(options.gpu),
           unpack(options.gpu) {
       check_kernels(options.gpu);
-      for (const UnpackKernel& kernel : options.kernels) call<LoadOp>(options.gpu, [&] { return load_unpack(kernel); });
+      for (const unpack::UnpackKernel& kernel : options.kernels) call<LoadOp>(options.gpu, [&] { return load_unpack(kernel); });
       // Not on the default stream, which must not be used while a trainer captures a graph.
       if (!options.tables.empty())
         call<MemcpyOp>(options.gpu, [&] {

@@ -9,8 +9,8 @@ namespace {
 
 // The launches that one grid does: block (x, y) does a part of launch y.
 struct UnpackJobs {
-  UnpackArgs args[launches_of_grid];
-  uint32_t threads[launches_of_grid];
+  unpack::UnpackArgs args[unpack::launches_of_grid];
+  uint32_t threads[unpack::launches_of_grid];
 };
 static_assert(sizeof(UnpackJobs) <= 4096, "CUDA passes a kernel at most 4 KiB everywhere");
 
@@ -20,7 +20,7 @@ constexpr int least_blocks = 4;
 
 template <typename Op>
 __global__ void __launch_bounds__(block_threads, least_blocks) unpack(const __grid_constant__ UnpackJobs jobs) {
-  const UnpackArgs& args = jobs.args[blockIdx.y];
+  const unpack::UnpackArgs& args = jobs.args[blockIdx.y];
   const uint32_t thread = blockIdx.x * block_threads + threadIdx.x;
   if constexpr (Op::looks_up) {
     extern __shared__ uint4 near_values[];
@@ -28,9 +28,9 @@ __global__ void __launch_bounds__(block_threads, least_blocks) unpack(const __gr
       near_values[i] = reinterpret_cast<const uint4*>(args.values)[i];
     __syncthreads();
     if (thread < jobs.threads[blockIdx.y])
-      unpack_thread<Op>(args, reinterpret_cast<const std::byte*>(near_values), thread);
+      unpack::unpack_thread<Op>(args, reinterpret_cast<const std::byte*>(near_values), thread);
   } else {
-    if (thread < jobs.threads[blockIdx.y]) unpack_thread<Op>(args, args.values, thread);
+    if (thread < jobs.threads[blockIdx.y]) unpack::unpack_thread<Op>(args, args.values, thread);
   }
 }
 
@@ -48,10 +48,10 @@ cudaError_t threads_at_once(const void* kernel, size_t shared_bytes, uint64_t& t
 }
 
 template <typename Op>
-cudaError_t launch_grid(std::span<const UnpackLaunch> launches, cudaStream_t stream) {
+cudaError_t launch_grid(std::span<const unpack::UnpackLaunch> launches, cudaStream_t stream) {
   size_t shared_bytes = 0;
   if (Op::looks_up)
-    for (const UnpackLaunch& launch : launches) shared_bytes = std::max<size_t>(shared_bytes, launch.args.values_bytes);
+    for (const unpack::UnpackLaunch& launch : launches) shared_bytes = std::max<size_t>(shared_bytes, launch.args.values_bytes);
   uint64_t at_once = 0;
   if (const cudaError_t error = threads_at_once(reinterpret_cast<const void*>(unpack<Op>), shared_bytes, at_once))
     return error;
@@ -69,20 +69,20 @@ cudaError_t launch_grid(std::span<const UnpackLaunch> launches, cudaStream_t str
 
 }  // namespace
 
-cudaError_t launch_unpack(std::span<const UnpackLaunch> launches, cudaStream_t stream) {
+cudaError_t launch_unpack(std::span<const unpack::UnpackLaunch> launches, cudaStream_t stream) {
   while (!launches.empty()) {
-    const auto of_grid = launches.first(count_for_grid(launches));
+    const auto of_grid = launches.first(unpack::count_for_grid(launches));
     launches = launches.subspan(of_grid.size());
     cudaError_t error = cudaSuccess;
-    with_kernel(of_grid[0].kernel, [&](auto op) { error = launch_grid<typename decltype(op)::t>(of_grid, stream); });
+    unpack::with_kernel(of_grid[0].kernel, [&](auto op) { error = launch_grid<typename decltype(op)::t>(of_grid, stream); });
     if (error) return error;
   }
   return cudaSuccess;
 }
 
-cudaError_t load_unpack(const UnpackKernel& kernel) {
+cudaError_t load_unpack(const unpack::UnpackKernel& kernel) {
   cudaError_t error = cudaSuccess;
-  with_kernel(kernel, [&](auto op) {
+  unpack::with_kernel(kernel, [&](auto op) {
     cudaFuncAttributes attributes;
     error = cudaFuncGetAttributes(&attributes, unpack<typename decltype(op)::t>);
   });

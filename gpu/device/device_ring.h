@@ -18,7 +18,7 @@
 
 #include "feedline/device.h"
 #include "gpu/device/stream_order.h"
-#include "gpu/unpack/unpack_kernel.h"
+#include "unpack/unpack_kernel.h"
 
 namespace feedline::gpu {
 
@@ -52,12 +52,12 @@ class DeviceRing {
   /// Gives the ring's streams the work that fills a buffer: the copies, then the launches. The buffer must have no
   /// user. Throws Error device_error if the GPU fails; the GPU cannot be used after that. At most
   /// DeviceRingOptions::copies fills may be waiting for their finish_copy().
-  virtual void fill(size_t buffer, std::span<const CopyToDevice> copies, std::span<const UnpackLaunch> launches) = 0;
+  virtual void fill(size_t buffer, std::span<const CopyToDevice> copies, std::span<const unpack::UnpackLaunch> launches) = 0;
   /// Does what fill() does, but copies from the last content of `others_buffer` in the ring `other`, whose GPU is
   /// DeviceRingOptions::copies_from. The other ring does not fill that buffer again before it has been copied.
   /// Precondition: reaches().
   virtual void fill_from(DeviceRing& other, size_t others_buffer, size_t buffer, std::span<const CopyToDevice> copies,
-                         std::span<const UnpackLaunch> launches) = 0;
+                         std::span<const unpack::UnpackLaunch> launches) = 0;
   /// Throws Error bad_pipeline if go_on() cannot use this stream, and device_error while the stream captures a graph.
   virtual void check(Stream stream) const = 0;
   /// Completes a buffer on a stream of the program: makes the stream wait for the buffer's fill(), calls `arrive`,
@@ -65,7 +65,7 @@ class DeviceRing {
   /// the buffer's fill() and before a user is given the buffer, which is then ready on this stream. Throws as fill()
   /// does.
   virtual void go_on(size_t buffer, Stream stream, const std::function<void()>& arrive,
-                     std::span<const UnpackLaunch> launches) = 0;
+                     std::span<const unpack::UnpackLaunch> launches) = 0;
   /// Waits until the copies of the oldest fill() that has had no finish_copy() are done, and returns how many seconds
   /// they took on the device. Another thread than the one that fills may call it. Throws as fill() does.
   virtual double finish_copy() = 0;
@@ -79,7 +79,7 @@ struct DeviceRingOptions {
   size_t buffers, buffer_bytes;
   size_t copies;                          // the most fills that may be waiting for their finish_copy()
   std::span<const std::byte> tables;      // copied to the device
-  std::span<const UnpackKernel> kernels;  // the kernels that will be launched; loaded now, because loading them later
+  std::span<const unpack::UnpackKernel> kernels;  // the kernels that will be launched; loaded now, because loading them later
                                           // would disturb the trainer's work
   // Memory of the device, besides the ring's, that launches read. The ring keeps it until the GPU has done its work.
   std::vector<std::shared_ptr<const std::byte>> reads = {};

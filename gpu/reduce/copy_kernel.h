@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "gpu/unpack/check_aligned.h"
+#include "unpack/check_aligned.h"
 
 namespace feedline::gpu {
 
@@ -57,8 +57,8 @@ template <typename Word>
 FEEDLINE_ELEMENT void copy_words(const std::byte* from, std::byte* to, uint32_t words, uint32_t thread,
                                  uint32_t threads) {
   constexpr uint32_t at_once = 4;  // so many loads are on their way before the first store waits for one
-  check_aligned(from, sizeof(Word));
-  check_aligned(to, sizeof(Word));
+  unpack::check_aligned(from, sizeof(Word));
+  unpack::check_aligned(to, sizeof(Word));
   const auto* const in = reinterpret_cast<const Word*>(from);
   auto* const out = reinterpret_cast<Word*>(to);
   uint32_t word = thread;

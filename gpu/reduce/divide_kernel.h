@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "gpu/unpack/dispatch.h"
+#include "unpack/dispatch.h"
 
 namespace feedline::gpu {
 
@@ -23,7 +23,7 @@ struct DivideLaunch {
 
 template <typename T>
 FEEDLINE_ELEMENT float divided(const DivideArgs& args, uint64_t element) {
-  return cast<float>(reinterpret_cast<const T*>(args.in)[element]) / args.divisor;
+  return unpack::cast<float>(reinterpret_cast<const T*>(args.in)[element]) / args.divisor;
 }
 FEEDLINE_ELEMENT bool is_finite(float value) { return value - value == 0; }
 
@@ -35,15 +35,15 @@ FEEDLINE_ELEMENT void divide_thread(const DivideArgs& args, uint64_t thread) {
   if (!is_finite(quotient)) *args.finite = 0;
 }
 
-/// Calls f(type<T>{}) with the element type of a dtype that gradients may have: FLOAT32, FLOAT16 or BFLOAT16.
+/// Calls f(unpack::type<T>{}) with the element type of a dtype that gradients may have: FLOAT32, FLOAT16 or BFLOAT16.
 template <typename F>
 void with_gradient_type(DType dtype, F&& f) {
   if (dtype == DType::float32)
-    f(type<float>());
+    f(unpack::type<float>());
   else if (dtype == DType::float16)
-    f(type<Half>());
+    f(unpack::type<unpack::Half>());
   else
-    f(type<BFloat>());
+    f(unpack::type<unpack::BFloat>());
 }
 
 }  // namespace feedline::gpu

@@ -23,10 +23,10 @@ struct ReduceLaunch {
 template <typename T, typename Combine>
 FEEDLINE_ELEMENT void reduce_thread(const ReduceArgs& args, uint64_t thread) {
   const T* const in = reinterpret_cast<const T*>(args.in) + thread;
-  computed_t<T> result = cast<computed_t<T>>(in[0]);
+  computed_t<T> result = unpack::cast<computed_t<T>>(in[0]);
   for (uint64_t rank = 1; rank < args.ranks; rank++)
-    result = Combine()(result, cast<computed_t<T>>(in[rank * args.elements]));
-  reinterpret_cast<T*>(args.out)[thread] = cast<T>(result);
+    result = Combine()(result, unpack::cast<computed_t<T>>(in[rank * args.elements]));
+  reinterpret_cast<T*>(args.out)[thread] = unpack::cast<T>(result);
 }
 
 }  // namespace feedline::gpu

@@ -20,11 +20,11 @@ void reduce_as(std::span<const std::byte* const> from, size_t elements, std::byt
     for (size_t rank = 0; rank < from.size(); rank++) {
       std::memcpy(stored, from[rank] + first * sizeof(T), n * sizeof(T));
       if (rank == 0)
-        for (size_t i = 0; i < n; i++) result[i] = cast<Computed>(stored[i]);
+        for (size_t i = 0; i < n; i++) result[i] = unpack::cast<Computed>(stored[i]);
       else
-        for (size_t i = 0; i < n; i++) result[i] = combine(result[i], cast<Computed>(stored[i]));
+        for (size_t i = 0; i < n; i++) result[i] = combine(result[i], unpack::cast<Computed>(stored[i]));
     }
-    for (size_t i = 0; i < n; i++) stored[i] = cast<T>(result[i]);
+    for (size_t i = 0; i < n; i++) stored[i] = unpack::cast<T>(result[i]);
     std::memcpy(to + first * sizeof(T), stored, n * sizeof(T));
   }
 }

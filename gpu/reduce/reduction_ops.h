@@ -5,7 +5,7 @@
 
 #include "feedline/reduction.h"
 #include "feedline/tensor.h"
-#include "gpu/unpack/dispatch.h"
+#include "unpack/dispatch.h"
 
 namespace feedline::gpu {
 
@@ -15,11 +15,11 @@ struct computed {
   using type = T;
 };
 template <>
-struct computed<Half> {
+struct computed<unpack::Half> {
   using type = float;
 };
 template <>
-struct computed<BFloat> {
+struct computed<unpack::BFloat> {
   using type = float;
 };
 template <typename T>
@@ -47,12 +47,12 @@ struct Max {
   }
 };
 
-/// Calls f(type<T>{}, Sum{}), or f with Min or Max, as `reduction` says. Does nothing for BOOL, which has no
+/// Calls f(unpack::type<T>{}, Sum{}), or f with Min or Max, as `reduction` says. Does nothing for BOOL, which has no
 /// reductions.
 template <typename F>
 void with_reduction(DType dtype, Reduction reduction, F&& f) {
-  with_type(dtype, [&](auto type) {
-    if constexpr (!std::is_same_v<typename decltype(type)::t, Bool>) {
+  unpack::with_type(dtype, [&](auto type) {
+    if constexpr (!std::is_same_v<typename decltype(type)::t, unpack::Bool>) {
       switch (reduction) {
         case Reduction::sum:
           return f(type, Sum());

@@ -12,7 +12,7 @@
 #include "base/float_environment.h"
 #include "base/machine.h"
 #include "base/round_up.h"
-#include "gpu/unpack/kernels.h"
+#include "unpack/kernels.h"
 #include "pictures/decode/jpeg_decoder.h"
 #include "pictures/decode/pixel_view.h"
 #include "pictures/decode/png_decoder.h"
@@ -94,7 +94,7 @@ class RowFinisher {
  public:
   RowFinisher(const Finish& finish, int64_t width, int64_t height, std::byte* out, std::span<std::byte>& scratch)
       : finish_(finish),
-        kernels_(gpu::kernels_for(simd_level())),
+        kernels_(unpack::kernels_for(simd_level())),
         row_kernels_(row_kernels(simd_level())),
         size_(size_of(finish.dtype)),
         width_(static_cast<size_t>(width)),
@@ -130,7 +130,7 @@ class RowFinisher {
 
  private:
   const Finish& finish_;
-  const gpu::Kernels& kernels_;
+  const unpack::Kernels& kernels_;
   const RowKernels& row_kernels_;
   const size_t size_, width_, height_, channels_;
   std::byte* const out_;

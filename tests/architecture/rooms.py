@@ -22,37 +22,37 @@ io/records:            io/read io base
 io/read:               io base
 io/index:              io/records io/read io base
 io/cache:              io/records io base
-gpu/unpack:            base
-gpu/reduce:            gpu/unpack
-gpu/device:            gpu/reduce gpu/unpack base
-gpu/cuda:              gpu/device gpu/reduce gpu/unpack base
+unpack:                base
+gpu/reduce:            unpack
+gpu/device:            gpu/reduce unpack base
+gpu/cuda:              gpu/device gpu/reduce unpack base
 ranks:                 gpu/device gpu/reduce base
 ranks/process:         ranks gpu/reduce base
 ranks/tcp:             ranks/process ranks base/net base
 ranks/mpi:             ranks/process ranks base
 ranks/nccl:            ranks gpu/cuda gpu/device base
 pictures/decode:       base
-pictures/shape:        pictures/decode gpu/unpack base
+pictures/shape:        pictures/decode unpack base
 flowgraph/formula:     base
 flowgraph/table:       gpu/device io/read io base
-flowgraph/rows:        flowgraph/table pictures/shape pictures/decode gpu/unpack io/cache base
-flowgraph/pipeline:    flowgraph/rows flowgraph/table flowgraph/formula pictures/shape pictures/decode gpu/unpack io/index io/read io/cache base
+flowgraph/rows:        flowgraph/table pictures/shape pictures/decode unpack io/cache base
+flowgraph/pipeline:    flowgraph/rows flowgraph/table flowgraph/formula pictures/shape pictures/decode unpack io/index io/read io/cache base
 flowgraph/data:        flowgraph/pipeline flowgraph/table ranks io/index io/records io/read io base
-flowgraph/parse:       flowgraph/pipeline flowgraph/rows gpu/unpack io/records base
+flowgraph/parse:       flowgraph/pipeline flowgraph/rows unpack io/records base
 flowgraph/order:       flowgraph/data flowgraph/pipeline io/records io/read base
 flowgraph/plan:        flowgraph/order flowgraph/parse flowgraph/data flowgraph/pipeline flowgraph/rows flowgraph/table io/index io/records io/read io/cache base
 flowgraph/chunk:       flowgraph/plan flowgraph/order flowgraph/parse flowgraph/data gpu/device io/index io/records io/read io/cache base
-flowgraph/batch:       flowgraph/chunk flowgraph/plan flowgraph/order flowgraph/parse flowgraph/pipeline flowgraph/table io/cache gpu/device gpu/unpack base
-flowgraph/feed:        flowgraph/batch flowgraph/chunk flowgraph/plan flowgraph/parse flowgraph/data flowgraph/pipeline flowgraph/table ranks gpu/device gpu/unpack io/index io/records io/read io/cache io base
+flowgraph/batch:       flowgraph/chunk flowgraph/plan flowgraph/order flowgraph/parse flowgraph/pipeline flowgraph/table io/cache gpu/device unpack base
+flowgraph/feed:        flowgraph/batch flowgraph/chunk flowgraph/plan flowgraph/parse flowgraph/data flowgraph/pipeline flowgraph/table ranks gpu/device unpack io/index io/records io/read io/cache io base
 trainer_bridge/monitor: base/net gpu/device base
-trainer_bridge:        trainer_bridge/monitor flowgraph/feed flowgraph/batch flowgraph/plan flowgraph/data flowgraph/pipeline flowgraph/table ranks gpu/device gpu/unpack io/cache base
+trainer_bridge:        trainer_bridge/monitor flowgraph/feed flowgraph/batch flowgraph/plan flowgraph/data flowgraph/pipeline flowgraph/table ranks gpu/device unpack io/cache base
 trainer_bridge/data_parallel: trainer_bridge ranks gpu/device base
 tool/common:           flowgraph/parse pictures/decode io/index io/records io/read io base
 tool/inspect:          tool/common flowgraph/pipeline io/read base
 tool/convert:          tool/common pictures/shape pictures/decode io/index io/records io base
 tool/reshard:          tool/common io/records io base
-tool/feeding:          tool/common trainer_bridge/monitor trainer_bridge ranks gpu/unpack io base
-tool/stats:            tool/feeding tool/common trainer_bridge flowgraph/pipeline gpu/unpack base
+tool/feeding:          tool/common trainer_bridge/monitor trainer_bridge ranks unpack io base
+tool/stats:            tool/feeding tool/common trainer_bridge flowgraph/pipeline unpack base
 python/src:            tool/commands tool/convert tool/common trainer_bridge gpu/device
 tool/commands:         tool/stats tool/inspect tool/convert tool/reshard tool/feeding tool/common trainer_bridge/monitor trainer_bridge io/index io/read io base
 """

@@ -543,25 +543,25 @@ TEST_CASE("words that are copied and not aligned", "[.alone]") {
 }
 TEST_CASE("elements that are loaded and not aligned", "[.alone]") {
   const TwoGpus gpus;
-  gpu::UnpackSpec spec;
+  unpack::UnpackSpec spec;
   spec.stored = spec.out = DType::float32;
   spec.shape = {1};
   spec.stride_bits = {32};
-  const gpu::DeviceUnpacker unpacker(spec);
+  const unpack::DeviceUnpacker unpacker(spec);
   auto* const bytes = static_cast<std::byte*>(gpus.memory[0]);
-  gpu::UnpackLaunch launch = unpacker.launch({bytes, 4, bytes + 64, 4, 1}, bytes);
+  unpack::UnpackLaunch launch = unpacker.launch({bytes, 4, bytes + 64, 4, 1}, bytes);
   launch.args.in += 1;
   CHECK(gpu::launch_unpack({&launch, 1}, gpus.stream) == cudaSuccess);
   cudaStreamSynchronize(gpus.stream);
 }
 TEST_CASE("vectors that are not aligned", "[.alone]") {
   const TwoGpus gpus;
-  gpu::UnpackLaunch launch{};
-  launch.kernel = {.op = gpu::UnpackKernel::Op::copy, .out = DType::float32, .vectors = true};
+  unpack::UnpackLaunch launch{};
+  launch.kernel = {.op = unpack::UnpackKernel::Op::copy, .out = DType::float32, .vectors = true};
   launch.args.in = static_cast<std::byte*>(gpus.memory[0]) + 64;
   launch.args.out = static_cast<std::byte*>(gpus.memory[0]) + 4;
   launch.args.out_stride = 16;
-  launch.args.vectors = gpu::Divisor(1);
+  launch.args.vectors = unpack::Divisor(1);
   launch.args.rows = 1;
   CHECK(gpu::launch_unpack({&launch, 1}, gpus.stream) == cudaSuccess);
   cudaStreamSynchronize(gpus.stream);

@@ -20,9 +20,9 @@
 #include "base/audit.h"
 #include "draw.h"
 #include "flowgraph/rows/picture_writer.h"
-#include "gpu/unpack/unpack.h"
+#include "unpack/unpack.h"
 #include "require.h"
-#include "tests/gpu/unpack/slow_cast.h"
+#include "tests/unpack/slow_cast.h"
 #include "tests/pictures/encode.h"
 #include "tests/support/scratch_entries.h"
 
@@ -153,7 +153,7 @@ std::string tensor_of(const Picture& picture, const Case& of) {
       for (int64_t x = 0; x < picture.width; x++)
         for (size_t i = 0; i < together; i++) {
           const size_t c = plane + i;
-          gpu::ChannelMath steps{.normalize = finish.normalizes(), .normalize_scale = finish.scale.value_or(1)};
+          unpack::ChannelMath steps{.normalize = finish.normalizes(), .normalize_scale = finish.scale.value_or(1)};
           if (!finish.mean.empty()) steps.mean = finish.mean[c];
           if (!finish.std.empty()) steps.std = finish.std[c];
           const uint64_t value = picture.at(y, x, c) * (of.wide() ? uint64_t{257} : uint64_t{1});
@@ -252,7 +252,7 @@ void check_stored_numbers(const Case& of, const std::vector<Value>& values, cons
   const auto stored = writer.of_stored_numbers();
   require((stored == nullptr) == (of.finish.is_integer() && of.finish.normalizes()), "rows travel in another way");
   if (!stored) return;
-  gpu::UnpackSpec spec;
+  unpack::UnpackSpec spec;
   spec.stored = of.wide() ? DType::uint16 : DType::uint8;
   spec.out = of.finish.dtype;
   const auto bits = static_cast<int64_t>(8 * size_of(spec.stored)), channels = int64_t{of.finish.channels};
@@ -262,8 +262,8 @@ void check_stored_numbers(const Case& of, const std::vector<Value>& values, cons
                          ? std::vector<int64_t>{bits, bits * channels * size.width, bits * channels}
                          : std::vector<int64_t>{bits * channels * size.width, bits * channels, bits};
   spec.channel_axis = of.finish.channels_first ? 0 : 2;
-  if (of.finish.normalizes()) spec.normalize = gpu::Normalize{of.finish.scale, of.finish.mean, of.finish.std};
-  const gpu::Unpacker unpack(spec);
+  if (of.finish.normalizes()) spec.normalize = unpack::Normalize{of.finish.scale, of.finish.mean, of.finish.std};
+  const unpack::Unpacker unpack(spec);
   const Rows packed = write(dynamic_cast<const PictureWriter&>(*stored), values, spec.row_bytes(), 0);
   for (size_t i = 0; i < values.size(); i++) {
     require(packed.failures[i] == wanted.failures[i], "another picture fails where rows travel");

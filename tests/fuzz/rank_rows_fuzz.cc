@@ -109,7 +109,7 @@ FeedFacts heard_facts(Draw& draw, const SentFeed& feed) {
 }
 
 /// Unpacks rows that have arrived.
-void unpack(Draw& draw) {
+void unpack_arrived(Draw& draw) {
   const SentFeed& feed = one_of_the_feeds(draw);
   SentFeed heard{feed.spec, feed.packed, heard_facts(draw, feed)};
   for (size_t t = 0; t < heard.facts.tensors.size(); t++) heard.facts.tensors[t].name = feed.facts.tensors[t].name;
@@ -165,4 +165,4 @@ void unpack(Draw& draw) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) { return run_one_of({unpack}, data, size); }
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) { return run_one_of({unpack_arrived}, data, size); }

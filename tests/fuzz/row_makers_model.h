@@ -17,7 +17,7 @@
 #include "draw.h"
 #include "feedline/tensor.h"
 #include "tests/flowgraph/example_writer.h"
-#include "tests/gpu/unpack/slow_cast.h"
+#include "tests/unpack/slow_cast.h"
 #include "tests/pictures/encode.h"
 #include "tests/support/npy.h"
 #include "tests/support/temp_dir.h"
@@ -97,7 +97,7 @@ class Model {
   struct Finish {
     std::string text;
     DType dtype;
-    std::vector<gpu::ChannelMath> channels = std::vector<gpu::ChannelMath>(1);  // one for all, or one for each
+    std::vector<unpack::ChannelMath> channels = std::vector<unpack::ChannelMath>(1);  // one for all, or one for each
     std::string operator()(DType stored, uint64_t bits, size_t i = 0) const {
       return bytes_of(make_element(stored, bits, channels[i % channels.size()], dtype), size_of(dtype));
     }
@@ -132,7 +132,7 @@ class Model {
   void stack();
   void raw();
   void bits();
-  void add_unpacked(const gpu::UnpackSpec& spec, size_t length, const std::string& how);
+  void add_unpacked(const unpack::UnpackSpec& spec, size_t length, const std::string& how);
   void one_hot();
   void lookup();
   void place();
@@ -175,7 +175,7 @@ inline Model::Finish Model::finish(DType natural, size_t channels, bool is_open)
     finish.channels.assign(channels > 1 && pick(2) == 1 ? channels : 1, {.normalize = true});
     const float scale = scales[pick(3)];
     finish.text = fmt::format("normalize {{ scale: {} ", scale);
-    for (gpu::ChannelMath& each : finish.channels) {
+    for (unpack::ChannelMath& each : finish.channels) {
       each.normalize_scale = scale;
       each.mean = means[pick(3)];
       each.std = stds[pick(3)];
@@ -255,7 +255,7 @@ inline void Model::stack() {
 
 // Numbers in bytes, whose axes may be turned.
 inline void Model::raw() {
-  gpu::UnpackSpec spec;
+  unpack::UnpackSpec spec;
   spec.stored = any_number();
   spec.big_endian = pick(2) == 1;
   std::vector<int64_t> axes(pick(4)), strides(axes.size());
@@ -284,7 +284,7 @@ inline void Model::raw() {
 
 // Bit fields in bytes, with bytes after them.
 inline void Model::bits() {
-  gpu::UnpackSpec spec;
+  unpack::UnpackSpec spec;
   spec.width = pick(2) == 0 ? 1 : static_cast<int>(1 + pick(32));
   spec.sign_extend = pick(2) == 1;
   spec.lsb_first = pick(2) == 1;
@@ -314,14 +314,14 @@ inline void Model::bits() {
 }
 
 // Adds an output of bytes that are unpacked. A byte too few or too many makes a bad record.
-inline void Model::add_unpacked(const gpu::UnpackSpec& wanted, size_t length, const std::string& how) {
-  gpu::UnpackSpec spec = wanted;
+inline void Model::add_unpacked(const unpack::UnpackSpec& wanted, size_t length, const std::string& how) {
+  unpack::UnpackSpec spec = wanted;
   const Finish cast = finish(
       spec.out, spec.channel_axis < 0 ? 1 : static_cast<size_t>(spec.shape[static_cast<size_t>(spec.channel_axis)]));
   spec.out = cast.dtype;
   if (cast.channels[0].normalize) {
     spec.normalize.emplace().scale = cast.channels[0].normalize_scale;
-    for (const gpu::ChannelMath& each : cast.channels) {
+    for (const unpack::ChannelMath& each : cast.channels) {
       spec.normalize->mean.push_back(each.mean);
       spec.normalize->std.push_back(each.std);
     }

@@ -1,11 +1,11 @@
 // Unpacks rows by drawn specs, with the kernels of every SIMD level that this CPU has and with the threads of a GPU, one
-// after another. Each element is compared with the definition in gpu/unpack/unpack_spec.h, computed in long double, and no
+// after another. Each element is compared with the definition in unpack/unpack_spec.h, computed in long double, and no
 // other byte may change. A spec in which one thing makes no sense must be refused.
 //
-// covers: gpu/unpack/unpack.cc gpu/unpack/unpack_layout.cc gpu/unpack/unpack_reference.cc gpu/unpack/bit_plan.cc
-// covers: gpu/unpack/tile_plan.cc gpu/unpack/unpack_kernel.cc gpu/unpack/unpack_thread.h gpu/unpack/cast.h
-// covers: gpu/unpack/element.h gpu/unpack/channel_math.h gpu/unpack/kernels_portable.cc
-// covers: gpu/unpack/kernels_common.h gpu/unpack/kernels_x86.h gpu/unpack/kernels_avx2.cc gpu/unpack/kernels_avx512.cc
+// covers: unpack/unpack.cc unpack/unpack_layout.cc unpack/unpack_reference.cc unpack/bit_plan.cc
+// covers: unpack/tile_plan.cc unpack/unpack_kernel.cc unpack/unpack_thread.h unpack/cast.h
+// covers: unpack/element.h unpack/channel_math.h unpack/kernels_portable.cc
+// covers: unpack/kernels_common.h unpack/kernels_x86.h unpack/kernels_avx2.cc unpack/kernels_avx512.cc
 #include <algorithm>
 #include <bit>
 #include <cstddef>
@@ -18,9 +18,9 @@
 #include "base/machine.h"
 #include "draw.h"
 #include "feedline/error.h"
-#include "gpu/unpack/unpack.h"
-#include "gpu/unpack/unpack_kernel.h"
-#include "gpu/unpack/unpack_layout.h"
+#include "unpack/unpack.h"
+#include "unpack/unpack_kernel.h"
+#include "unpack/unpack_layout.h"
 #include "require.h"
 #include "tests/support/run_threads.h"
 #include "unpack_input.h"
@@ -28,7 +28,7 @@
 namespace {
 
 using namespace feedline;
-using namespace feedline::gpu;
+using namespace feedline::unpack;
 using namespace feedline::test;
 
 template <typename Check>
@@ -102,7 +102,7 @@ void check_unpacking(Draw& draw, const UnpackSpec& spec, std::span<const Field> 
       const UnpackLaunch launch = unpack.launch(device, unpack.tables().data());
       require(launch.empty() || std::ranges::count(unpack.kernels(), launch.kernel) == 1,
               "a kernel that was not named");
-      run_threads(launch, draw.coin() ? 64 : uint64_t{1} << 20);
+      gpu::run_threads(launch, draw.coin() ? 64 : uint64_t{1} << 20);
     });
   }
 }

@@ -1,4 +1,4 @@
-// The inputs of the fuzz target of unpacking: specs and rows. And the definition in gpu/unpack/unpack_spec.h, computed one
+// The inputs of the fuzz target of unpacking: specs and rows. And the definition in unpack/unpack_spec.h, computed one
 // element after another in long double.
 #pragma once
 
@@ -16,8 +16,8 @@
 
 #include "base/audit.h"
 #include "draw.h"
-#include "gpu/unpack/unpack_spec.h"
-#include "tests/gpu/unpack/slow_cast.h"
+#include "unpack/unpack_spec.h"
+#include "tests/unpack/slow_cast.h"
 
 namespace feedline::test {
 
@@ -32,7 +32,7 @@ inline std::vector<float> draw_values(Draw& draw, int64_t channels) {
 }
 
 /// Draws the strides: dense, with the axes in another order, with gaps, or any.
-inline void draw_strides(Draw& draw, int64_t unit, int64_t element, gpu::UnpackSpec& spec) {
+inline void draw_strides(Draw& draw, int64_t unit, int64_t element, unpack::UnpackSpec& spec) {
   const size_t rank = spec.shape.rank();
   std::vector<size_t> order(rank);
   std::iota(order.begin(), order.end(), size_t{0});
@@ -50,9 +50,9 @@ inline void draw_strides(Draw& draw, int64_t unit, int64_t element, gpu::UnpackS
 }
 
 /// Draws a spec of rows of at most so many elements. It makes sense, except that fields may begin before the row.
-inline gpu::UnpackSpec draw_spec(Draw& draw, size_t most_elements) {
+inline unpack::UnpackSpec draw_spec(Draw& draw, size_t most_elements) {
   constexpr int64_t lengths[] = {1, 2, 3, 4, 8, 16, 24, 32, 64, 128, 512, 1024};
-  gpu::UnpackSpec spec;
+  unpack::UnpackSpec spec;
   spec.out = draw_number(draw);
   if (draw.coin()) spec.stored = draw.coin() ? spec.out : draw_number(draw);
   spec.big_endian = draw.below(4) == 3;
@@ -92,11 +92,11 @@ inline gpu::UnpackSpec draw_spec(Draw& draw, size_t most_elements) {
   return spec;
 }
 
-inline gpu::ChannelMath steps_of_channel(const gpu::UnpackSpec& spec, int64_t channel) {
+inline unpack::ChannelMath steps_of_channel(const unpack::UnpackSpec& spec, int64_t channel) {
   const auto pick = [&](const std::vector<float>& values, float otherwise) {
     return values.empty() ? otherwise : values[values.size() == 1 ? 0 : static_cast<size_t>(channel)];
   };
-  gpu::ChannelMath steps{.affine = !spec.scale.empty() || !spec.bias.empty(), .normalize = spec.normalize.has_value()};
+  unpack::ChannelMath steps{.affine = !spec.scale.empty() || !spec.bias.empty(), .normalize = spec.normalize.has_value()};
   steps.scale = pick(spec.scale, 1);
   steps.bias = pick(spec.bias, 0);
   if (!spec.normalize) return steps;
@@ -109,11 +109,11 @@ inline gpu::ChannelMath steps_of_channel(const gpu::UnpackSpec& spec, int64_t ch
 /// Where an element of the output lies in a stored row, and what is done with it.
 struct Field {
   int64_t bit = 0;
-  gpu::ChannelMath steps;
+  unpack::ChannelMath steps;
 };
 
 /// Returns the fields of all elements of a row.
-inline std::vector<Field> fields_of(const gpu::UnpackSpec& spec) {
+inline std::vector<Field> fields_of(const unpack::UnpackSpec& spec) {
   std::vector<Field> fields;
   std::vector<int64_t> index(spec.shape.rank());
   for (int64_t element = 0; element < spec.shape.elements(); element++) {
@@ -129,7 +129,7 @@ inline std::vector<Field> fields_of(const gpu::UnpackSpec& spec) {
 
 /// Changes one thing of a good spec whose fields begin at the bits from `first` to `last`. Returns whether the spec still
 /// makes sense.
-inline bool change(Draw& draw, int64_t first, int64_t last, gpu::UnpackSpec& spec) {
+inline bool change(Draw& draw, int64_t first, int64_t last, unpack::UnpackSpec& spec) {
   const bool is_field = spec.stored == DType::unset, is_empty = spec.shape.elements() == 0;
   const int64_t unit = is_field ? 1 : 8, channels = spec.channel_axis < 0 ? 1 : spec.shape[spec.channel_axis];
   const size_t rank = spec.shape.rank();
@@ -220,7 +220,7 @@ inline std::vector<ExactBlock> draw_rows(Draw& draw, size_t row_bytes) {
 }
 
 /// Returns the bits of a field as those of a number of field_type().
-inline uint64_t stored_bits(const gpu::UnpackSpec& spec, const std::byte* row, int64_t bit) {
+inline uint64_t stored_bits(const unpack::UnpackSpec& spec, const std::byte* row, int64_t bit) {
   uint64_t value = 0;
   if (spec.stored == DType::unset) {
     for (int64_t i = 0; i < spec.width; i++) {
@@ -237,7 +237,7 @@ inline uint64_t stored_bits(const gpu::UnpackSpec& spec, const std::byte* row, i
 }
 
 /// Makes a row of the output.
-inline void make_row(const gpu::UnpackSpec& spec, std::span<const Field> fields, const std::byte* row, std::byte* out) {
+inline void make_row(const unpack::UnpackSpec& spec, std::span<const Field> fields, const std::byte* row, std::byte* out) {
   const DType stored = spec.stored != DType::unset ? spec.stored : spec.sign_extend ? DType::int32 : DType::uint32;
   for (const Field& field : fields) {
     const uint64_t bits = make_element(stored, stored_bits(spec, row, field.bit), field.steps, spec.out);

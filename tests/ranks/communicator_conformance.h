@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "feedline/communicator.h"
-#include "gpu/unpack/dispatch.h"
+#include "unpack/dispatch.h"
 
 namespace feedline::test {
 
@@ -67,7 +67,7 @@ inline void broadcasts(Communicator& c) {
 template <typename T>
 std::vector<T> numbers(int rank, size_t n) {
   std::vector<T> out(n);
-  for (size_t i = 0; i < n; i++) out[i] = gpu::cast<T>(static_cast<int32_t>((static_cast<size_t>(rank) * 5 + i) % 11));
+  for (size_t i = 0; i < n; i++) out[i] = unpack::cast<T>(static_cast<int32_t>((static_cast<size_t>(rank) * 5 + i) % 11));
   return out;
 }
 
@@ -83,7 +83,7 @@ std::vector<T> reduced(Reduction reduction, int ranks, size_t n) {
                : reduction == Reduction::min ? std::min(result, value)
                                              : std::max(result, value);
     }
-    out[i] = gpu::cast<T>(result);
+    out[i] = unpack::cast<T>(result);
   }
   return out;
 }
@@ -98,7 +98,7 @@ inline void reduces(Communicator& c) {
                             DType::int64, DType::float16, DType::bfloat16, DType::float32, DType::float64})
     for (const Reduction reduction : {Reduction::sum, Reduction::min, Reduction::max})
       for (const size_t n : {0, 1, 3, 5000})
-        gpu::with_type(dtype, [&](auto type) {
+        unpack::with_type(dtype, [&](auto type) {
           using T = typename decltype(type)::t;
           const auto what = fmt::format("reduction {} of {} {}", static_cast<int>(reduction), n, name(dtype));
           std::vector<T> data = numbers<T>(c.rank(), n);

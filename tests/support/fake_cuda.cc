@@ -401,11 +401,11 @@ cudaError_t launch_on(cudaStream_t stream, Kernel kernel) {
 
 }  // namespace
 
-cudaError_t feedline::gpu::launch_unpack(std::span<const UnpackLaunch> launches, cudaStream_t stream) {
-  for (const UnpackLaunch& launch : launches) {
+cudaError_t feedline::gpu::launch_unpack(std::span<const unpack::UnpackLaunch> launches, cudaStream_t stream) {
+  for (const unpack::UnpackLaunch& launch : launches) {
     const cudaError_t error = launch_on(stream, [given = launch](int device) {
-      UnpackLaunch on_pages = given;
-      UnpackArgs& args = on_pages.args;
+      unpack::UnpackLaunch on_pages = given;
+      unpack::UnpackArgs& args = on_pages.args;
       to_pages(args.in, device);
       to_pages(args.numbers, device);
       to_pages(args.out, device);
@@ -458,7 +458,7 @@ cudaError_t feedline::gpu::launch_copy(const CopyArgs& copies, cudaStream_t stre
   });
 }
 
-cudaError_t feedline::gpu::load_unpack(const UnpackKernel&) { return answer(); }
+cudaError_t feedline::gpu::load_unpack(const unpack::UnpackKernel&) { return answer(); }
 
 extern "C" {
 

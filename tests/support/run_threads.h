@@ -5,18 +5,18 @@
 #include <cstdint>
 
 #include "gpu/reduce/copy_kernel.h"
-#include "gpu/unpack/unpack_kernel.h"
+#include "unpack/unpack_kernel.h"
 
 namespace feedline::gpu {
 
 /// Runs the launch with about `at_once` threads. All pointers in its arguments must point to host memory.
-inline void run_threads(const UnpackLaunch& launch, uint64_t at_once) {
+inline void run_threads(const unpack::UnpackLaunch& launch, uint64_t at_once) {
   if (launch.empty()) return;
-  UnpackArgs args = launch.args;
-  const uint32_t threads = spread(args, at_once);
-  with_kernel(launch.kernel, [&](auto op) {
+  unpack::UnpackArgs args = launch.args;
+  const uint32_t threads = unpack::spread(args, at_once);
+  unpack::with_kernel(launch.kernel, [&](auto op) {
     using Op = typename decltype(op)::t;
-    for (uint32_t thread = 0; thread < threads; thread++) unpack_thread<Op>(args, args.values, thread);
+    for (uint32_t thread = 0; thread < threads; thread++) unpack::unpack_thread<Op>(args, args.values, thread);
   });
 }
 

@@ -11,7 +11,7 @@
 
 #include "feedline/data_parallel.h"
 #include "gpu/reduce/reduction.h"
-#include "gpu/unpack/dispatch.h"
+#include "unpack/dispatch.h"
 
 namespace feedline::test {
 
@@ -27,10 +27,10 @@ inline constexpr Mode modes[] = {Mode::replicated, Mode::parameter_server, Mode:
 inline std::vector<std::byte> gradient(int rank, int step, size_t variable, DType dtype) {
   std::mt19937 random(static_cast<unsigned>(rank * 1000 + step * 10) + static_cast<unsigned>(variable));
   std::vector<std::byte> bytes(sizes[variable] * size_of(dtype));
-  gpu::with_type(dtype, [&](auto type) {
+  unpack::with_type(dtype, [&](auto type) {
     using T = typename decltype(type)::t;
     for (size_t i = 0; i < sizes[variable]; i++) {
-      const T stored = gpu::cast<T>(std::normal_distribution<float>()(random));
+      const T stored = unpack::cast<T>(std::normal_distribution<float>()(random));
       std::memcpy(bytes.data() + i * sizeof(T), &stored, sizeof(T));
     }
   });
@@ -69,12 +69,12 @@ inline Values wanted(int ranks, int steps, DType dtype, float loss_scale,
       }
       const std::vector<std::byte> all = sum(of_machines);
       std::vector<float> mean(sizes[v]);
-      gpu::with_type(dtype, [&](auto type) {
+      unpack::with_type(dtype, [&](auto type) {
         using T = typename decltype(type)::t;
         for (size_t i = 0; i < mean.size(); i++) {
           T stored;
           std::memcpy(&stored, all.data() + i * sizeof(T), sizeof(T));
-          mean[i] = gpu::cast<float>(stored) / (loss_scale * static_cast<float>(ranks));
+          mean[i] = unpack::cast<float>(stored) / (loss_scale * static_cast<float>(ranks));
         }
       });
       descend(values[v], mean);

@@ -4,14 +4,14 @@
 
 #include <type_traits>
 
-#include "gpu/unpack/dispatch.h"
+#include "unpack/dispatch.h"
 #include "tool/common/pipeline_text.h"
 
 namespace feedline::tool {
 namespace {
 
 std::string number_text(const TensorView& tensor, int64_t at) {
-  return gpu::with_type(tensor.dtype, [&](auto type) -> std::string {
+  return unpack::with_type(tensor.dtype, [&](auto type) -> std::string {
     using T = typename decltype(type)::t;
     const T value = static_cast<const T*>(tensor.data)[at];
     if constexpr (std::is_floating_point_v<T>)
@@ -19,7 +19,7 @@ std::string number_text(const TensorView& tensor, int64_t at) {
     else if constexpr (std::is_integral_v<T>)
       return fmt::format("{}", static_cast<int64_t>(value));
     else
-      return fmt::format("{}", gpu::cast<float>(value));
+      return fmt::format("{}", unpack::cast<float>(value));
   });
 }
 

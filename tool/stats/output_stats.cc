@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/draws.h"
-#include "gpu/unpack/dispatch.h"
+#include "unpack/dispatch.h"
 
 namespace feedline::tool {
 namespace {
@@ -24,7 +24,7 @@ auto widened(const Element& element) noexcept {
   if constexpr (std::is_integral_v<Element>)
     return static_cast<int64_t>(element);
   else
-    return gpu::cast<double>(element);
+    return unpack::cast<double>(element);
 }
 
 /// Calls f(first, last) for each run of neighbouring rows.
@@ -67,7 +67,7 @@ void OutputStats::add_dense(const TensorView& tensor, const CountedRows& counted
   const int64_t rows = (shape_.frames ? tensor.shape[0] * tensor.shape[1] : tensor.shape[0]) * shape_.pictures;
   const int64_t row_values = tensor.shape.elements() / rows;
   if (row_values == 0) return;
-  gpu::with_type(tensor.dtype, [&](auto type) {
+  unpack::with_type(tensor.dtype, [&](auto type) {
     using Element = typename decltype(type)::t;
     const auto* elements = static_cast<const Element*>(tensor.data);
     if (shape_.one_hot) add_classes(elements, row_values, counted.rows);
@@ -229,7 +229,7 @@ void OutputStats::add_ragged(const Batch& batch, const CountedRows& counted) {
 void OutputStats::add_values(const TensorView& tensor, int64_t begin, int64_t end) {
   const int64_t value_size = tensor.shape[0] > 0 ? tensor.shape.elements() / tensor.shape[0] : 1;
   constexpr int64_t one_row = 0;
-  gpu::with_type(tensor.dtype, [&](auto type) {
+  unpack::with_type(tensor.dtype, [&](auto type) {
     using Element = typename decltype(type)::t;
     const auto* elements = static_cast<const Element*>(tensor.data) + begin * value_size;
     const int64_t values = (end - begin) * value_size;

@@ -31,7 +31,7 @@ class Ring {
   /// Copies a part of `from` to the offset, and unpacks the first part if asked to.
   void fill(const std::string& from, size_t offset, bool unpacks) const {
     const CopyToDevice copy{std::as_bytes(std::span(from)), at(offset)};
-    const UnpackLaunch launch = unpacker_.launch({at(0), part, at(part), part, 1}, ring_->tables());
+    const unpack::UnpackLaunch launch = unpacker_.launch({at(0), part, at(part), part, 1}, ring_->tables());
     ring_->fill(0, {&copy, 1}, {&launch, unpacks ? 1u : 0u});
   }
   /// Returns the second part, as it is after what was waited for.
@@ -42,14 +42,14 @@ class Ring {
   }
 
  private:
-  static UnpackSpec spec() {
-    UnpackSpec spec;
+  static unpack::UnpackSpec spec() {
+    unpack::UnpackSpec spec;
     spec.stored = spec.out = DType::uint8;
     spec.shape = {part};
     spec.stride_bits = {8};
     return spec;
   }
-  const DeviceUnpacker unpacker_{spec()};
+  const unpack::DeviceUnpacker unpacker_{spec()};
   const std::shared_ptr<DeviceRing> ring_ = open_device_ring({.gpu = gpu0,
                                                               .buffers = 1,
                                                               .buffer_bytes = 2 * part,

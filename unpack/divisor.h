@@ -1,0 +1,37 @@
+// Division by a number that is the same for many: two multiplications. A GPU has no instruction that divides.
+#pragma once
+
+#include <cstdint>
+
+#include "unpack/cast.h"
+
+namespace feedline::unpack {
+
+/// A number that others are divided by.
+struct Divisor {
+  uint32_t value;
+  uint32_t high, low;  // the halves of (2^64 - 1) / value, rounded down
+
+  Divisor() = default;
+  explicit constexpr Divisor(uint32_t by)
+      : value(by),
+        high(static_cast<uint32_t>(~uint64_t{0} / by >> 32)),
+        low(static_cast<uint32_t>(~uint64_t{0} / by)) {}
+};
+
+struct Quotient {
+  uint32_t quotient, remainder;
+};
+
+/// Returns number / divisor. Precondition: number < 2^32 - 1.
+///
+/// With number = q * divisor + r, (number + 1) / divisor is q + (r + 1) / divisor. The product below is less than
+/// that, but by less than 1 / divisor, because (number + 1) * divisor < 2^64. So, rounded down, it is q.
+FEEDLINE_ELEMENT Quotient divide(uint32_t number, const Divisor& divisor) {
+  const uint32_t next = number + 1;
+  const auto quotient =
+      static_cast<uint32_t>((uint64_t{next} * divisor.high + (uint64_t{next} * divisor.low >> 32)) >> 32);
+  return {quotient, number - quotient * divisor.value};
+}
+
+}  // namespace feedline::unpack
