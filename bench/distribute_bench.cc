@@ -2,7 +2,7 @@
 // distribute_bench [--ranks N] [--rounds N] [--data DIR]
 //
 // Ranks are threads with a communicator. Each feeds one replica with float32 boards from 229-byte records; the page
-// cache is warm. bench/README.md defines the metrics.
+// cache is warm. bench/results/gpus.md defines the metrics.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -1,7 +1,7 @@
 // Measures what feeding a GPU costs:
 // gpu_bench [--gpu N] [--threads N] [--rounds N] [--batch N] [--json FILE] [--data DIR]
 //
-// Float32 boards from records shaped like chess positions; the page cache is warm. bench/README.md defines the metrics.
+// Float32 boards from records shaped like chess positions; the page cache is warm. bench/results/gpus.md defines the metrics.
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 

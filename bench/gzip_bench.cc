@@ -3,7 +3,7 @@
 //
 // Every figure is a rate in records/s; on one CPU, of CPU time, so that other programs matter little. Each round feeds
 // the file in each way once, in turn, on one CPU, and on each number of them that --threads gives. The first epoch of a feed, which
-// fills its cache, is not measured. bench/README.md defines each metric.
+// fills its cache, is not measured. bench/results/pictures.md defines each metric.
 #include <fmt/format.h>
 #include <oneapi/tbb/info.h>
 

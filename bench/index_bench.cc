@@ -1,7 +1,7 @@
 // Measures how the counting pass scales and what an index saves: index_bench [--rounds N] [--threads T] [--data DIR]
 //
 // The page cache is warm. Each round measures everything once, in turn. A ratio is taken within a round. The program
-// prints the median over the rounds with the smallest and the largest. bench/README.md defines each metric.
+// prints the median over the rounds with the smallest and the largest. bench/results/engine.md defines each metric.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <oneapi/tbb/parallel_for.h>

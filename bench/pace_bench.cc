@@ -4,7 +4,7 @@
 // It prints the CPU time per record, summed over all threads, with a warm page cache: at full speed, and beside a
 // trainer that takes a batch for each replica, holds the batches for a step and gives them back. For comparison it
 // prints the same for the bare loops (ceilings.h) on one thread, because they too become slower after a pause: the
-// caches then hold other data. bench/README.md defines each metric.
+// caches then hold other data. bench/results/trainers.md defines each metric.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

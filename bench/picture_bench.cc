@@ -5,7 +5,7 @@
 // Every figure is a rate in pictures/s; on one CPU, of CPU time, so that other programs matter little. Each round
 // measures every bare loop and every way through feedline once, in turn, on one CPU, and on each number of them that
 // --threads gives. A ratio is taken within a round. The program prints the median over the rounds with the smallest and the largest.
-// bench/README.md defines each metric.
+// bench/results/pictures.md defines each metric.
 #include <fmt/format.h>
 #include <oneapi/tbb/info.h>
 

@@ -2,7 +2,7 @@
 // beginning: resume_bench [--rounds N] [--records N] [--data DIR]
 //
 // The page cache is warm and the indexes exist. The time is that from the construction of the Feeder to the first
-// batch. Each round resumes every mode at 1 % and at 99 % of its epoch, in turn. bench/README.md says what is wanted.
+// batch. Each round resumes every mode at 1 % and at 99 % of its epoch, in turn. bench/results/engine.md says what is wanted.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -1,6 +1,6 @@
 // Compares the rate of a disk through feedline with fio: storage_bench [--data DIR] [--gb N] [--seconds S] [--rounds N]
 //
-// All reads are O_DIRECT, so that nothing comes from the page cache. bench/README.md defines each metric.
+// All reads are O_DIRECT, so that nothing comes from the page cache. bench/results/disk.md defines each metric.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -1,6 +1,6 @@
 // Every cast of one element between the 12 number dtypes, and the arithmetic of unpacking.
 //
-// gpu/README.md has the table of casts. This file defines it for every device. The functions are constexpr and call no
+// unpack/README.md has the table of casts. This file defines it for every device. The functions are constexpr and call no
 // library. They use only integer operations and IEEE float32 arithmetic in the default rounding mode (float64 is
 // converted, never computed with), and nothing that leaves the compiler a choice. They are always inlined, so that
 // sources compiled for newer instruction sets emit no copy of them that the linker could pick for older CPUs.
@@ -119,7 +119,7 @@ FEEDLINE_ELEMENT double odd_double(int64_t x) {
 
 }  // namespace detail
 
-/// Casts one element, by the table in gpu/README.md.
+/// Casts one element, by the table in unpack/README.md.
 template <typename To, typename From>
 FEEDLINE_ELEMENT To cast(From x) {
   using namespace detail;

@@ -2,7 +2,7 @@
 
   compare_readers.py --out DIR [--gpu h100|a100] [--rounds N] [--most N] [--only WORKLOAD]
 
-Prints a table, and writes its figures to DIR/dlio.json. The data, 1.5 GB, is in DIR while this runs. bench/README.md
+Prints a table, and writes its figures to DIR/dlio.json. The data, 1.5 GB, is in DIR while this runs. bench/results/peers.md
 says what is measured.
 """
 import argparse

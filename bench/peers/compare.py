@@ -3,7 +3,7 @@
   compare.py --tool build/feedline --data DIR --out DIR [--ceilings FEED.json] [--rounds N] [--seconds S] [--steps N]
              [--only WORKLOAD]...
 
-Writes OUT/peers.json, OUT/peers.md (the table) and OUT/peers.png. bench/README.md says what is measured.
+Writes OUT/peers.json, OUT/peers.md (the table) and OUT/peers.png. bench/results/peers.md says what is measured.
 """
 import argparse
 import datetime

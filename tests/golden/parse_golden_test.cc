@@ -1,6 +1,6 @@
 // Compares the parsers with TensorFlow's answers: every golden case that parses Examples or SequenceExamples.
 //
-// If TensorFlow and protobuf differ, README.md decides ("What feedline answers where they differ"). `rules` names the
+// If TensorFlow and protobuf differ, README.md decides ("What feedline does where they differ"). `rules` names the
 // sentence that applies to each such case. Every record also gets libprotobuf's answer (compare_with_protobuf).
 #include <fmt/format.h>
 

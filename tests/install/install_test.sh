@@ -16,7 +16,7 @@ cp "$3" "$work/records.tfrecord"
 cp -R "$source/tests/install/consumer" "$work/consumer"
 mkdir "$work/source"
 cd "$source"
-cp -R meson.build meson_options.txt base io gpu ranks pictures flowgraph trainer_bridge scripts subprojects "$work/source"
+cp -R meson.build meson_options.txt base io unpack gpu ranks pictures flowgraph trainer_bridge scripts subprojects "$work/source"
 cd "$work"
 
 quietly() {

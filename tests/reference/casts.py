@@ -1,4 +1,4 @@
-"""Casts between types of elements, as the table in gpu/README.md has them."""
+"""Casts between types of elements, as the table in unpack/README.md has them."""
 
 import ml_dtypes
 import numpy as np

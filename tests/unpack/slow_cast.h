@@ -72,7 +72,7 @@ inline long double decode(DType dtype, uint64_t bits) {
   return bits >> (f.bits - 1) & 1 ? -value : value;
 }
 
-/// Encodes a value by the table in gpu/README.md.
+/// Encodes a value by the table in unpack/README.md.
 inline uint64_t encode(DType dtype, long double value) {
   const Format f = format_of(dtype);
   if (dtype == DType::boolean) return std::isnan(value) || value != 0;
