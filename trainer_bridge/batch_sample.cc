@@ -49,9 +49,9 @@ BatchSample::BatchSample(const std::vector<ElementSpec>& elements, const Pipelin
   }
 }
 
-BatchSample::Kept BatchSample::keep(const Output& output, const Batch& batch) {
+BatchSample::OutputSample BatchSample::keep(const Output& output, const Batch& batch) {
   const TensorView tensor = batch.at(output.name);
-  Kept kept{.output = &output, .dtype = tensor.dtype, .count = batch.valid_count(), .bytes = {}};
+  OutputSample kept{.output = &output, .dtype = tensor.dtype, .count = batch.valid_count(), .bytes = {}};
   int64_t elements = 1;
   if (const auto& pictures = output.pictures) {
     elements = pictures->height() * pictures->width() * pictures->channels();
@@ -84,7 +84,7 @@ Json BatchSample::json() {
   }
   if (!sample) return {};
   Json outputs = Json::array();
-  for (const Kept& kept : sample->outputs) {
+  for (const OutputSample& kept : sample->outputs) {
     Json list = Json::array();
     const TensorView tensor{.data = const_cast<std::byte*>(kept.bytes.data()), .dtype = kept.dtype, .shape = {}};
     if (const auto& pictures = kept.output->pictures) {

@@ -46,7 +46,7 @@ class BatchSample {
     std::string name;
     std::optional<PictureOutput> pictures;  // nullopt: numbers
   };
-  struct Kept {
+  struct OutputSample {
     const Output* output;
     DType dtype;
     int64_t count;  // pictures or numbers
@@ -55,9 +55,9 @@ class BatchSample {
   struct Sample {
     uint64_t epoch, step;
     int replica;
-    std::vector<Kept> outputs;
+    std::vector<OutputSample> outputs;
   };
-  static Kept keep(const Output& output, const Batch& batch);
+  static OutputSample keep(const Output& output, const Batch& batch);
 
   std::vector<Output> outputs_;
   std::atomic<bool> wanted_ = false;

@@ -25,7 +25,7 @@ void BlockStream::enter_pass(uint64_t epoch_pass) {
 }
 
 void BlockStream::open_next(TakeResult& to) {
-  const Pass::Part part = pass_->part(lane(), next_block_++);
+  const Pass::BlockPart part = pass_->part(lane(), next_block_++);
   const Block& block = order_->blocks()[part.block];
   const uint64_t first = block.first + part.first;  // the part's first sample, numbered within the file
   OpenBlock open{.ticket = to.tickets++, .segments = {}, .samples = {}};

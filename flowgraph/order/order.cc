@@ -160,7 +160,7 @@ Segments segments_of(const Pass& pass, uint32_t block, uint32_t rows, uint32_t c
   return {rows, count, static_cast<uint32_t>(key_of({pass.key, of_segments, block}) >> 32)};
 }
 
-Pass::Part Pass::part(const Lane& lane, uint32_t i) const noexcept {
+Pass::BlockPart Pass::part(const Lane& lane, uint32_t i) const noexcept {
   const uint32_t at = lane.first_block + i;
   const uint64_t from = std::max(lane.begin, starts[at]), to = std::min(lane.end, starts[at + 1]);
   return {blocks[at], static_cast<uint32_t>(from - starts[at]), static_cast<uint32_t>(to - from)};
@@ -424,7 +424,7 @@ uint32_t Order::plan_rounds(Pass& pass) const {
     lane.rounds = lane.blocks + mixed_blocks_ - 1;
     ends.assign(lane.rounds, 0);
     for (uint32_t i = 0; i < lane.blocks; i++) {
-      const Pass::Part part = pass.part(lane, i);
+      const Pass::BlockPart part = pass.part(lane, i);
       const Segments segments = segments_of(pass, part.block, part.rows, mixed_blocks_);
       if (part.rows < mixed_blocks_) {
         for (uint32_t row = 0; row < part.rows; row++) ends[i + segments.of(row)]++;
@@ -465,13 +465,13 @@ std::shared_ptr<Pass> Order::draw(Wide number, uint64_t epoch_pass, uint64_t att
 
 std::shared_ptr<const Pass> Order::pass(Wide number, uint64_t epoch_pass) const {
   const Lock lock(mutex_);
-  for (const Kept& kept : kept_)
+  for (const DrawnPass& kept : drawn_)
     if (kept.pass && kept.number == number && kept.epoch_pass == epoch_pass) return kept.pass;
   uint32_t open = 0;
   std::shared_ptr<const Pass> pass;
   for (uint64_t attempt = 0; attempt == 0 || open > open_blocks_; attempt++)
     pass = draw(number, epoch_pass, attempt, open);
-  kept_[0] = std::exchange(kept_[1], {number, epoch_pass, pass});
+  drawn_[0] = std::exchange(drawn_[1], {number, epoch_pass, pass});
   return pass;
 }
 

@@ -64,12 +64,12 @@ struct Pass {
 
   /// The samples [first, first + rows) of a block: those that belong to one lane. A block on the border between two
   /// lanes has a part in each.
-  struct Part {
+  struct BlockPart {
     uint32_t block = 0;  // index in Order::blocks()
     uint32_t first = 0, rows = 0;
   };
   /// Returns the part of the lane's i-th block that belongs to the lane.
-  Part part(const Lane& lane, uint32_t i) const noexcept;
+  BlockPart part(const Lane& lane, uint32_t i) const noexcept;
 };
 
 /// The order in which the samples of some files are delivered, pass after pass.
@@ -210,13 +210,13 @@ class Order {
   uint32_t mixed_blocks_ = 1;
   uint32_t open_blocks_ = 0;
 
-  struct Kept {
+  struct DrawnPass {
     Wide number = 0;
     uint64_t epoch_pass = 0;
     std::shared_ptr<const Pass> pass;
   };
   mutable Mutex mutex_;
-  mutable std::array<Kept, 2> kept_ FEEDLINE_GUARDED_BY(mutex_);  // the pass drawn last is the second
+  mutable std::array<DrawnPass, 2> drawn_ FEEDLINE_GUARDED_BY(mutex_);  // the pass drawn last is the second
 };
 
 /// Returns the number of samples in some of the files: of windows, or of records if there is no window.

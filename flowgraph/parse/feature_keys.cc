@@ -9,19 +9,19 @@
 namespace feedline::flow {
 
 FeatureKeys::FeatureKeys(const std::vector<FeatureSpec>& features, bool in_lists)
-    : previous_(features.size(), -1), slots_(std::bit_ceil(2 * features.size() + 1)) {
+    : previous_(features.size(), -1), buckets_(std::bit_ceil(2 * features.size() + 1)) {
   for (size_t feature = 0; feature < features.size(); feature++) {
     if (features[feature].in_list() != in_lists) continue;
     const std::string& key = features[feature].key;
     const auto* bytes = reinterpret_cast<const uint8_t*>(key.data());
     const uint64_t hash = hash_of(bytes, key.size());
-    Slot& slot = const_cast<Slot&>(slot_of(bytes, key.size(), hash));
-    if (slot.number < 0) {
-      slot = {hash, static_cast<int32_t>(keys_.size())};
+    Bucket& bucket = const_cast<Bucket&>(bucket_of(bytes, key.size(), hash));
+    if (bucket.number < 0) {
+      bucket = {hash, static_cast<int32_t>(keys_.size())};
       keys_.push_back(key);
       last_feature_.push_back(-1);
     }
-    int32_t& last = last_feature_[static_cast<size_t>(slot.number)];
+    int32_t& last = last_feature_[static_cast<size_t>(bucket.number)];
     previous_[feature] = last;
     last = static_cast<int32_t>(feature);
   }
@@ -47,13 +47,13 @@ uint64_t FeatureKeys::hash_of(const uint8_t* key, size_t size) noexcept {
   return mix64(hash);
 }
 
-const FeatureKeys::Slot& FeatureKeys::slot_of(const uint8_t* key, size_t size, uint64_t hash) const noexcept {
+const FeatureKeys::Bucket& FeatureKeys::bucket_of(const uint8_t* key, size_t size, uint64_t hash) const noexcept {
   for (size_t i = hash;; i++) {
-    const Slot& slot = slots_[i & (slots_.size() - 1)];
-    if (slot.number < 0) return slot;
-    if (slot.hash != hash) continue;
-    const std::string& known = keys_[static_cast<size_t>(slot.number)];
-    if (known.size() == size && (size == 0 || std::memcmp(known.data(), key, size) == 0)) return slot;
+    const Bucket& bucket = buckets_[i & (buckets_.size() - 1)];
+    if (bucket.number < 0) return bucket;
+    if (bucket.hash != hash) continue;
+    const std::string& known = keys_[static_cast<size_t>(bucket.number)];
+    if (known.size() == size && (size == 0 || std::memcmp(known.data(), key, size) == 0)) return bucket;
   }
 }
 

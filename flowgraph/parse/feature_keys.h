@@ -22,7 +22,7 @@ class FeatureKeys {
 
   /// Returns the number of a key, or -1 if no feature has it. `hash` is hash_of() the key.
   int32_t find(const uint8_t* key, size_t size, uint64_t hash) const noexcept {
-    return slot_of(key, size, hash).number;
+    return bucket_of(key, size, hash).number;
   }
 
   /// Returns how many different keys there are.
@@ -33,17 +33,17 @@ class FeatureKeys {
   int32_t previous(size_t feature) const noexcept { return previous_[feature]; }
 
  private:
-  struct Slot {
+  struct Bucket {
     uint64_t hash = 0;
     int32_t number = -1;
   };
-  /// Returns the slot of a key, or the empty one that it would take.
-  const Slot& slot_of(const uint8_t* key, size_t size, uint64_t hash) const noexcept;
+  /// Returns the bucket of a key, or the empty one that it would take.
+  const Bucket& bucket_of(const uint8_t* key, size_t size, uint64_t hash) const noexcept;
 
   std::vector<std::string> keys_;      // by number
   std::vector<int32_t> last_feature_;  // by number of the key
   std::vector<int32_t> previous_;      // by number of the feature
-  std::vector<Slot> slots_;            // a hash table with open addressing, at most half full
+  std::vector<Bucket> buckets_;        // a hash table with open addressing, at most half full
 };
 
 }  // namespace feedline::flow

@@ -40,9 +40,9 @@ bool take_apart(RecordLayout& layout, const uint8_t* record, uint32_t size, uint
 }  // namespace
 
 void RecordShapes::learn(RecordLayout& layout, const uint8_t* record, uint32_t size, uint64_t wanted) {
-  Slot& slot = slots_[size % slots];
-  if (std::exchange(slot.last_size, size) != size || !std::has_single_bit(++slot.tries)) return;
-  RecordShape& shape = slot.shape;
+  Bucket& bucket = buckets_[size % buckets];
+  if (std::exchange(bucket.last_size, size) != size || !std::has_single_bit(++bucket.tries)) return;
+  RecordShape& shape = bucket.shape;
   shape.size = size;
   shape.known.clear();
   shape.values.clear();

@@ -45,12 +45,12 @@ struct RecordShape {
   }
 };
 
-/// The learned shapes of records: a cache with one shape for each size mod `slots`.
+/// The learned shapes of records: a cache with one shape for each size mod `buckets`.
 class RecordShapes {
  public:
   /// Returns the shape of this record, or null if it has none that is known.
   const RecordShape* of(const uint8_t* record, uint32_t size) const noexcept {
-    const RecordShape& shape = slots_[size % slots].shape;
+    const RecordShape& shape = buckets_[size % buckets].shape;
     return shape.size == size && !shape.known.empty() && shape.matches(record) ? &shape : nullptr;
   }
 
@@ -61,13 +61,13 @@ class RecordShapes {
   void learn(RecordLayout& layout, const uint8_t* record, uint32_t size, uint64_t wanted);
 
  private:
-  static constexpr size_t slots = 16;  // varints lead to a few sizes of records; pictures, of any size, share slots
-  struct Slot {
-    uint32_t last_size = 0;  // size of the last record in this slot that had no shape
+  static constexpr size_t buckets = 16;  // varints lead to a few sizes of records; pictures, of any size, share buckets
+  struct Bucket {
+    uint32_t last_size = 0;  // size of the last record in this bucket that had no shape
     uint32_t tries = 0;
     RecordShape shape;
   };
-  std::array<Slot, slots> slots_;
+  std::array<Bucket, buckets> buckets_;
 };
 
 }  // namespace feedline::flow

@@ -22,12 +22,12 @@ constexpr uint64_t most_names = uint64_t{1} << 31;
 uint64_t hash_of(KeyMap::Key key) noexcept { return hash64({reinterpret_cast<const char*>(key.data()), key.size()}); }
 uint32_t tag_of(uint64_t hash) noexcept { return static_cast<uint32_t>(hash >> 32); }
 
-uint64_t slots_for(uint64_t rows) noexcept { return std::bit_ceil(2 * rows + 1); }
+uint64_t buckets_for(uint64_t rows) noexcept { return std::bit_ceil(2 * rows + 1); }
 
 }  // namespace
 
 uint64_t KeyMap::memory_bytes(uint64_t file_bytes, uint64_t rows) noexcept {
-  return file_bytes + (rows + 1) * sizeof(uint64_t) + slots_for(rows) * sizeof(Slot);
+  return file_bytes + (rows + 1) * sizeof(uint64_t) + buckets_for(rows) * sizeof(Bucket);
 }
 
 KeyMap::KeyMap(const io::SourceFile& file, uint64_t rows) {
@@ -40,7 +40,7 @@ KeyMap::KeyMap(const io::SourceFile& file, uint64_t rows) {
   text_.resize(file.size());
   file.read_at(0, text_);
   find_lines(file, rows);
-  slots_.resize(slots_for(rows));
+  buckets_.resize(buckets_for(rows));
   for (uint64_t row = 0; row < rows; row++) insert(static_cast<uint32_t>(row), file);
 }
 
@@ -71,36 +71,36 @@ KeyMap::Key KeyMap::name(uint64_t row) const noexcept {
 
 void KeyMap::insert(uint32_t row, const io::SourceFile& file) {
   const Key added = name(row);
-  const uint64_t hash = hash_of(added), mask = slots_.size() - 1;
+  const uint64_t hash = hash_of(added), mask = buckets_.size() - 1;
   digest_ = mix64(digest_ ^ hash);
   for (uint64_t at = hash & mask;; at = (at + 1) & mask) {
-    Slot& slot = slots_[at];
-    if (slot.after == 0) {
-      slot = {tag_of(hash), row + 1};
+    Bucket& bucket = buckets_[at];
+    if (bucket.after == 0) {
+      bucket = {tag_of(hash), row + 1};
       return;
     }
-    if (slot.tag == tag_of(hash) && std::ranges::equal(name(slot.after - 1), added))
+    if (bucket.tag == tag_of(hash) && std::ranges::equal(name(bucket.after - 1), added))
       throw Error(Category::bad_pipeline,
                   fmt::format("the name {} is on line {} and on line {}; give each row a name of its own",
-                              quoted(added), slot.after, row + 1),
+                              quoted(added), bucket.after, row + 1),
                   Place::of_file(file.path()));
   }
 }
 
 void KeyMap::find(std::span<const Key> keys, std::span<int64_t> rows) const noexcept {
-  // The slots of all keys are fetched at once, because each is somewhere else in memory.
+  // The buckets of all keys are fetched at once, because each is somewhere else in memory.
   std::array<uint64_t, 256> hashes;
-  const uint64_t mask = slots_.size() - 1;
+  const uint64_t mask = buckets_.size() - 1;
   for (size_t i = 0; i < keys.size(); i++) {
     hashes[i] = hash_of(keys[i]);
-    __builtin_prefetch(&slots_[hashes[i] & mask]);
+    __builtin_prefetch(&buckets_[hashes[i] & mask]);
   }
   for (size_t i = 0; i < keys.size(); i++) {
     rows[i] = -1;
-    for (uint64_t at = hashes[i] & mask; slots_[at].after != 0; at = (at + 1) & mask) {
-      const Slot& slot = slots_[at];
-      if (slot.tag != tag_of(hashes[i]) || !std::ranges::equal(name(slot.after - 1), keys[i])) continue;
-      rows[i] = slot.after - 1;
+    for (uint64_t at = hashes[i] & mask; buckets_[at].after != 0; at = (at + 1) & mask) {
+      const Bucket& bucket = buckets_[at];
+      if (bucket.tag != tag_of(hashes[i]) || !std::ranges::equal(name(bucket.after - 1), keys[i])) continue;
+      rows[i] = bucket.after - 1;
       break;
     }
   }

@@ -35,9 +35,9 @@ class KeyMap {
   uint64_t digest() const noexcept { return digest_; }
 
  private:
-  struct Slot {
+  struct Bucket {
     uint32_t tag = 0;    // the upper half of the hash
-    uint32_t after = 0;  // 1 + the number of the row; 0: the slot is empty
+    uint32_t after = 0;  // 1 + the number of the row; 0: the bucket is empty
   };
 
   void find_lines(const io::SourceFile& file, uint64_t rows);
@@ -45,7 +45,7 @@ class KeyMap {
 
   std::vector<std::byte> text_;
   std::vector<uint64_t> begins_;  // of each line in the text, and one more after the last
-  std::vector<Slot> slots_;       // a power of two of them, at most half of them in use
+  std::vector<Bucket> buckets_;   // a power of two of them, at most half of them in use
   uint64_t digest_ = 0;
 };
 

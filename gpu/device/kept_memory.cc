@@ -9,14 +9,14 @@
 namespace feedline::gpu {
 namespace {
 
-struct Kept {
+struct State {
   Mutex mutex;
   int scopes FEEDLINE_GUARDED_BY(mutex) = 0;  // the number of objects of KeptMemory
   std::vector<KeptBlock> blocks FEEDLINE_GUARDED_BY(mutex);
 };
 // Never destroyed, because memory may be freed when the process ends.
-Kept& kept() {
-  static Kept& of_process = *new Kept;
+State& kept() {
+  static State& of_process = *new State;
   return of_process;
 }
 

@@ -18,13 +18,13 @@ IndexBuilder::IndexBuilder(uint64_t stride, uint64_t start)
       wanted_(first_stride_ * stride),
       end_(start) {}
 
-void IndexBuilder::Group::add(const Group& other) noexcept {
+void IndexBuilder::StrideGroup::add(const StrideGroup& other) noexcept {
   sum += other.sum;
   smallest = std::min(smallest, other.smallest);
   largest = std::max(largest, other.largest);
 }
 
-IndexBuilder::Group& IndexBuilder::group(uint64_t number) {
+IndexBuilder::StrideGroup& IndexBuilder::group(uint64_t number) {
   if (groups_.size() <= number - first_group_) groups_.resize(number - first_group_ + 1);
   return groups_[number - first_group_];
 }
@@ -33,7 +33,7 @@ void IndexBuilder::add(uint64_t offset, std::span<const RecordView> records) {
   if (records.empty()) return;
   const uint64_t begin = offset;
   uint64_t number = group_of(offset);
-  Group part;
+  StrideGroup part;
   for (const RecordView& record : records) {
     if (wanted_ <= offset) {
       group(number).add(part);
@@ -79,7 +79,7 @@ void IndexBuilder::append(const IndexBuilder& chain, const Meeting& from) {
 void IndexBuilder::put_into(MessageWriter& message) const {
   message.put(Totals{start_, end_, records_, payload_bytes_});
   message.put_rows(std::span<const IndexEntry>(entries_));
-  message.put_rows(std::span<const Group>(groups_));
+  message.put_rows(std::span<const StrideGroup>(groups_));
 }
 
 // Returns whether append() and meeting() can safely work with this chain, which another rank has sent.
@@ -101,7 +101,7 @@ bool IndexBuilder::holds_in(uint64_t file_size) const noexcept {
     before = entry;
     stride_begin += stride_;
   }
-  return std::all_of(groups_.begin(), groups_.end(), [](const Group& group) {
+  return std::all_of(groups_.begin(), groups_.end(), [](const StrideGroup& group) {
     return group.smallest <= group.largest || (group.largest == 0 && group.smallest == UINT32_MAX && group.sum == 0);
   });
 }
@@ -113,7 +113,7 @@ IndexBuilder IndexBuilder::get_from(MessageReader& message, uint64_t stride, uin
   chain.records_ = totals.records;
   chain.payload_bytes_ = totals.payload_bytes;
   chain.entries_ = message.get_rows<IndexEntry>();
-  chain.groups_ = message.get_rows<Group>();
+  chain.groups_ = message.get_rows<StrideGroup>();
   chain.wanted_ = (chain.first_stride_ + chain.entries_.size()) * stride;
   if (!chain.holds_in(file_size))
     throw Error(Category::bad_pipeline,
@@ -133,10 +133,10 @@ FileIndex IndexBuilder::finish(uint64_t stream_size) {
   for (; wanted_ < stream_size; wanted_ += stride_) entries_.push_back({end_, records_});
   entries_.push_back({end_, records_});
   groups_.resize(stream_size == 0 ? 0 : group_of(stream_size - 1) + 1);
-  Group all;
+  StrideGroup all;
   std::vector<uint64_t> sums;
   sums.reserve(groups_.size());
-  for (const Group& group : groups_) {
+  for (const StrideGroup& group : groups_) {
     all.add(group);
     sums.push_back(group.sum);
   }

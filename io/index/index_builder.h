@@ -54,25 +54,25 @@ class IndexBuilder {
   FileIndex finish(uint64_t stream_size);
 
  private:
-  struct Group {  // what is known of the records that begin in a group of strides
+  struct StrideGroup {  // what is known of the records that begin in a group of strides
     uint64_t sum = 0;
     uint32_t smallest = UINT32_MAX, largest = 0;
 
-    void add(const Group& other) noexcept;
+    void add(const StrideGroup& other) noexcept;
   };
   struct Totals {
     uint64_t start, end, records, payload_bytes;
   };
   bool holds_in(uint64_t file_size) const noexcept;
   uint64_t group_of(uint64_t offset) const noexcept { return offset / (stride_ * strides_per_group); }
-  Group& group(uint64_t number);
+  StrideGroup& group(uint64_t number);
 
   const uint64_t stride_, start_;
   // entries_[i] belongs to stride number first_stride_ + i, and groups_[i] to group number first_group_ + i.
   const uint64_t first_stride_, first_group_;
   uint64_t wanted_;  // a multiple of the stride: the first record that begins at or after it makes the next entry
   std::vector<IndexEntry> entries_;
-  std::vector<Group> groups_;
+  std::vector<StrideGroup> groups_;
   uint64_t records_ = 0, payload_bytes_ = 0, end_;
 };
 

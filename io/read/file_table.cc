@@ -110,12 +110,12 @@ FileTable::FileTable(std::vector<FileId> files, Toggle direct, size_t capacity)
     : files_(std::move(files)),
       direct_(direct),
       capacity_(capacity),
-      slot_of_file_(files_.size(), no_slot),
-      slots_(capacity) {}
+      entry_of_file_(files_.size(), no_entry),
+      entries_(capacity) {}
 
 FileTable::~FileTable() {
-  for (const Slot& slot : slots_)
-    if (slot.fd >= 0) close(slot.fd);
+  for (const Entry& entry : entries_)
+    if (entry.fd >= 0) close(entry.fd);
 }
 
 bool FileTable::lend_spare() noexcept {
@@ -125,9 +125,9 @@ bool FileTable::lend_spare() noexcept {
 }
 
 uint32_t FileTable::idle_slot() const noexcept {
-  uint32_t best = no_slot;
-  for (uint32_t i = 0; i < slots_.size(); i++)
-    if (slots_[i].users == 0 && (best == no_slot || slots_[i].last_used < slots_[best].last_used)) best = i;
+  uint32_t best = no_entry;
+  for (uint32_t i = 0; i < entries_.size(); i++)
+    if (entries_[i].users == 0 && (best == no_entry || entries_[i].last_used < entries_[best].last_used)) best = i;
   return best;
 }
 
@@ -135,12 +135,12 @@ bool FileTable::close_one_idle() noexcept {
   int fd = -1;
   {
     const Lock lock(mutex_);
-    Slot* oldest = nullptr;
-    for (Slot& slot : slots_)
-      if (slot.users == 0 && slot.fd >= 0 && (!oldest || slot.last_used < oldest->last_used)) oldest = &slot;
+    Entry* oldest = nullptr;
+    for (Entry& entry : entries_)
+      if (entry.users == 0 && entry.fd >= 0 && (!oldest || entry.last_used < oldest->last_used)) oldest = &entry;
     if (!oldest) return false;
     fd = oldest->fd;
-    slot_of_file_[oldest->file] = no_slot;
+    entry_of_file_[oldest->file] = no_entry;
     *oldest = {};
   }
   close(fd);
@@ -150,18 +150,18 @@ bool FileTable::close_one_idle() noexcept {
 int FileTable::acquire(uint32_t file, Lease& lease) noexcept {
   int error = 0;
   Lock lock(mutex_);
-  while (slot_of_file_[file] != no_slot && slots_[slot_of_file_[file]].opening) opened_.wait(lock);
-  const bool found = slot_of_file_[file] != no_slot;
-  const uint32_t index = found ? slot_of_file_[file] : idle_slot();
-  assert(index != no_slot);
-  Slot& slot = slots_[index];
-  slot.users++;
+  while (entry_of_file_[file] != no_entry && entries_[entry_of_file_[file]].opening) opened_.wait(lock);
+  const bool found = entry_of_file_[file] != no_entry;
+  const uint32_t index = found ? entry_of_file_[file] : idle_slot();
+  assert(index != no_entry);
+  Entry& entry = entries_[index];
+  entry.users++;
   if (!found) {
-    if (slot.file != no_file) slot_of_file_[slot.file] = no_slot;
-    slot_of_file_[file] = index;
-    slot.file = file;
-    slot.opening = true;
-    const int other = std::exchange(slot.fd, -1);
+    if (entry.file != no_file) entry_of_file_[entry.file] = no_entry;
+    entry_of_file_[file] = index;
+    entry.file = file;
+    entry.opening = true;
+    const int other = std::exchange(entry.fd, -1);
 
     lock.unlock();
     if (other >= 0) close(other);
@@ -170,16 +170,16 @@ int FileTable::acquire(uint32_t file, Lease& lease) noexcept {
     error = open_file(file, fd, alignment);
     lock.lock();
 
-    slot.opening = false;
-    slot.fd = fd;
-    slot.alignment = alignment;
+    entry.opening = false;
+    entry.fd = fd;
+    entry.alignment = alignment;
   }
   if (error) {
-    slot_of_file_[file] = no_slot;
-    slot = {};
+    entry_of_file_[file] = no_entry;
+    entry = {};
   } else {
-    slot.last_used = ++clock_;
-    lease = {index, file, slot.fd, slot.alignment};
+    entry.last_used = ++clock_;
+    lease = {index, file, entry.fd, entry.alignment};
   }
   lock.unlock();
   if (!found) opened_.notify_all();
@@ -188,7 +188,7 @@ int FileTable::acquire(uint32_t file, Lease& lease) noexcept {
 
 void FileTable::release(const Lease& lease) noexcept {
   const Lock lock(mutex_);
-  slots_[lease.slot].users--;
+  entries_[lease.entry].users--;
 }
 
 int FileTable::open_file(uint32_t file, int& fd, uint32_t& alignment) noexcept {
@@ -223,7 +223,7 @@ int FileTable::refuse_direct(Lease& lease) noexcept {
   // Other reads of this file, with O_DIRECT's alignment, may be in flight. They stay valid if the file is read through
   // the page cache.
   if (int error = set_buffered(lease.fd)) return error;
-  slots_[lease.slot].alignment = lease.alignment = 1;
+  entries_[lease.entry].alignment = lease.alignment = 1;
   return 0;
 }
 

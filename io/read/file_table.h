@@ -18,7 +18,7 @@ class FileTable {
  public:
   /// What a read needs to know about its open file.
   struct Lease {
-    uint32_t slot = 0, file = 0;
+    uint32_t entry = 0, file = 0;
     int fd = -1;
     /// What addresses, offsets and lengths must be multiples of: for O_DIRECT a divisor of block_bytes; 1 if the file
     /// is read through the page cache.
@@ -44,7 +44,7 @@ class FileTable {
   Toggle direct() const noexcept { return direct_; }
   std::atomic<int> opening{0};  // callers of read_cached() that wait for acquire()
 
-  /// Opens `file`, or finds it open, and fills in `lease`. If all slots have files, it closes the file that was not
+  /// Opens `file`, or finds it open, and fills in `lease`. If all entries have files, it closes the file that was not
   /// used for the longest time. It waits for another program only if that program holds a kernel lease on the file
   /// (F_SETLEASE in fcntl(2)), which the kernel then makes it give up.
   ///
@@ -62,17 +62,17 @@ class FileTable {
   int verify(const Lease& lease) const noexcept;
 
  private:
-  struct Slot {  // an open file, or room for one
+  struct Entry {  // an open file, or room for one
     int fd = -1;
     uint32_t file = no_file;
     uint32_t alignment = 1;
-    uint32_t users = 0;      // leases of this slot
+    uint32_t users = 0;      // leases of this entry
     bool opening = false;    // while a thread opens the file without holding the lock
     uint64_t last_used = 0;  // by clock_
   };
-  static constexpr uint32_t no_file = UINT32_MAX, no_slot = UINT32_MAX;
+  static constexpr uint32_t no_file = UINT32_MAX, no_entry = UINT32_MAX;
 
-  /// Returns the slot without leases that was not used for the longest time, or no_slot.
+  /// Returns the entry without leases that was not used for the longest time, or no_entry.
   uint32_t idle_slot() const noexcept FEEDLINE_REQUIRES(mutex_);
   /// Closes the file without leases that was not used for the longest time. Returns false if there is none.
   bool close_one_idle() noexcept;
@@ -84,8 +84,8 @@ class FileTable {
   const size_t capacity_;
   Mutex mutex_;
   Condition opened_;
-  std::vector<uint32_t> slot_of_file_ FEEDLINE_GUARDED_BY(mutex_);
-  std::vector<Slot> slots_ FEEDLINE_GUARDED_BY(mutex_);
+  std::vector<uint32_t> entry_of_file_ FEEDLINE_GUARDED_BY(mutex_);
+  std::vector<Entry> entries_ FEEDLINE_GUARDED_BY(mutex_);
   uint64_t clock_ FEEDLINE_GUARDED_BY(mutex_) = 0;  // counts leases
   std::atomic<size_t> spare_lent_{0};
 };

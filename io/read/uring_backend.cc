@@ -32,9 +32,9 @@ class UringBackend final : public ReadBackend {
         register_after_reads_(options.register_after_reads),
         memory_(options.memory),
         // Each read under way holds a lease of the file table.
-        slots_(std::clamp<size_t>(options.depth, 1, std::min<size_t>(depth_limit, files_->depth()))) {
-    for (uint32_t i = 0; i < slots_.size(); i++) free_.push_back(i);
-    ready_.reserve(slots_.size());
+        requests_(std::clamp<size_t>(options.depth, 1, std::min<size_t>(depth_limit, files_->depth()))) {
+    for (uint32_t i = 0; i < requests_.size(); i++) free_.push_back(i);
+    ready_.reserve(requests_.size());
     const auto made = std::make_shared<std::promise<void>>();
     thread_ = start_thread("feedline-uring", [this, made] { own_ring(*made); });
     try {
@@ -85,16 +85,16 @@ class UringBackend final : public ReadBackend {
   }
 
  private:
-  struct Slot {  // a read that has begun, or room for one
+  struct Request {  // a read that has begun, or room for one
     ReadOperation operation;
     bool in_ring = false, cancelled = false;
   };
-  static constexpr uint64_t wake_token = 0, cancel_token = 1, first_slot_token = 2;
+  static constexpr uint64_t wake_token = 0, cancel_token = 1, first_read_token = 2;
 
   void own_ring(std::promise<void>& made) {
     std::optional<UringRing> ring;
     try {
-      ring.emplace(static_cast<unsigned>(slots_.size() + 1));
+      ring.emplace(static_cast<unsigned>(requests_.size() + 1));
     } catch (...) {
       made.set_exception(std::current_exception());
       return;
@@ -110,7 +110,7 @@ class UringBackend final : public ReadBackend {
       if (refusal) {
         refuse_waiting(refusal);
         if (!lost_) cancel(ring);
-        if (free_.size() == slots_.size() && cancels_ == 0 && (!wake_armed_ || lost_)) return;
+        if (free_.size() == requests_.size() && cancels_ == 0 && (!wake_armed_ || lost_)) return;
       } else {
         if (!wake_armed_) wake_armed_ = ring.prepare_read(wake_.fd(), wake_call(), wake_token);
         if (begun_ >= register_after_reads_ && !waiting_.empty() && !memory_.empty()) register_memory(ring);
@@ -143,7 +143,7 @@ class UringBackend final : public ReadBackend {
       waiting_.pop_front();
       begun_++;
       const uint32_t index = free_.back();
-      if (int error = slots_[index].operation.begin(*files_, read)) {
+      if (int error = requests_[index].operation.begin(*files_, read)) {
         done_(read.tag, error);
       } else {
         free_.pop_back();
@@ -156,9 +156,9 @@ class UringBackend final : public ReadBackend {
   void issue_ready(UringRing& ring) {
     auto next = ready_.begin();
     for (; next != ready_.end(); ++next) {
-      Slot& slot = slots_[*next];
-      if (!ring.prepare_read(slot.operation.fd(), slot.operation.call(), *next + first_slot_token)) break;
-      slot.in_ring = true;
+      Request& request = requests_[*next];
+      if (!ring.prepare_read(request.operation.fd(), request.operation.call(), *next + first_read_token)) break;
+      request.in_ring = true;
     }
     ready_.erase(ready_.begin(), next);
   }
@@ -167,17 +167,17 @@ class UringBackend final : public ReadBackend {
   void refuse_waiting(int refusal) {
     for (const Read& read : std::exchange(waiting_, {})) done_(read.tag, refusal);
     for (uint32_t index : std::exchange(ready_, {})) {
-      slots_[index].operation.abandon();
+      requests_[index].operation.abandon();
       complete(index, refusal);
     }
   }
 
   void cancel(UringRing& ring) {
-    for (uint32_t i = 0; i < slots_.size(); i++) {
-      Slot& slot = slots_[i];
-      if (!slot.in_ring || slot.cancelled) continue;
-      if (!ring.prepare_cancel(i + first_slot_token, cancel_token)) return;
-      slot.cancelled = true;
+    for (uint32_t i = 0; i < requests_.size(); i++) {
+      Request& request = requests_[i];
+      if (!request.in_ring || request.cancelled) continue;
+      if (!ring.prepare_cancel(i + first_read_token, cancel_token)) return;
+      request.cancelled = true;
       cancels_++;
     }
   }
@@ -204,9 +204,9 @@ class UringBackend final : public ReadBackend {
     } else if (token == cancel_token) {
       cancels_--;
     } else {
-      const uint32_t index = static_cast<uint32_t>(token - first_slot_token);
-      slots_[index].in_ring = false;
-      if (std::optional<int> over = slots_[index].operation.advance(result))
+      const uint32_t index = static_cast<uint32_t>(token - first_read_token);
+      requests_[index].in_ring = false;
+      if (std::optional<int> over = requests_[index].operation.advance(result))
         complete(index, *over);
       else
         ready_.push_back(index);
@@ -227,9 +227,9 @@ class UringBackend final : public ReadBackend {
   }
 
   void complete(uint32_t index, int error) {
-    Slot& slot = slots_[index];
-    void* const tag = slot.operation.tag();
-    slot = {};
+    Request& request = requests_[index];
+    void* const tag = request.operation.tag();
+    request = {};
     free_.push_back(index);
     done_(tag, error);
   }
@@ -253,9 +253,10 @@ class UringBackend final : public ReadBackend {
   // Only the ring's thread uses the following members.
   std::span<std::byte> memory_;  // the memory that is still to be registered
   uint64_t begun_ = 0;           // the number of reads taken from waiting_
-  std::deque<Read> waiting_;     // reads that have no slot yet
-  std::vector<Slot> slots_;
-  std::vector<uint32_t> free_, ready_;  // numbers of slots: without a read; with a read whose next call is to be made
+  std::deque<Read> waiting_;     // reads that have no request yet
+  std::vector<Request> requests_;
+  std::vector<uint32_t> free_,
+      ready_;  // numbers of requests: without a read; with a read whose next call is to be made
   // The memory into which the ring reads the eventfd.
   std::shared_ptr<uint64_t> wake_count_ = std::make_shared<uint64_t>(0);
   // Whether the ring is reading the eventfd, and whether the ring is lost: the kernel accepts nothing more.

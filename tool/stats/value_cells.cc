@@ -35,43 +35,43 @@ uint64_t ValueCells::key_of(uint64_t code) const noexcept {
   return value < 0 ? 0 - magnitude : magnitude;
 }
 
-// Adds the cell to the slot of its key, which exists or is made.
-void ValueCells::insert(const Slot& cell) {
-  const size_t mask = slots_.size() - 1;
+// Adds the cell to the bucket of its key, which exists or is made.
+void ValueCells::insert(const Bucket& cell) {
+  const size_t mask = buckets_.size() - 1;
   size_t i = cell.key * 0x9e3779b97f4a7c15u >> std::countl_zero(mask);
-  for (; slots_[i].count > 0; i = (i + 1) & mask) {
-    Slot& slot = slots_[i];
-    if (slot.key != cell.key) continue;
-    slot.count += cell.count;
-    slot.mixed |= cell.mixed | static_cast<uint64_t>(slot.value != cell.value);
+  for (; buckets_[i].count > 0; i = (i + 1) & mask) {
+    Bucket& bucket = buckets_[i];
+    if (bucket.key != cell.key) continue;
+    bucket.count += cell.count;
+    bucket.mixed |= cell.mixed | static_cast<uint64_t>(bucket.value != cell.value);
     return;
   }
-  slots_[i] = cell;
+  buckets_[i] = cell;
   used_++;
 }
 
 void ValueCells::rebuild(size_t size) {
-  const std::vector<Slot> before = std::exchange(slots_, std::vector<Slot>(size));
+  const std::vector<Bucket> before = std::exchange(buckets_, std::vector<Bucket>(size));
   used_ = 0;
-  for (Slot slot : before) {
-    if (slot.count == 0) continue;
-    slot.key = key_of(slot.value);
-    insert(slot);
+  for (Bucket bucket : before) {
+    if (bucket.count == 0) continue;
+    bucket.key = key_of(bucket.value);
+    insert(bucket);
   }
 }
 
 void ValueCells::coarsen() {
   while (used_ > most) {
     bits_ = std::min(bits_ - 1, integers_ ? all_bits - 2 : stored_bits - 1);
-    rebuild(slots_.size());
+    rebuild(buckets_.size());
   }
 }
 
-void ValueCells::count(const Slot& cell) {
+void ValueCells::count(const Bucket& cell) {
   insert(cell);
-  if (used_ * 2 <= slots_.size()) return;
-  if (slots_.size() < most_slots)
-    rebuild(slots_.size() * 2);
+  if (used_ * 2 <= buckets_.size()) return;
+  if (buckets_.size() < most_slots)
+    rebuild(buckets_.size() * 2);
   else
     coarsen();
 }
@@ -96,21 +96,21 @@ void ValueCells::add(std::span<const double> values) {
 void ValueCells::merge(const ValueCells& other) {
   if (other.bits_ < bits_) {
     bits_ = other.bits_;
-    rebuild(slots_.size());
+    rebuild(buckets_.size());
   }
-  for (Slot slot : other.slots_) {
-    if (slot.count == 0) continue;
-    slot.key = key_of(slot.value);
-    count(slot);
+  for (Bucket bucket : other.buckets_) {
+    if (bucket.count == 0) continue;
+    bucket.key = key_of(bucket.value);
+    count(bucket);
   }
 }
 
 std::vector<ValueCells::Cell> ValueCells::cells() const {
   std::vector<Cell> cells;
-  for (const Slot& slot : slots_) {
-    if (slot.count == 0) continue;
-    Cell cell{.count = slot.count, .one_value = slot.mixed == 0};
-    const uint64_t code = cell.one_value ? slot.value : slot.key;
+  for (const Bucket& bucket : buckets_) {
+    if (bucket.count == 0) continue;
+    Cell cell{.count = bucket.count, .one_value = bucket.mixed == 0};
+    const uint64_t code = cell.one_value ? bucket.value : bucket.key;
     if (integers_) {
       cell.integer = static_cast<int64_t>(code);
       const int low = dropped(magnitude_of(cell.integer), bits_);
@@ -127,37 +127,37 @@ std::vector<ValueCells::Cell> ValueCells::cells() const {
 }
 
 bool ValueCells::exact() const noexcept {
-  return std::ranges::none_of(slots_, [](const Slot& slot) { return slot.count > 0 && slot.mixed; });
+  return std::ranges::none_of(buckets_, [](const Bucket& bucket) { return bucket.count > 0 && bucket.mixed; });
 }
 
 double ValueCells::relative_error() const noexcept { return exact() ? 0 : std::ldexp(1.0, -bits_ - 1); }
 
 uint64_t ValueCells::total() const noexcept {
   uint64_t total = 0;
-  for (const Slot& slot : slots_) total += slot.count;
+  for (const Bucket& bucket : buckets_) total += bucket.count;
   return total;
 }
 
 bool ValueCells::lie_in(int64_t from, int64_t to) const noexcept {
-  return std::ranges::all_of(slots_, [&](const Slot& slot) {
-    const auto value = static_cast<int64_t>(slot.value);
-    return slot.count == 0 || (value >= from && value <= to);
+  return std::ranges::all_of(buckets_, [&](const Bucket& bucket) {
+    const auto value = static_cast<int64_t>(bucket.value);
+    return bucket.count == 0 || (value >= from && value <= to);
   });
 }
 
 bool ValueCells::lie_in(double from, double to) const noexcept {
-  return std::ranges::all_of(slots_, [&](const Slot& slot) {
-    const auto value = std::bit_cast<double>(slot.value);
-    return slot.count == 0 || (value >= from && value <= to);
+  return std::ranges::all_of(buckets_, [&](const Bucket& bucket) {
+    const auto value = std::bit_cast<double>(bucket.value);
+    return bucket.count == 0 || (value >= from && value <= to);
   });
 }
 
 void ValueCells::put(MessageWriter& message) const {
-  std::vector<Slot> used;
-  std::ranges::copy_if(slots_, std::back_inserter(used), [](const Slot& slot) { return slot.count > 0; });
+  std::vector<Bucket> used;
+  std::ranges::copy_if(buckets_, std::back_inserter(used), [](const Bucket& bucket) { return bucket.count > 0; });
   message.put(static_cast<uint64_t>(integers_));
   message.put(bits_);
-  message.put_rows(std::span<const Slot>(used));
+  message.put_rows(std::span<const Bucket>(used));
 }
 
 ValueCells ValueCells::get(MessageReader& message, bool integers) {
@@ -167,13 +167,13 @@ ValueCells ValueCells::get(MessageReader& message, bool integers) {
   const int most_bits = integers ? all_bits - 2 : stored_bits - 1;  // once cells have been made coarser
   if (cells.bits_ != all_bits && (cells.bits_ < 0 || cells.bits_ > most_bits))
     message.refuse(fmt::format("has cells of {} bits", cells.bits_));
-  const std::vector<Slot> slots = message.get_rows<Slot>();
-  if (slots.size() > most) message.refuse("has too many cells");
-  for (Slot slot : slots) {
-    if (slot.count == 0 || slot.mixed > 1 || (!integers && !std::isfinite(std::bit_cast<double>(slot.value))))
+  const std::vector<Bucket> buckets = message.get_rows<Bucket>();
+  if (buckets.size() > most) message.refuse("has too many cells");
+  for (Bucket bucket : buckets) {
+    if (bucket.count == 0 || bucket.mixed > 1 || (!integers && !std::isfinite(std::bit_cast<double>(bucket.value))))
       message.refuse("has a cell that cannot be");
-    slot.key = cells.key_of(slot.value);
-    cells.count(slot);
+    bucket.key = cells.key_of(bucket.value);
+    cells.count(bucket);
   }
   return cells;
 }

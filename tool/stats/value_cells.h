@@ -59,22 +59,22 @@ class ValueCells {
   static ValueCells get(MessageReader& message, bool integers);
 
  private:
-  struct Slot {
-    uint64_t key = 0, value = 0, count = 0;  // a count of 0: the slot is free. Numbers are stored as their 64 bits
+  struct Bucket {
+    uint64_t key = 0, value = 0, count = 0;  // a count of 0: the bucket is free. Numbers are stored as their 64 bits
     uint64_t mixed = 0;                      // 1: the cell has several values
   };
   static constexpr int all_bits = 64;
 
   uint64_t key_of(uint64_t code) const noexcept;
-  void count(const Slot& cell);
-  void insert(const Slot& cell);
+  void count(const Bucket& cell);
+  void insert(const Bucket& cell);
   void rebuild(size_t size);
   void coarsen();
 
   bool integers_;
   int bits_ = all_bits;
   size_t used_ = 0;
-  std::vector<Slot> slots_ = std::vector<Slot>(64);  // an open hash table; a power of two of slots
+  std::vector<Bucket> buckets_ = std::vector<Bucket>(64);  // an open hash table; a power of two of buckets
 };
 
 }  // namespace feedline::tool
