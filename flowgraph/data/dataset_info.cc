@@ -86,7 +86,7 @@ std::optional<std::vector<NamePart>> parts_of(std::string_view text, const std::
   return once ? std::optional(std::move(parts)) : std::nullopt;
 }
 
-std::optional<Splits> parse(const std::string& text) {
+std::optional<Splits> parse_splits(const std::string& text) {
   const json info = json::parse(text, nullptr, false);
   if (!info.is_object()) return std::nullopt;
   const json usual("{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}");
@@ -121,7 +121,7 @@ Splits read(const std::filesystem::path& folder, std::vector<std::string>& warni
     const io::InputFile file(path.string());
     std::string text(std::min(file.size(), longest), '\0');
     file.read_at(0, std::as_writable_bytes(std::span(text)));
-    if (auto splits = parse(text)) return std::move(*splits);
+    if (auto splits = parse_splits(text)) return std::move(*splits);
     warnings.push_back(fmt::format("{}: it is not as TensorFlow Datasets writes it, so shards are not compared with it",
                                    path.string()));
   } catch (const Error& unreadable) {

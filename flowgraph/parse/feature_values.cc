@@ -344,7 +344,8 @@ RowError FeatureValues::describe(size_t feature, const io::RecordView& record) {
   if (flaw.row != row_) {
     // List the names only once in a session: names are slow to compare, and many records may lack the same feature.
     const bool tell = !std::exchange(flaw.names_told, true);
-    error.message = fmt::format("the record does not have this feature{}. If records may lack it, {}",
+    error.message = fmt::format("the record does not have this feature{}{}. If records may lack it, {}",
+                                spec.key == spec.name ? "" : fmt::format(", whose key is '{}'", spec.key),
                                 tell ? names_instead(spec, feature_names_(record)) : "",
                                 spec.required ? "remove `required`" : "give it a default_value, or kind: VARIABLE");
   } else if (flaw.found != target.kind) {

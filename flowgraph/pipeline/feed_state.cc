@@ -199,7 +199,7 @@ FeedState read_state(std::string_view text, const FeedIdentity& feed, bool accep
   if (!changed.empty() && !accept_changes)
     refuse_state(
         fmt::format("it belongs to another feed: step {} of epoch {} has other samples here; changed: {}; undo the "
-                    "change, or accept it to go on at this step all the same",
+                    "change, or accept it (accept_changes, --accept-changes) to go on at this step all the same",
                     position.step, position.epoch, changed));
   if (reweighted && reweighted->shares.size() != feed.mixed_sources)
     refuse_state(fmt::format("it has weights of {} sources, but the pipeline mixes {}", reweighted->shares.size(),

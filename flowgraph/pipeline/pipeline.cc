@@ -42,6 +42,11 @@ void parse(std::string_view text, std::string_view text_name, pb::Message& messa
     throw Error(Category::bad_pipeline,
                 fmt::format("{}: {} bytes are too many for a pipeline, which has at most {}; is it another file?",
                             text_name, text.size(), longest_text));
+  if (text.find('\0') != text.npos)
+    throw Error(Category::bad_pipeline,
+                fmt::format("{}: it is no text, and so no pipeline; of TFRecord files `feedline inspect --pipeline FILE...` "
+                            "writes one",
+                            text_name));
   if (const auto error = flow::read_text(text, message, given))
     throw Error(Category::bad_pipeline,
                 fmt::format("{}:{}:{}: {}", text_name, error->line, error->column, error->message));
@@ -114,7 +119,8 @@ pb::Message* find_element(pb::Message& parent, const pb::FieldDescriptor* field,
     return reflection.MutableRepeatedMessage(&parent, field, 0);
   const std::string no_element = fmt::format("there is no {} '{}'{}", field->name(), next, did_you_mean(next, names));
   if (!nearest(next, names).empty()) bad_path(path, no_element);
-  bad_path(path, no_element + "; and " + flow::no_such_field(*field->message_type(), std::string(next)));
+  bad_path(path, fmt::format("{}, and a new one can only come from a second pipeline text; and {}", no_element,
+                             flow::no_such_field(*field->message_type(), std::string(next))));
 }
 
 // Returns the number of the element whose name is all that is left of a path; -1 if there is none. If a single element

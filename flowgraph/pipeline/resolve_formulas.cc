@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "feedline/error.h"
+#include "flowgraph/pipeline/output_resolver.h"
 
 namespace feedline::flow {
 namespace {
@@ -74,16 +75,46 @@ class FormulaResolver {
   Program compile(size_t output) const {
     const config::Expression& expression = config_[static_cast<int>(output)].expression();
     const std::map<std::string, double> constants(expression.constants().begin(), expression.constants().end());
-    // Compiling looks at all names that it is told, so it is told those that the text has. An error lists all.
+    // Compiling looks at all names that it is told, so it is told those that the text has. An error lists all that it
+    // may read.
     try {
       return Program::compile(expression.formula(), constants, known_in(expression.formula(), constants));
     } catch (const Error&) {
     }
     try {
-      return Program::compile(expression.formula(), constants, known_);
+      return Program::compile(expression.formula(), constants, readable_by(output));
     } catch (const Error& error) {
+      for (const FeatureSpec& feature : spec_.features)
+        if (error.message().starts_with(fmt::format("unknown name '{}'", feature.name)) &&
+            !error.message().starts_with(fmt::format("unknown name '{}'; names in", feature.name)))
+          refuse(output, fmt::format("feature '{}' is {}; a formula reads features of one number in each record",
+                                     feature.name, describe(feature)));
       refuse(output, error.message());
     }
+  }
+
+  // Returns what the formula of an output may read.
+  std::vector<Program::Input> readable_by(size_t output) const {
+    std::vector<Program::Input> readable;
+    for (const Program::Input& input : known_) {
+      const auto other = outputs_.find(input.name);
+      if (other == outputs_.end() || (other->second != output && why_not_read(spec_.outputs[other->second]).empty()))
+        readable.push_back(input);
+    }
+    return readable;
+  }
+
+  // Returns why no formula can read an output; empty if one can.
+  static std::string why_not_read(const OutputSpec& output) {
+    if (output.dense() && output.jobs[0].column.kind == ColumnRef::Kind::reserved)
+      return "formulas cannot read @record, @file, @offset and @source";
+    if (!output.dense() || output.shape.rank() > 0)
+      return fmt::format("a formula reads outputs of one number in each record, and this is {}",
+                         output.variable || output.padded ? "of varying length"
+                         : output.dtype == DType::bytes   ? "BYTES"
+                                                          : to_string(output.shape));
+    if (output.dense() && output.jobs[0].writer) return "formulas cannot read what is looked up in a table";
+    return "";
   }
 
   // Returns those of the known names that a formula or its constants have.
@@ -116,15 +147,7 @@ class FormulaResolver {
     const size_t number = outputs_.at(name);
     const auto it = spec_.outputs.begin() + static_cast<ptrdiff_t>(number);
     read_.insert(number);
-    if (it->dense() && it->jobs[0].column.kind == ColumnRef::Kind::reserved)
-      refuse(reader, fmt::format("{}: formulas cannot read @record, @file, @offset and @source", name));
-    if (!it->dense() || it->shape.rank() > 0)
-      refuse(reader, fmt::format("{}: a formula reads outputs of one number in each record, and this is {}", name,
-                                 it->variable || it->padded  ? "of varying length"
-                                 : it->dtype == DType::bytes ? "BYTES"
-                                                             : to_string(it->shape)));
-    if (it->dense() && it->jobs[0].writer)
-      refuse(reader, fmt::format("{}: formulas cannot read what is looked up in a table", name));
+    if (const std::string why = why_not_read(*it); !why.empty()) refuse(reader, fmt::format("{}: {}", name, why));
     input.dtype = it->dtype;
     if (expression_of(*it)) {
       input.expression = place(number);

@@ -474,7 +474,7 @@ void refuse_with_lazy(const PipelineSpec& spec) {
     if (wanted)
       refuse(
           "source: index.mode: LAZY feeds files as they lie and counts them on the way, so it cannot have {}; use "
-          "index.mode BUILD, or leave that out",
+          "source.index.mode BUILD, or leave that out",
           what);
   };
   refuse_if(static_cast<size_t>(lazy) < spec.sources.size(), "sources of another index.mode");

@@ -27,7 +27,7 @@ Advice random_reads(const FeedFigures& feed) {
   if (feed.read_bytes < most_reads * feed.sample_bytes) return {};
   return fmt::format(
       "shuffle.mode: GLOBAL reads {} for each sample of {}, {} in an epoch of {} of data; use mode: BLOCK, or a "
-      "smaller index.stride, such as \"{}\"",
+      "smaller source.index.stride, such as \"{}\"",
       format_byte_size(feed.read_bytes), format_byte_size(feed.sample_bytes),
       format_byte_size(feed.samples * feed.read_bytes), format_byte_size(feed.samples * feed.sample_bytes),
       format_byte_size(std::max<uint64_t>(512, feed.sample_bytes / 512 * 512)));

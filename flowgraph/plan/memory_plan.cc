@@ -274,8 +274,18 @@ void MemoryPlan::fit(const Schedule& schedule, const std::vector<MemoryLine>& mo
   if (data.lazy)
     advice += fmt::format(", or a smaller source.record_limit: index.mode LAZY plans for records of {}",
                           format_byte_size(data.largest_record()));
-  if (spec.host_prefetch > 1) advice += ", or a smaller parallelism.host_prefetch";
-  if (spec.cache && spec.cache->where == CacheWhere::memory) advice += ", or a smaller cache.limit";
+  // What is named besides would help: without it, or with the least of it, the plan would fit.
+  const auto fits_with = [&](uint64_t now, uint64_t least) { return bytes() - now + least <= spec.memory_limit; };
+  const uint64_t of_slots = product(slots, slot_bytes), of_batches = product(buffers, buffer_bytes);
+  if (spec.shuffle.mode == ShuffleMode::block && fits_with(of_slots, 0))
+    advice += ", or fewer shuffle.lanes, or a smaller shuffle.block_size";
+  if (spec.host_prefetch > 1 &&
+      fits_with(of_batches, product(2 * static_cast<uint64_t>(schedule.replicas), buffer_bytes)))
+    advice += ", or a smaller parallelism.host_prefetch";
+  for (const MemoryLine& line : more)
+    if (line.what == "cache" && spec.cache && spec.cache->where == CacheWhere::memory &&
+        fits_with(product(line.count, line.bytes), 0))
+      advice += ", or a smaller cache.limit";
   for (const BatchTensor& tensor : tensors)
     if (tensor.part != BatchTensor::Part::dense && tensor.capacity > buffer_bytes / 2)
       advice += fmt::format(", or bound output '{}' by feature.max_values",

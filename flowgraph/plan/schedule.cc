@@ -128,7 +128,7 @@ void Schedule::plan_epoch() {
   if (data.lazy && ranks.world_size > 1)
     throw Error(Category::bad_pipeline,
                 "source: index.mode: LAZY is for one process: several ranks must know their steps before the first "
-                "batch; use index.mode BUILD");
+                "batch; use source.index.mode BUILD");
   steps_per_epoch = data.lazy ? -1 : steps.per_epoch();
   if (steps_per_epoch < 0) {
     samples_per_epoch = -1;

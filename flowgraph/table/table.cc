@@ -92,7 +92,11 @@ void Table::open(uint64_t memory_limit, const IoOptions& how, bool gpus) {
   resident_ = spec_.resident || (spec_.on_device && !gpus);
   first_row_ = spec_.on_device ? header_.row_bytes : 0;
   std::shared_ptr<const io::SourceFile> names;
-  if (!spec_.keys_path.empty()) names = io::all_files().open(spec_.keys_path);
+  try {
+    if (!spec_.keys_path.empty()) names = io::all_files().open(spec_.keys_path);
+  } catch (const Error& error) {
+    throw Error(error.category(), "lookup.keys_file: " + error.message(), error.place());
+  }
   const uint64_t names_bytes = names ? KeyMap::memory_bytes(names->size(), header_.rows) : 0,
                  rows_bytes = resident_ ? first_row_ + header_.rows * header_.row_bytes : 0;
   memory_bytes_ = names_bytes + rows_bytes;

@@ -14,7 +14,10 @@ def main():
     for number in (signal.SIGINT, signal.SIGPIPE):  # as of a program that is not Python
         signal.signal(number, signal.SIG_DFL)
     sys.stdout.flush()
-    return _feedline.run_tool(["feedline", *sys.argv[1:]])
+    code = _feedline.run_tool(["feedline", *sys.argv[1:]])
+    if sys.argv[1:] in (["convert", "--help"], ["convert", "-h"]):
+        print("\nOnly in Python:\n  parquet                     Parquet files (python -m feedline convert parquet --help)")
+    return code
 
 
 if __name__ == "__main__":

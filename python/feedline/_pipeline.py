@@ -252,6 +252,14 @@ class Pipeline:
         """Says who reads for whom where several ranks feed one training."""
         return self._laid({"distribute": {"mode": mode, **fields}})
 
+    def cache(self, limit: str, **fields: Any) -> "Pipeline":
+        """Keeps what is the same in every epoch, in memory or on a disk, up to `limit` bytes, such as "8GiB"."""
+        return self._laid({"cache": {"limit": limit, **fields}})
+
+    def seed(self, seed: int) -> "Pipeline":
+        """Sets the seed of all random choices."""
+        return self._laid({"seed": seed})
+
     def errors(self, **fields: Any) -> "Pipeline":
         """Says what is done about bad records."""
         return self._laid({"errors": fields})

@@ -95,7 +95,12 @@ class Loader(_loader.Loader):
         if "devices" in arguments:
             raise Error("devices: a torch Loader has one device; write it as device='cuda:0'")
         if self._device.type == "cuda":
-            arguments["devices"] = f"cuda:{torch.cuda.current_device() if self._device.index is None else self._device.index}"
+            index = self._device.index
+            try:
+                index = torch.cuda.current_device() if index is None else index
+            except (RuntimeError, AssertionError) as error:
+                raise Error(f"device: torch has no GPU for {device!r}: {error}") from None
+            arguments["devices"] = f"cuda:{index}"
         if mesh is not None:
             if not isinstance(mesh, DeviceMesh):
                 raise Error(f"mesh: {mesh!r} is no DeviceMesh; give what init_device_mesh() has returned")

@@ -24,7 +24,7 @@ make_hosts() (
   for host in $hosts; do
     ip netns add "$name-$host"
     # A network as container engines make it: it comes first, is the same on each host, and leads to no other host.
-    ip netns exec "$name-$host" ip link add docker0 type dummy
+    ip netns exec "$name-$host" ip link add docker0 type veth peer name nowhere
     ip netns exec "$name-$host" ip address add 172.17.0.1/16 dev docker0
     ip netns exec "$name-$host" ip link set docker0 up
     ip netns exec "$name" ip link add "port$host" type veth peer name eth0 netns "$name-$host"

@@ -116,7 +116,7 @@ def pytest_sessionfinish(session, exitstatus):
     stats = session.config.pluginmanager.get_plugin("terminalreporter").stats
     if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED) and stats.get("skipped"):
         if not stats.get("passed"):
-            print("\nskipped:", stats["skipped"][0].longrepr[2])
+            print("\nskipped:", stats["skipped"][0].longrepr[2].removeprefix("Skipped: "))
             session.exitstatus = 77
 
 

@@ -25,6 +25,8 @@ def test_written_in_python_is_the_same_as_text(root):
         .batch(512, last_batch_policy="PAD")
         .output("board", dtype=np.float32, feature="d", unpack_bits={"shape": [8, 8, 24], "scale": [0.5]})
         .output("score", expression="tanh(s / 600)")
+        .cache("8MiB", what="RECORDS")
+        .seed(7)
         .errors(on_error="SKIP_RECORD")
     )
     text = feedline.Pipeline("""
@@ -36,7 +38,9 @@ def test_written_in_python_is_the_same_as_text(root):
         batch { global_batch_size: 512 last_batch_policy: PAD }
         output { name: "board" dtype: FLOAT32 feature: "d" unpack_bits { shape: [8, 8, 24] scale: 0.5 } }
         output { name: "score" expression { formula: "tanh(s / 600)" } }
+        cache { what: RECORDS limit: "8MiB" }
         errors { on_error: SKIP_RECORD }
+        seed: 7
     """)
     assert str(built) == str(text)
     assert built == text and hash(built) == hash(text)

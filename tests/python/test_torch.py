@@ -50,6 +50,8 @@ def refused(call, said):
         raise AssertionError
 for device in None, "gpu", [], 1.5:
     refused(lambda: Loader(pipeline, device=device), f"device: {device!r} is no device of torch; give one, or a name")
+if not torch.cuda.is_available():
+    refused(lambda: Loader(pipeline, device="cuda"), "device: torch has no GPU for 'cuda': ")
 for arguments in {}, {"batch_size": None}, {"batch_size": 2, "num_workers": 1}:
     around = torch.utils.data.DataLoader(Loader(pipeline), **arguments)
     refused(lambda: next(iter(around)), "give the loader itself to the trainer, without a torch DataLoader")

@@ -20,5 +20,7 @@ TEST_CASE("demo makes its data, feeds it, and says what to do next") {
   CHECK(result.out.find("There is no trainer") != std::string::npos);
   CHECK(result.out.find("ready") == std::string::npos);
   CHECK(run_tool({"verify", folder + "/chess-00000-of-00004.tfrecord"}).code == 0);
-  CHECK(run_tool({"demo", "--dir", folder, "--golden", dir.file("nowhere")}).code == 1);
+  const ToolResult nowhere = run_tool({"demo", "--dir", folder, "--golden", dir.file("nowhere")});
+  CHECK(nowhere.code == 1);
+  CHECK(nowhere.err.find("say where they are: --golden SOURCES/tests/golden") != std::string::npos);
 }

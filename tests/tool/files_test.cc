@@ -159,6 +159,15 @@ TEST_CASE("what ends a command before it has begun is JSON, too, where JSON is w
   const ToolResult usage = run_tool({"verify", "--json"});
   require_one_message(usage, 2);
   CHECK(usage.json().at("error").at("category") == "wrong_usage");
+
+  const auto told = [](const std::vector<std::string>& arguments) {
+    const ToolResult result = run_tool(arguments);
+    require_one_message(result, 2);
+    return result.err;
+  };
+  CHECK_THAT(told({"verfy", "x"}), Catch::Contains("there is no command 'verfy'; did you mean 'verify'?"));
+  CHECK_THAT(told({"run", "x.textproto", "--epoch", "3"}), Catch::Contains("--epoch; did you mean '--epochs'?"));
+  CHECK_THAT(told({"convert", "csv", "people.csv"}), Catch::Contains("(see feedline convert csv --help)"));
 }
 
 TEST_CASE("help names every flag with its default") {

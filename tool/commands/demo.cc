@@ -145,16 +145,22 @@ std::string make_set(const Set& set, const DemoArgs& args, uint64_t bytes) {
   return pipeline.string();
 }
 
-/// Returns the shortest path by which a user in the current folder can call this program.
+/// Returns the shortest path by which a user in the current folder can call this program, which may be Python.
 std::string program() {
   std::error_code unknown;
   const fs::path absolute = fs::read_symlink("/proc/self/exe", unknown);
   if (unknown) return "feedline";
   const std::string near = fs::proximate(absolute, unknown).string();
-  return near.size() < absolute.string().size() && !unknown ? near : absolute.string();
+  const std::string called = near.size() < absolute.string().size() && !unknown ? near : absolute.string();
+  return absolute.filename().string().starts_with("python") ? called + " -m feedline" : called;
 }
 
 int demo(const DemoArgs& args) {
+  if (!fs::is_directory(args.golden))
+    throw Error(Category::io_error,
+                "it is not there: the demo repeats records of the source tree; say where they are: --golden "
+                "SOURCES/tests/golden",
+                Place::of_file(args.golden));
   make_folder(args.folder);
   fmt::print("Making about {} MB of sample data in {}/ by repeating real records.\n", args.megabytes, args.folder);
   std::array<std::string, set_count> pipelines;

@@ -8,9 +8,14 @@
 #include <cstring>
 #include <iostream>
 #include <new>
+#include <optional>
+#include <span>
+#include <string>
 #include <string_view>
 #include <system_error>
+#include <vector>
 
+#include "base/did_you_mean.h"
 #include "feedline/error.h"
 #include "tool/commands/commands.h"
 #include "tool/common/interrupt.h"
@@ -38,10 +43,36 @@ bool wants_json(int argc, char** argv) {
   return std::find(argv, argv + argc, std::string_view("--json")) != argv + argc;
 }
 
-/// Returns the help command that an error message recommends.
-std::string help_of(const CLI::App& app) {
+/// Returns the command that the arguments have chosen.
+const CLI::App& chosen_of(const CLI::App& app) {
   const auto chosen = app.get_subcommands();
-  return chosen.empty() ? "feedline --help" : fmt::format("feedline {} --help", chosen.front()->get_name());
+  return chosen.empty() ? app : chosen_of(*chosen.front());
+}
+
+/// Returns a command as it is called: "feedline convert csv".
+std::string call_of(const CLI::App& command) {
+  return (command.get_parent() ? call_of(*command.get_parent()) + " " : "") + command.get_name();
+}
+
+/// Returns a hint at the option that was meant by the first of the arguments that is none of the command's; or nothing.
+std::string meant_option(const CLI::App& command, int argc, char** argv) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  for (const std::string_view argument : std::span(argv, static_cast<size_t>(argc))) {
+    const std::string name(argument.substr(0, argument.find('=')));
+    if (name.starts_with("--") && std::ranges::find(names, name) == names.end()) return did_you_mean(name, names);
+  }
+  return "";
+}
+
+/// Returns what is wrong with the first argument, if it is no command.
+std::optional<std::string> wrong_command(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-' || app.get_subcommand_no_throw(argv[1])) return {};
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  return fmt::format("there is no command '{}'{}", argv[1], did_you_mean(argv[1], names));
 }
 
 }  // namespace
@@ -72,10 +103,11 @@ int run_tool(int argc, char** argv) {
   add_convert(app, command);
 
   const bool json = wants_json(argc, argv);
-  const auto wrong = [&](const std::exception& error) {
-    const std::string message = fmt::format("{} (see {})", error.what(), help_of(app));
+  const auto wrong = [&](const std::string& why) {
+    const std::string message = fmt::format("{} (see {} --help)", why, call_of(chosen_of(app)));
     return report(wrong_usage, message, json, without_place("wrong_usage", message));
   };
+  if (const auto why = wrong_command(app, argc, argv)) return wrong(*why);
   // A full disk or a closed pipe at standard output is detected here at the latest.
   const auto written = [](int code) {
     if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return code;
@@ -84,13 +116,15 @@ int run_tool(int argc, char** argv) {
   try {
     app.parse(argc, argv);
     return written(command());
+  } catch (const CLI::ExtrasError& error) {
+    return wrong(error.what() + meant_option(chosen_of(app), argc, argv));
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() != 0) return wrong(error);
+    if (error.get_exit_code() != 0) return wrong(error.what());
     const int code = app.exit(error);  // --help, --version
     std::cout.flush();
     return std::cout ? written(code) : report(failed, "standard output cannot be written", false, {});
   } catch (const UsageError& error) {
-    return wrong(error);
+    return wrong(error.what());
   } catch (const Error& error) {
     const bool was_interrupted = error.category() == Category::stalled && Interrupt::happened();
     return report(failed, was_interrupted ? error.message() : error.what(), json, error_json(error));

@@ -251,9 +251,11 @@ TEST_CASE("a refused sequence record says what was found and what was wanted") {
   FeatureSpec meant = context(feature("context/label", DType::int64));
   for (const char* key : {"context/label", "label2"}) {
     meant.key = key;
+    const std::string which = meant.key == meant.name ? "" : ", whose key is 'label2'";
     CHECK(refusal(meant, record(label, "")) ==
-          "missing_feature: the record does not have this feature; did you mean 'label'? There are: context/label. If "
-          "records may lack it, give it a default_value, or kind: VARIABLE");
+          "missing_feature: the record does not have this feature" + which +
+              "; did you mean 'label'? There are: context/label. If records may lack it, give it a default_value, or "
+              "kind: VARIABLE");
   }
   CHECK(refusal(steps, "no record")
             .starts_with("malformed_proto: the record is not a tf.train.SequenceExample: at byte "

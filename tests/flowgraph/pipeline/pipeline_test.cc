@@ -51,6 +51,9 @@ TEST_CASE("an error of the text says where it is and what else could stand there
       {"batch {\n  globl_batch_size: 5\n}",
        "p:2:3: Batch has no field 'globl_batch_size'; did you mean 'global_batch_size'? It "
        "has: global_batch_size batch_size_per_replica last_batch_policy valid_mask"},
+      {"index { mode: LAZY }",
+       "p:1:1: Pipeline has no field 'index'; did you mean 'source.index'? It has: source feature filter interleave "
+       "window mixture shuffle epoch batch output distribute cache errors memory parallelism seed"},
       {"batch { wobble: 5 }",
        "p:1:9: Batch has no field 'wobble'. It has: global_batch_size batch_size_per_replica "
        "last_batch_policy valid_mask"},
@@ -201,6 +204,11 @@ TEST_CASE("one field by its path") {
         "PARTIAL PAD");
   CHECK(error_of([&] { base.with("output.bord.dtype", "INT8"); }) ==
         "output.bord.dtype: there is no output 'bord'; did you mean 'board'?");
+  CHECK(error_of([&] { base.with("output.new", "feature: 'd'"); })
+            .starts_with("output.new: there is no output 'new', and a new one can only come from a second pipeline text; "
+                         "and Output has no field 'new'"));
+  CHECK(error_of([&] { parse_pipeline(std::string_view("batch\0", 6), "", "p"); }) ==
+        "p: it is no text, and so no pipeline; of TFRecord files `feedline inspect --pipeline FILE...` writes one");
   CHECK(error_of([&] { base.with("seed.x", "1"); }) == "seed.x: 'seed' has no fields of its own");
   CHECK(error_of([&] { base.with("", "1"); }).starts_with(": Pipeline has no field ''."));
   CHECK(error_of([&] { base.with("seed", "1 batch { global_batch_size: 1 }"); }) ==

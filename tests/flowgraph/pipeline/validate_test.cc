@@ -509,7 +509,7 @@ TEST_CASE("fields that make no sense are refused by name") {
             "source: index.stride: 15 bytes; it must be 16 bytes to 1 TiB"),
 
       // Stages, sources, and what this version does not support.
-      besides("filter: \"nn > 0\"", "filter: unknown name 'nn'. Known are: n m x out.filter\n  nn > 0\n  ^"),
+      besides("filter: \"nn > 0\"", "filter: unknown name 'nn'. Known are: n m x\n  nn > 0\n  ^"),
       besides("interleave {}",
               "interleave.cycle_length: 0; it is the number of files that are open at once, at least 1"),
       besides("window { size: 3 key: \"nn\" }",
@@ -548,7 +548,7 @@ TEST_CASE("fields that make no sense are refused by name") {
       besides(
           "source { files: \"g\" index { mode: LAZY } }",
           "source: index.mode: LAZY feeds files as they lie and counts them on the way, so it cannot have sources of "
-          "another index.mode; use index.mode BUILD, or leave that out"),
+          "another index.mode; use source.index.mode BUILD, or leave that out"),
       besides(
           "source { files: \"g\" weight: 2 }",
           "source.weight: it has no effect, because sources are read one after another; write mixture {} to draw from "
@@ -901,8 +901,14 @@ TEST_CASE("fields that make no sense are refused by name") {
       // Formulas.
       output("expression {}", "output 'o': expression.formula: the formula is empty\n  \n  ^"),
       output("expression { formula: \"n + mm\" }",
-             "output 'o': expression.formula: unknown name 'mm'. Known are: n m x out.o\n  n + mm\n  "
+             "output 'o': expression.formula: unknown name 'mm'. Known are: n m x\n  n + mm\n  "
              "    ^"),
+      output("expression { formula: \"2 * list\" }",
+             "output 'o': expression.formula: feature 'list' is VARIABLE INT64; a formula reads features of one number in "
+             "each record"),
+      output("expression { formula: \"n + mm\" } } output { name: \"p\" expression { formula: \"n\" } } output { name: "
+             "\"row\" feature: \"@record\"",
+             "output 'o': expression.formula: unknown name 'mm'. Known are: n m x out.p\n  n + mm\n      ^"),
       output("expression { formula: \"2 * image/height\" } } feature { name: \"image/height\" dtype: INT64",
              "output 'o': expression.formula: unknown name 'image'; names in formulas are letters, digits and _, so "
              "write the feature with such a name and its key: name: \"image_height\" key: \"image/height\"\n"

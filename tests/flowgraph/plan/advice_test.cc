@@ -41,7 +41,7 @@ TEST_CASE("each rule warns behind its threshold, with the figures and what to do
   const std::string global =
       "shuffle.mode: GLOBAL reads 16 KiB for each sample of 1000 B, 15.3 GiB in an epoch of 953.7 MiB of data; use "
       "mode: "
-      "BLOCK, or a smaller index.stride, such as \"512 B\"";
+      "BLOCK, or a smaller source.index.stride, such as \"512 B\"";
   const std::string inflated =
       "the compressed files hold 64 MiB, which one thread at a time inflates while the feed has 8 threads; write plain "
       "files with `feedline split`, or keep the records in a cache { what: RECORDS }";
