@@ -110,7 +110,8 @@ std::string no_such_field(const pb::Descriptor& message, std::string_view field)
   const std::vector<std::string> names = field_names(message);
   std::string hint = did_you_mean(field, names);
   for (int i = 0; hint.empty() && i < message.field_count(); i++)
-    if (const pb::Descriptor* below = message.field(i)->message_type(); below && below->FindFieldByName(std::string(field)))
+    if (const pb::Descriptor* below = message.field(i)->message_type();
+        below && below->FindFieldByName(std::string(field)))
       hint = fmt::format("; did you mean '{}.{}'?", message.field(i)->name(), field);
   return fmt::format("{} has no field '{}'{} It has: {}", message.name(), field, hint.empty() ? "." : hint,
                      fmt::join(names, " "));

@@ -43,10 +43,11 @@ void parse(std::string_view text, std::string_view text_name, pb::Message& messa
                 fmt::format("{}: {} bytes are too many for a pipeline, which has at most {}; is it another file?",
                             text_name, text.size(), longest_text));
   if (text.find('\0') != text.npos)
-    throw Error(Category::bad_pipeline,
-                fmt::format("{}: it is no text, and so no pipeline; of TFRecord files `feedline inspect --pipeline FILE...` "
-                            "writes one",
-                            text_name));
+    throw Error(
+        Category::bad_pipeline,
+        fmt::format("{}: it is no text, and so no pipeline; of TFRecord files `feedline inspect --pipeline FILE...` "
+                    "writes one",
+                    text_name));
   if (const auto error = flow::read_text(text, message, given))
     throw Error(Category::bad_pipeline,
                 fmt::format("{}:{}:{}: {}", text_name, error->line, error->column, error->message));

@@ -68,10 +68,10 @@ std::string meant_option(const CLI::App& command, int argc, char** argv) {
 
 /// Returns what is wrong with the first argument, if it is no command.
 std::optional<std::string> wrong_command(const CLI::App& app, int argc, char** argv) {
-  if (argc < 2 || argv[1][0] == '-' || app.get_subcommand_no_throw(argv[1])) return {};
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
     names.push_back(command->get_name());
+  if (argc < 2 || argv[1][0] == '-' || std::ranges::find(names, argv[1]) != names.end()) return {};
   return fmt::format("there is no command '{}'{}", argv[1], did_you_mean(argv[1], names));
 }
 

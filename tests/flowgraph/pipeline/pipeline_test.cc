@@ -204,9 +204,10 @@ TEST_CASE("one field by its path") {
         "PARTIAL PAD");
   CHECK(error_of([&] { base.with("output.bord.dtype", "INT8"); }) ==
         "output.bord.dtype: there is no output 'bord'; did you mean 'board'?");
-  CHECK(error_of([&] { base.with("output.new", "feature: 'd'"); })
-            .starts_with("output.new: there is no output 'new', and a new one can only come from a second pipeline text; "
-                         "and Output has no field 'new'"));
+  CHECK(
+      error_of([&] { base.with("output.new", "feature: 'd'"); })
+          .starts_with("output.new: there is no output 'new', and a new one can only come from a second pipeline text; "
+                       "and Output has no field 'new'"));
   CHECK(error_of([&] { parse_pipeline(std::string_view("batch\0", 6), "", "p"); }) ==
         "p: it is no text, and so no pipeline; of TFRecord files `feedline inspect --pipeline FILE...` writes one");
   CHECK(error_of([&] { base.with("seed.x", "1"); }) == "seed.x: 'seed' has no fields of its own");

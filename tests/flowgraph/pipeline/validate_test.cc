@@ -903,9 +903,10 @@ TEST_CASE("fields that make no sense are refused by name") {
       output("expression { formula: \"n + mm\" }",
              "output 'o': expression.formula: unknown name 'mm'. Known are: n m x\n  n + mm\n  "
              "    ^"),
-      output("expression { formula: \"2 * list\" }",
-             "output 'o': expression.formula: feature 'list' is VARIABLE INT64; a formula reads features of one number in "
-             "each record"),
+      output(
+          "expression { formula: \"2 * list\" }",
+          "output 'o': expression.formula: feature 'list' is VARIABLE INT64; a formula reads features of one number in "
+          "each record"),
       output("expression { formula: \"n + mm\" } } output { name: \"p\" expression { formula: \"n\" } } output { name: "
              "\"row\" feature: \"@record\"",
              "output 'o': expression.formula: unknown name 'mm'. Known are: n m x out.p\n  n + mm\n      ^"),
