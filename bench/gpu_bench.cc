@@ -186,8 +186,8 @@ class BareBatch {
   double unpack() {
     return stream_.time(50, [&] {
       const unpack::UnpackLaunch launch = unpacker_.launch({static_cast<std::byte*>(device_), board_bytes, next_out(),
-                                                         board_floats * sizeof(float), static_cast<uint32_t>(rows_)},
-                                                        tables_);
+                                                            board_floats * sizeof(float), static_cast<uint32_t>(rows_)},
+                                                           tables_);
       require(gpu::launch_unpack({&launch, 1}, stream_.get()));
     });
   }

@@ -20,9 +20,9 @@
 #include "feed_paths.h"
 #include "feedline/feeder.h"
 #include "gpu/device/memory.h"
-#include "unpack/unpack.h"
 #include "measure.h"
 #include "picture_paths.h"
+#include "unpack/unpack.h"
 
 namespace feedline::bench {
 namespace {

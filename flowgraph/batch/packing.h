@@ -19,10 +19,10 @@ namespace feedline::flow {
 /// not dense (ragged values, strings) are the same in both pipelines.
 struct Packing {
   struct Job {
-    int column = -1;         // index into spec.outputs
+    int column = -1;            // index into spec.outputs
     unpack::UnpackSpec unpack;  // unpacks one value of the column
-    size_t values = 1;       // the number of values in a row of the column; they are written one after another
-    size_t offset = 0;       // bytes from the beginning of a row of the output
+    size_t values = 1;          // the number of values in a row of the column; they are written one after another
+    size_t offset = 0;          // bytes from the beginning of a row of the output
     // If not null, the column has the Table::arrival_number() of each row, and the table's row is unpacked.
     std::shared_ptr<const Table> table = nullptr;
   };

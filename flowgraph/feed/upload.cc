@@ -344,10 +344,10 @@ void Upload::fill(Replica& replica, std::span<const Batch> packed, BatchBuffer& 
   for (const size_t j : job_order_) {
     const PackedBatches::Job& job = batches_.jobs()[j];
     unpack::DeviceRows rows{.in = buffer.memory + batches_.packed()[job.column].offset,
-                         .in_stride = job.column_stride,
-                         .out = buffer.memory + job.offset,
-                         .out_stride = job.stride,
-                         .count = static_cast<uint32_t>(content.rows * job.rows)};
+                            .in_stride = job.column_stride,
+                            .out = buffer.memory + job.offset,
+                            .out_stride = job.stride,
+                            .count = static_cast<uint32_t>(content.rows * job.rows)};
     if (job.table) {
       if (has_arrived)
         PackedBatches::check_table_rows(job, static_cast<const std::byte*>(own.tensors()[job.column].tensor.data),

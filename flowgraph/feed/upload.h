@@ -157,8 +157,8 @@ class Upload {
   const size_t most_in_flight_;  // how many packed batches of one replica are copied at a time
   Delivery& from_;
   std::vector<unpack::DeviceUnpacker> unpackers_;  // one for each job of batches_
-  std::vector<size_t> job_order_;               // jobs with the same kernel follow one another: one grid does them
-  std::vector<size_t> tables_at_;               // by unpacker: where its tables begin in DeviceRing::tables()
+  std::vector<size_t> job_order_;                  // jobs with the same kernel follow one another: one grid does them
+  std::vector<size_t> tables_at_;                  // by unpacker: where its tables begin in DeviceRing::tables()
   std::unique_ptr<Delivery> delivery_;
   std::atomic<uint64_t> uploaded_{0}, between_gpus_{0}, sent_{0}, received_{0};
   std::atomic<bool> stopping_{false}, failed_{false};

@@ -18,8 +18,8 @@
 #include "flowgraph/pipeline/file_list.h"
 #include "flowgraph/rows/cache_spec.h"
 #include "flowgraph/rows/row_writer.h"
-#include "unpack/unpack_spec.h"
 #include "io/index/index.h"
+#include "unpack/unpack_spec.h"
 
 namespace feedline::flow {
 
@@ -169,7 +169,7 @@ struct ExpressionSpec {
     int feature = -1;
     int expression = -1;
     std::optional<unpack::UnpackSpec> unpack;  // its `out` is `dtype`
-    DType dtype = DType::unset;             // dtype of the feature or of the other output
+    DType dtype = DType::unset;                // dtype of the feature or of the other output
   };
   std::vector<Input> inputs;  // in the order of program.inputs()
 };

@@ -202,7 +202,8 @@ class CudaRing final : public DeviceRing {
   bool reaches() const noexcept override { return resources_->reaches; }
   void enter_thread() override { enter(gpu_); }
 
-  void fill(size_t buffer, std::span<const CopyToDevice> copies, std::span<const unpack::UnpackLaunch> launches) override {
+  void fill(size_t buffer, std::span<const CopyToDevice> copies,
+            std::span<const unpack::UnpackLaunch> launches) override {
     fill(buffer, nullptr, copies, launches);
   }
   void fill_from(DeviceRing& other, size_t others_buffer, size_t buffer, std::span<const CopyToDevice> copies,
@@ -237,7 +238,8 @@ class CudaRing final : public DeviceRing {
   }
 
  private:
-  void fill(size_t buffer, Buffer* from, std::span<const CopyToDevice> copies, std::span<const unpack::UnpackLaunch> launches) {
+  void fill(size_t buffer, Buffer* from, std::span<const CopyToDevice> copies,
+            std::span<const unpack::UnpackLaunch> launches) {
     const ScopedContext scoped(resources_->context);
     CopyEvents& events = resources_->copies[filled_++ % resources_->copies.size()];
     resources_->buffers[buffer].fill(resources_->copy.get(), resources_->unpack.get(), events, from, copies, launches);
@@ -252,7 +254,8 @@ class CudaRing final : public DeviceRing {
           copy(options.gpu),
           unpack(options.gpu) {
       check_kernels(options.gpu);
-      for (const unpack::UnpackKernel& kernel : options.kernels) call<LoadOp>(options.gpu, [&] { return load_unpack(kernel); });
+      for (const unpack::UnpackKernel& kernel : options.kernels)
+        call<LoadOp>(options.gpu, [&] { return load_unpack(kernel); });
       // Not on the default stream, which must not be used while a trainer captures a graph.
       if (!options.tables.empty())
         call<MemcpyOp>(options.gpu, [&] {

@@ -51,7 +51,8 @@ template <typename Op>
 cudaError_t launch_grid(std::span<const unpack::UnpackLaunch> launches, cudaStream_t stream) {
   size_t shared_bytes = 0;
   if (Op::looks_up)
-    for (const unpack::UnpackLaunch& launch : launches) shared_bytes = std::max<size_t>(shared_bytes, launch.args.values_bytes);
+    for (const unpack::UnpackLaunch& launch : launches)
+      shared_bytes = std::max<size_t>(shared_bytes, launch.args.values_bytes);
   uint64_t at_once = 0;
   if (const cudaError_t error = threads_at_once(reinterpret_cast<const void*>(unpack<Op>), shared_bytes, at_once))
     return error;
@@ -74,7 +75,8 @@ cudaError_t launch_unpack(std::span<const unpack::UnpackLaunch> launches, cudaSt
     const auto of_grid = launches.first(unpack::count_for_grid(launches));
     launches = launches.subspan(of_grid.size());
     cudaError_t error = cudaSuccess;
-    unpack::with_kernel(of_grid[0].kernel, [&](auto op) { error = launch_grid<typename decltype(op)::t>(of_grid, stream); });
+    unpack::with_kernel(of_grid[0].kernel,
+                        [&](auto op) { error = launch_grid<typename decltype(op)::t>(of_grid, stream); });
     if (error) return error;
   }
   return cudaSuccess;

@@ -52,7 +52,8 @@ class DeviceRing {
   /// Gives the ring's streams the work that fills a buffer: the copies, then the launches. The buffer must have no
   /// user. Throws Error device_error if the GPU fails; the GPU cannot be used after that. At most
   /// DeviceRingOptions::copies fills may be waiting for their finish_copy().
-  virtual void fill(size_t buffer, std::span<const CopyToDevice> copies, std::span<const unpack::UnpackLaunch> launches) = 0;
+  virtual void fill(size_t buffer, std::span<const CopyToDevice> copies,
+                    std::span<const unpack::UnpackLaunch> launches) = 0;
   /// Does what fill() does, but copies from the last content of `others_buffer` in the ring `other`, whose GPU is
   /// DeviceRingOptions::copies_from. The other ring does not fill that buffer again before it has been copied.
   /// Precondition: reaches().
@@ -77,10 +78,11 @@ class DeviceRing {
 struct DeviceRingOptions {
   DeviceId gpu;
   size_t buffers, buffer_bytes;
-  size_t copies;                          // the most fills that may be waiting for their finish_copy()
-  std::span<const std::byte> tables;      // copied to the device
-  std::span<const unpack::UnpackKernel> kernels;  // the kernels that will be launched; loaded now, because loading them later
-                                          // would disturb the trainer's work
+  size_t copies;                      // the most fills that may be waiting for their finish_copy()
+  std::span<const std::byte> tables;  // copied to the device
+  std::span<const unpack::UnpackKernel>
+      kernels;  // the kernels that will be launched; loaded now, because loading them later
+                // would disturb the trainer's work
   // Memory of the device, besides the ring's, that launches read. The ring keeps it until the GPU has done its work.
   std::vector<std::shared_ptr<const std::byte>> reads = {};
   std::optional<DeviceId> copies_from = {};  // the GPU of the ring that fill_from() copies from, if it can be reached

@@ -12,11 +12,11 @@
 #include "base/float_environment.h"
 #include "base/machine.h"
 #include "base/round_up.h"
-#include "unpack/kernels.h"
 #include "pictures/decode/jpeg_decoder.h"
 #include "pictures/decode/pixel_view.h"
 #include "pictures/decode/png_decoder.h"
 #include "pictures/shape/row_kernels.h"
+#include "unpack/kernels.h"
 
 namespace feedline::pictures {
 namespace {

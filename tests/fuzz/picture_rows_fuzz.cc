@@ -20,11 +20,11 @@
 #include "base/audit.h"
 #include "draw.h"
 #include "flowgraph/rows/picture_writer.h"
-#include "unpack/unpack.h"
 #include "require.h"
-#include "tests/unpack/slow_cast.h"
 #include "tests/pictures/encode.h"
 #include "tests/support/scratch_entries.h"
+#include "tests/unpack/slow_cast.h"
+#include "unpack/unpack.h"
 
 namespace {
 

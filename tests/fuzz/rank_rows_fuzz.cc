@@ -165,4 +165,6 @@ void unpack_arrived(Draw& draw) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) { return run_one_of({unpack_arrived}, data, size); }
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  return run_one_of({unpack_arrived}, data, size);
+}

@@ -17,10 +17,10 @@
 #include "draw.h"
 #include "feedline/tensor.h"
 #include "tests/flowgraph/example_writer.h"
-#include "tests/unpack/slow_cast.h"
 #include "tests/pictures/encode.h"
 #include "tests/support/npy.h"
 #include "tests/support/temp_dir.h"
+#include "tests/unpack/slow_cast.h"
 #include "unpack_input.h"
 
 namespace feedline::test {

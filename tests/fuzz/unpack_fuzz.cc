@@ -18,11 +18,11 @@
 #include "base/machine.h"
 #include "draw.h"
 #include "feedline/error.h"
+#include "require.h"
+#include "tests/support/run_threads.h"
 #include "unpack/unpack.h"
 #include "unpack/unpack_kernel.h"
 #include "unpack/unpack_layout.h"
-#include "require.h"
-#include "tests/support/run_threads.h"
 #include "unpack_input.h"
 
 namespace {

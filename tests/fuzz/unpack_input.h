@@ -16,8 +16,8 @@
 
 #include "base/audit.h"
 #include "draw.h"
-#include "unpack/unpack_spec.h"
 #include "tests/unpack/slow_cast.h"
+#include "unpack/unpack_spec.h"
 
 namespace feedline::test {
 
@@ -96,7 +96,8 @@ inline unpack::ChannelMath steps_of_channel(const unpack::UnpackSpec& spec, int6
   const auto pick = [&](const std::vector<float>& values, float otherwise) {
     return values.empty() ? otherwise : values[values.size() == 1 ? 0 : static_cast<size_t>(channel)];
   };
-  unpack::ChannelMath steps{.affine = !spec.scale.empty() || !spec.bias.empty(), .normalize = spec.normalize.has_value()};
+  unpack::ChannelMath steps{.affine = !spec.scale.empty() || !spec.bias.empty(),
+                            .normalize = spec.normalize.has_value()};
   steps.scale = pick(spec.scale, 1);
   steps.bias = pick(spec.bias, 0);
   if (!spec.normalize) return steps;
@@ -237,7 +238,8 @@ inline uint64_t stored_bits(const unpack::UnpackSpec& spec, const std::byte* row
 }
 
 /// Makes a row of the output.
-inline void make_row(const unpack::UnpackSpec& spec, std::span<const Field> fields, const std::byte* row, std::byte* out) {
+inline void make_row(const unpack::UnpackSpec& spec, std::span<const Field> fields, const std::byte* row,
+                     std::byte* out) {
   const DType stored = spec.stored != DType::unset ? spec.stored : spec.sign_extend ? DType::int32 : DType::uint32;
   for (const Field& field : fields) {
     const uint64_t bits = make_element(stored, stored_bits(spec, row, field.bit), field.steps, spec.out);

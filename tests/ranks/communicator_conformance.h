@@ -67,7 +67,8 @@ inline void broadcasts(Communicator& c) {
 template <typename T>
 std::vector<T> numbers(int rank, size_t n) {
   std::vector<T> out(n);
-  for (size_t i = 0; i < n; i++) out[i] = unpack::cast<T>(static_cast<int32_t>((static_cast<size_t>(rank) * 5 + i) % 11));
+  for (size_t i = 0; i < n; i++)
+    out[i] = unpack::cast<T>(static_cast<int32_t>((static_cast<size_t>(rank) * 5 + i) % 11));
   return out;
 }
 

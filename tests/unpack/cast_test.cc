@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/machine.h"
+#include "support/catch.h"
 #include "unpack/slow_cast.h"
 #include "unpack/unpack.h"
-#include "support/catch.h"
 
 using namespace feedline;
 using namespace feedline::unpack;

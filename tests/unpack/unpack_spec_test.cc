@@ -2,8 +2,8 @@
 #include <vector>
 
 #include "feedline/error.h"
-#include "unpack/unpack.h"
 #include "support/catch.h"
+#include "unpack/unpack.h"
 
 using namespace feedline;
 using namespace feedline::unpack;

@@ -4,8 +4,8 @@
 
 #include <type_traits>
 
-#include "unpack/dispatch.h"
 #include "tool/common/pipeline_text.h"
+#include "unpack/dispatch.h"
 
 namespace feedline::tool {
 namespace {
