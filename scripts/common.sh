@@ -26,11 +26,11 @@ configure() {
 
 # compile FOLDER TARGETS...: says at the end how long it took, and what took longest.
 compile() {
-  local folder=$1 last='' start=$SECONDS
+  local folder=$1 start=$SECONDS
   shift
-  [[ -f $folder/.ninja_log ]] && last=$(tail -n 1 "$folder/.ninja_log")
+  cp "$folder/.ninja_log" "$folder/ninja_log.before" 2> /dev/null || : > "$folder/ninja_log.before"
   ninja -C "$folder" -j "$(nproc)" "$@"
-  scripts/times.py compiled "$folder" --after "$last" --seconds $((SECONDS - start)) || true
+  scripts/times.py compiled "$folder" --before "$folder/ninja_log.before" --seconds $((SECONDS - start)) || true
 }
 
 # tested_build OPTIONS...: installs what the build that is tested needs, and configures it, with kernels for one
@@ -91,15 +91,22 @@ run_tests() {
   return "$status"
 }
 
-# in_background LOG COMMAND...: runs it, and ends it with the script, with all that it has started. `wait $!` waits for it.
+# in_background LOG COMMAND...: runs it, and ends it with the script, with all that it has started. Its standard input is
+# empty, because what is in the background cannot ask. wait_for_it waits for it, and returns how it ended.
 in_background() {
   local log=$1
   shift
   mkdir -p "$(dirname "$log")"
   set -m # a group of processes of its own
-  "$@" > "$log" 2>&1 &
+  "$@" < /dev/null > "$log" 2>&1 &
   set +m
   trap 'kill -- -'$!' 2> /dev/null || true' EXIT
+}
+wait_for_it() {
+  local code=0
+  wait $! || code=$?
+  trap - EXIT
+  return "$code"
 }
 
 # memory_folder: a new folder in memory, if there is room and what is written there can be executed. Else prints nothing.

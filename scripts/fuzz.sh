@@ -52,7 +52,8 @@ printf '%-14s %12s %10s %10s  %s\n' target executions edges lines result
 for source in tests/fuzz/*_fuzz.cc; do
   name=$(basename "$source" _fuzz.cc)
   result=$(cat "build-fuzz/$name.result") || result=failed
-  lines=$(lines_reached "$name") || result="$result, but few lines"
+  lines=''
+  [[ $result != ok ]] || lines=$(lines_reached "$name") || result="$result, but few lines"
   printf '%-14s %12s %10s %10s  %s\n' "$name" \
     "$(sed -n 's/^stat::number_of_executed_units: *//p' "build-fuzz/$name.log")" \
     "$(grep -o ' cov: [0-9]*' "build-fuzz/$name.log" | tail -n 1 | cut -d ' ' -f 3)" "${lines%%$'\n'*}" "$result"

@@ -8,6 +8,10 @@ if [[ -x $folder/bin/nvcc ]]; then
   echo "install_cuda.sh: $folder is there already"
   exit
 fi
+if [[ -e $folder && $(readlink "$folder") != "$folder-packages/"* ]]; then
+  echo "install_cuda.sh: $folder is there, but has no bin/nvcc; remove it, or name another folder" >&2
+  exit 1
+fi
 python3 -m venv --clear "$folder-packages"
 "$folder-packages/bin/python" -m pip install --quiet --disable-pip-version-check \
   'nvidia-cuda-nvcc==13.0.*' 'nvidia-cuda-runtime==13.0.*' 'nvidia-cuda-cccl==13.0.*' 'nvidia-cuda-crt==13.0.*' \

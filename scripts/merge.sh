@@ -10,7 +10,7 @@ need monitor || [[ ${CI:-} != true ]] || die "what the tests of the monitor need
 tested_build -Dbench=true
 in_background build/logs/frameworks.log python_environment torch-alone frameworks frameworks-alone frameworks-last
 compile build
-if ! wait $!; then
+if ! wait_for_it; then
   cat build/logs/frameworks.log
   [[ ${CI:-} != true ]] || die "the frameworks could not be installed"
   echo "not every framework could be installed (build/logs/frameworks.log), so that tests are skipped"

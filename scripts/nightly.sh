@@ -53,6 +53,7 @@ while [[ $# -gt 0 ]]; do
 done
 [[ ${#chosen[@]} -gt 0 ]] || chosen=("${parts[@]}")
 
+need package tool mpi tests python fuzz tidy # now, while it can ask
 mkdir -p build/nightly
 : > build/nightly/summary
 failed=0
@@ -63,7 +64,7 @@ for part in "${chosen[@]}"; do
   code=0
   # In the background, because Meson answers an interrupt from the terminal by ending one test, and goes on.
   in_background "$log" scripts/nightly.sh --part "$part" "$seconds"
-  wait $! || code=$?
+  wait_for_it || code=$?
   case "$code" in
     0) result=passed ;;
     77) result=skipped ;;

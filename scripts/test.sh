@@ -13,7 +13,7 @@ if [[ $# == 0 ]]; then
 else
   compile build
 fi
-if ! wait $!; then
+if ! wait_for_it; then
   cat build/logs/torch.log
   [[ ${CI:-} != true ]] || die "PyTorch could not be installed"
   echo "PyTorch could not be installed (build/logs/torch.log), so its tests are skipped"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tells how long building and testing took, what took longest, and what has outgrown its budget.
 
-  times.py compiled FOLDER --after LINE --seconds S  what ninja has done since this was the last line of its log
+  times.py compiled FOLDER --before LOG --seconds S  what ninja has done since its log was LOG
   times.py tested FOLDER --seconds S                 what `meson test` has done
   times.py budget FOLDER                             writes what both took, from nothing, as the new budgets; those of
                                                      other steps and tests stay
@@ -25,17 +25,16 @@ LEAST = 2.0  # seconds; what takes less has no budget of its own
 GROWN = 1.5
 
 
-def steps(folder: str, after: str = "") -> dict[str, float]:
-    """The seconds of each step of ninja, by its first output. Of all steps, if there is no line `after` in the log."""
+def steps(folder: str, before: str | None = None) -> dict[str, float]:
+    """The seconds of each step of ninja, by its first output, but of those in the log `before`."""
+    # A log is compared as a set, because ninja leaves out old lines and sorts the rest now and then.
+    old = set(pathlib.Path(before).read_text(encoding="utf-8").splitlines()) if before else set()
     found: dict[str, float] = {}
     seen: dict[tuple[str, str], str] = {}
     with open(os.path.join(folder, ".ninja_log"), encoding="utf-8") as log:
-        lines = log.read().splitlines()
-        if after and after in lines:
-            lines = lines[len(lines) - lines[::-1].index(after) :]
-        elif after:
-            return {}  # ninja has shortened its log, which it sorts for that
-        for line in lines:
+        for line in log.read().splitlines():
+            if line in old:
+                continue
             words = line.split("\t")
             if len(words) != 5:
                 continue
@@ -125,13 +124,13 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("command", choices=["compiled", "tested", "budget"])
     parser.add_argument("folder")
-    parser.add_argument("--after", default="")
+    parser.add_argument("--before")
     parser.add_argument("--seconds", type=int, default=0)
     args = parser.parse_args()
     if args.command == "budget":
         write(args.folder)
     elif args.command == "compiled":
-        took = steps(args.folder, args.after)
+        took = steps(args.folder, args.before)
         print(f"building took {minutes(args.seconds)}" + (f"; longest: {longest(took)}" if took else ""))
         compare("compiling", took)
     else:

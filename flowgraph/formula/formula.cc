@@ -381,7 +381,7 @@ class Parser {
     std::vector<std::string> names;
     for (const auto& [constant, value] : constants_) names.push_back(constant);
     for (const FormulaInput& input : known_)
-      if (can_be_written(input.name)) names.push_back(input.name);
+      if (input.offered && can_be_written(input.name)) names.push_back(input.name);
     fail(names.empty()
              ? fmt::format("unknown name '{}': there is no scalar of numbers to calculate with", name)
              : fmt::format("unknown name '{}'{} Known are: {}", name,

@@ -11,6 +11,7 @@ enum class FormulaType : uint8_t { int64, float64 };
 struct FormulaInput {
   std::string name;  // such as "s" or "out.mate"
   FormulaType type = FormulaType::float64;
+  bool offered = true;  // whether messages name it to a user who has written an unknown name
 };
 
 }  // namespace feedline::flow

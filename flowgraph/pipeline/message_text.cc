@@ -109,10 +109,12 @@ void explain(TextError& error, std::string_view text, const pb::Descriptor* root
 std::string no_such_field(const pb::Descriptor& message, std::string_view field) {
   const std::vector<std::string> names = field_names(message);
   std::string hint = did_you_mean(field, names);
-  for (int i = 0; hint.empty() && i < message.field_count(); i++)
+  std::vector<std::string> holders;  // fields that have a field of this name
+  for (int i = 0; i < message.field_count(); i++)
     if (const pb::Descriptor* below = message.field(i)->message_type();
-        below && below->FindFieldByName(std::string(field)))
-      hint = fmt::format("; did you mean '{}.{}'?", message.field(i)->name(), field);
+        below && !message.field(i)->is_map() && below->FindFieldByName(std::string(field)))
+      holders.push_back(message.field(i)->name());
+  if (hint.empty() && !holders.empty()) hint = fmt::format("; it is a field of {}.", fmt::join(holders, ", and of "));
   return fmt::format("{} has no field '{}'{} It has: {}", message.name(), field, hint.empty() ? "." : hint,
                      fmt::join(names, " "));
 }

@@ -75,14 +75,14 @@ class FormulaResolver {
   Program compile(size_t output) const {
     const config::Expression& expression = config_[static_cast<int>(output)].expression();
     const std::map<std::string, double> constants(expression.constants().begin(), expression.constants().end());
-    // Compiling looks at all names that it is told, so it is told those that the text has. An error lists all that it
-    // may read.
+    // Compiling looks at all names that it is told, so it is told those that the text has. An error lists the others,
+    // too.
     try {
       return Program::compile(expression.formula(), constants, known_in(expression.formula(), constants));
     } catch (const Error&) {
     }
     try {
-      return Program::compile(expression.formula(), constants, readable_by(output));
+      return Program::compile(expression.formula(), constants, known_to(output));
     } catch (const Error& error) {
       for (const FeatureSpec& feature : spec_.features)
         if (error.message().starts_with(fmt::format("unknown name '{}'", feature.name)) &&
@@ -93,15 +93,13 @@ class FormulaResolver {
     }
   }
 
-  // Returns what the formula of an output may read.
-  std::vector<Program::Input> readable_by(size_t output) const {
-    std::vector<Program::Input> readable;
-    for (const Program::Input& input : known_) {
-      const auto other = outputs_.find(input.name);
-      if (other == outputs_.end() || (other->second != output && why_not_read(spec_.outputs[other->second]).empty()))
-        readable.push_back(input);
-    }
-    return readable;
+  // Returns the known names, of which an error offers those that the formula of the output can read.
+  std::vector<Program::Input> known_to(size_t output) const {
+    std::vector<Program::Input> known = known_;
+    for (Program::Input& input : known)
+      if (const auto other = outputs_.find(input.name); other != outputs_.end())
+        input.offered = other->second != output && why_not_read(spec_.outputs[other->second]).empty();
+    return known;
   }
 
   // Returns why no formula can read an output; empty if one can.

@@ -277,10 +277,12 @@ void MemoryPlan::fit(const Schedule& schedule, const std::vector<MemoryLine>& mo
   // What is named besides would help: without it, or with the least of it, the plan would fit.
   const auto fits_with = [&](uint64_t now, uint64_t least) { return bytes() - now + least <= spec.memory_limit; };
   const uint64_t of_slots = product(slots, slot_bytes), of_batches = product(buffers, buffer_bytes);
-  if (spec.shuffle.mode == ShuffleMode::block && fits_with(of_slots, 0))
+  if (spec.shuffle.mode == ShuffleMode::block && chunks > 1 && fits_with(of_slots, product(3, slot_bytes)))
     advice += ", or fewer shuffle.lanes, or a smaller shuffle.block_size";
+  // Batches that are waited for hold slots if they lend rows, and so do ends of epochs.
   if (spec.host_prefetch > 1 &&
-      fits_with(of_batches, product(2 * static_cast<uint64_t>(schedule.replicas), buffer_bytes)))
+      fits_with(of_batches + of_slots,
+                product(2 * static_cast<uint64_t>(schedule.replicas), buffer_bytes) + product(chunks + 2, slot_bytes)))
     advice += ", or a smaller parallelism.host_prefetch";
   for (const MemoryLine& line : more)
     if (line.what == "cache" && spec.cache && spec.cache->where == CacheWhere::memory &&

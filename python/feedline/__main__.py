@@ -15,7 +15,7 @@ def main():
         signal.signal(number, signal.SIG_DFL)
     sys.stdout.flush()
     code = _feedline.run_tool(["feedline", *sys.argv[1:]])
-    if sys.argv[1:] in (["convert", "--help"], ["convert", "-h"]):
+    if code == 0 and sys.argv[1:] in (["convert", "--help"], ["convert", "-h"]):
         print("\nOnly in Python:\n  parquet                     Parquet files (python -m feedline convert parquet --help)")
     return code
 

@@ -145,14 +145,15 @@ std::string make_set(const Set& set, const DemoArgs& args, uint64_t bytes) {
   return pipeline.string();
 }
 
-/// Returns the shortest path by which a user in the current folder can call this program, which may be Python.
+/// Returns the shortest path by which a user in the current folder can call this program. If it is Python, that is the
+/// script which its package installs.
 std::string program() {
   std::error_code unknown;
   const fs::path absolute = fs::read_symlink("/proc/self/exe", unknown);
   if (unknown) return "feedline";
   const std::string near = fs::proximate(absolute, unknown).string();
-  const std::string called = near.size() < absolute.string().size() && !unknown ? near : absolute.string();
-  return absolute.filename().string().starts_with("python") ? called + " -m feedline" : called;
+  if (absolute.filename().string().starts_with("python")) return "feedline";
+  return near.size() < absolute.string().size() && !unknown ? near : absolute.string();
 }
 
 int demo(const DemoArgs& args) {

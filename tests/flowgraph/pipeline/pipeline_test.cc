@@ -52,7 +52,7 @@ TEST_CASE("an error of the text says where it is and what else could stand there
        "p:2:3: Batch has no field 'globl_batch_size'; did you mean 'global_batch_size'? It "
        "has: global_batch_size batch_size_per_replica last_batch_policy valid_mask"},
       {"index { mode: LAZY }",
-       "p:1:1: Pipeline has no field 'index'; did you mean 'source.index'? It has: source feature filter interleave "
+       "p:1:1: Pipeline has no field 'index'; it is a field of source. It has: source feature filter interleave "
        "window mixture shuffle epoch batch output distribute cache errors memory parallelism seed"},
       {"batch { wobble: 5 }",
        "p:1:9: Batch has no field 'wobble'. It has: global_batch_size batch_size_per_replica "
