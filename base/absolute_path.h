@@ -1,4 +1,4 @@
-// Paths that name the same file when the process has gone to another folder.
+// Paths that still name the same file after the process has gone to another folder.
 #pragma once
 
 #include <fmt/format.h>
@@ -10,8 +10,8 @@
 
 namespace feedline {
 
-/// Returns the path as an absolute one: itself if it is, otherwise the path below the working directory, which is not
-/// asked for if the path is absolute, as it may have been removed. Throws Error io_error if it was.
+/// Returns `path` itself if it is absolute, and otherwise the path below the working directory. Throws Error io_error
+/// if the path is not absolute and the working directory cannot be told, for example because it was removed.
 inline std::filesystem::path absolute_path(const std::filesystem::path& path) {
   if (path.is_absolute()) return path;
   std::error_code error;

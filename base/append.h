@@ -1,4 +1,5 @@
-// Appends formatted text to a string, where fmt::format_to() with a back_inserter would compile a formatter anew.
+// Appends formatted text to a string. fmt::format_to() with a back_inserter would do the same, but would have a
+// formatter compiled anew.
 #pragma once
 
 #include <fmt/format.h>

@@ -2,8 +2,8 @@
 //
 // An audit is a sum that shows which records were seen, in whatever order they were seen. Each record has a term, a
 // hash of where the record lies and what it contains. The sum of a file adds the terms of its records. A sum over
-// several files, for instance that of a batch or an epoch, adds audit_key() of the file times the term for each record.
-// All arithmetic is modulo 2^64.
+// several files, for instance that of a batch or an epoch, adds for each record its term times the audit_key() of its
+// file. All arithmetic is modulo 2^64.
 #pragma once
 
 #include <cstdint>

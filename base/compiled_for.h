@@ -5,7 +5,8 @@
 
 namespace feedline {
 
-/// A function for each SIMD level, with all that it calls inlined. `function` is only called here.
+/// `function`, compiled once for each SIMD level, with all that it calls inlined. Only the members of this struct call
+/// `function`.
 template <auto function, typename Result, typename... Arguments>
 struct Compiled {
   [[gnu::flatten]] static Result portable(Arguments... arguments) { return function(arguments...); }
@@ -28,8 +29,8 @@ constexpr auto compiled_for(Result (*)(Arguments...), [[maybe_unused]] SimdLevel
   return Compiled<function, Result, Arguments...>::portable;
 }
 
-/// Returns `function` as it was compiled for `level`, which the CPU must have: compiled_for<sum>(simd_level())(values).
-/// Its definition must be visible, and its arguments must be numbers, pointers or references.
+/// Returns `function` as it was compiled for `level`: compiled_for<sum>(simd_level())(values). The CPU must have this
+/// level. The definition of `function` must be visible, and its arguments must be numbers, pointers or references.
 template <auto function>
 constexpr auto compiled_for(SimdLevel level) {
   return compiled_for<function>(function, level);

@@ -1,8 +1,9 @@
-// The functions of the fmt library. Only its headers are used, and its code is compiled here, so that it is hidden in
-// the library like our own: another copy in the process, of another version, is never called.
+// The functions of the fmt library. feedline uses only fmt's headers and compiles fmt's code here, so that it is hidden
+// in the library like our own. So feedline never calls another copy of fmt in the process, whose version may differ.
 //
-// fmt documents two ways to be used, this one (its src/format.cc) and FMT_HEADER_ONLY, which compiles the functions in
-// every file that formats: 3 s of CPU each. Its versions 9 to 12 differ in what must be made here.
+// fmt documents two ways to use it. One is this file, which does what fmt's src/format.cc does. The other is
+// FMT_HEADER_ONLY, which compiles the functions in every file that formats, and takes 3 s of CPU for each. fmt's
+// versions 9 to 12 differ in what must be instantiated here.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE

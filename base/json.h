@@ -15,8 +15,9 @@ using Json = nlohmann::ordered_json;  // keeps fields in the order in which they
 /// The version of the documents that feedline writes: it changes if a key is removed or changes its meaning.
 inline constexpr int document_version = 1;
 
-/// Returns the JSON value that another program has written. Throws Json::exception if the text is none, and Error
-/// io_error if it is nested deeper than the documents of feedline: deeper values could take the whole stack.
+/// Parses the JSON text of another program, and returns its value. Throws Json::exception if `text` is not valid JSON.
+/// Throws Error io_error if the value is nested deeper than the documents of feedline, because deeper values could take
+/// the whole stack.
 Json parse_json(std::string_view text);
 
 /// Returns a JSON object with the keys category, file, offset, record, feature and message. The value of a key that

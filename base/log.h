@@ -1,4 +1,4 @@
-// Logs lines to the sink of feedline/log.h, and makes text from others fit for people to see.
+// Logs lines to the sink of feedline/log.h, and makes text from outside the program safe to show to people.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@ void log_warning(std::string_view line);
 void log_error(std::string_view line);
 
 /// Returns the text with each control character as \xNN, so that a file's name, or a message of another process, cannot
-/// command a terminal or begin a line of a log. Those in `kept`, such as the ends of lines, stay. The C1 controls of
-/// UTF-8 are controls, too.
+/// command a terminal or begin a line of a log. Control characters that `kept` contains, such as the ends of lines,
+/// stay. The C1 controls, which have two bytes in UTF-8, are control characters, too.
 std::string without_controls(std::string_view text, std::string_view kept = "");
 
 }  // namespace feedline

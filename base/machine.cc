@@ -28,7 +28,7 @@ namespace {
 SimdLevel highest_of_cpu() noexcept {
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  // Some are unknown to __builtin_cpu_supports() of clang 14.
+  // __builtin_cpu_supports() of clang 14 does not know all features of these levels, so some are asked of CPUID itself.
   unsigned eax = 0, ebx = 0, of_1 = 0, of_80000001 = 0, edx = 0;
   if (__get_cpuid(1, &eax, &ebx, &of_1, &edx) == 0 || __get_cpuid(0x80000001, &eax, &ebx, &of_80000001, &edx) == 0)
     return SimdLevel::portable;

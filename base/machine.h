@@ -10,8 +10,8 @@ namespace feedline {
 /// is all of x86-64-v3, with FMA, BMI2 and F16C. avx512 is x86-64-v4 and VBMI (Ice Lake, Zen 4 and later).
 enum class SimdLevel : uint8_t { portable, avx2, avx512 };
 
-/// Returns the highest level that this CPU has, or a lower one if the environment variable FEEDLINE_SIMD names it when
-/// this is first called, or while a ScopedSimdLevel says so. Thread-safe.
+/// Returns the highest level that this CPU has. The level is lower if the environment variable FEEDLINE_SIMD names a
+/// lower one at the first call, or while a ScopedSimdLevel says so. Thread-safe.
 SimdLevel simd_level() noexcept;
 
 /// Returns "portable", "avx2" or "avx512".
@@ -40,16 +40,16 @@ unsigned usable_cpus();
 /// usable_cpus(), because the launcher has then already given each rank its own CPUs. At least 1.
 unsigned cpus_of_this_rank();
 
-/// Returns the bytes of memory that this process may use: the tightest limit of its cgroups, or else all memory of the
-/// machine.
+/// Returns the bytes of memory that this process may use: the lowest limit of its cgroups, but not more than the memory
+/// of the machine.
 uint64_t usable_memory();
 
 /// Returns the bytes of memory that the process has of its own, without mapped files: RssAnon + RssShmem of
-/// proc_pid_status(5). 0 if the system does not tell it.
+/// proc_pid_status(5). Returns 0 if the system does not tell.
 uint64_t own_memory();
 
-/// Returns a name of this start of the machine. Processes with the same one have the same steady clock, even in
-/// different containers. Empty if the system does not tell it.
+/// Returns the name that the system gave to this start of the machine. Processes that get the same name have the same
+/// steady clock, even in different containers. Returns an empty string if the system does not tell the name.
 std::string boot_id();
 
 /// Returns the size in bytes of the first CPU's last-level cache. If the system does not tell it, returns 8 MiB, as

@@ -23,9 +23,9 @@
 #define FEEDLINE_REQUIRES(mutex) FEEDLINE_THREAD_SAFETY(requires_capability(mutex))
 /// Marks a function whose caller must not hold this mutex, because the function locks it.
 #define FEEDLINE_EXCLUDES(mutex) FEEDLINE_THREAD_SAFETY(locks_excluded(mutex))
-/// Marks a function that locks this mutex, or that of the object if none is named.
+/// Marks a function that locks this mutex or, if no mutex is named, the mutex of its object.
 #define FEEDLINE_ACQUIRE(...) FEEDLINE_THREAD_SAFETY(acquire_capability(__VA_ARGS__))
-/// Marks a function that unlocks this mutex, or that of the object if none is named.
+/// Marks a function that unlocks this mutex or, if no mutex is named, the mutex of its object.
 #define FEEDLINE_RELEASE(...) FEEDLINE_THREAD_SAFETY(release_capability(__VA_ARGS__))
 /// Marks a function whose body clang does not check. A comment beside it says why the body is right.
 #define FEEDLINE_NO_THREAD_SAFETY_ANALYSIS FEEDLINE_THREAD_SAFETY(no_thread_safety_analysis)
@@ -59,7 +59,8 @@ class FEEDLINE_SCOPED_CAPABILITY Lock {
   std::unique_lock<std::mutex> lock_;
 };
 
-/// The opposite of a Lock: its owner holds the mutex, except from the construction of this object to its destruction.
+/// The opposite of a Lock: unlocks the mutex at its construction, and locks it again at its destruction. The thread
+/// that makes it must hold the mutex.
 class FEEDLINE_SCOPED_CAPABILITY Unlock {
  public:
   explicit Unlock(Mutex& mutex) FEEDLINE_RELEASE(mutex) : mutex_(mutex) { mutex_.unlock(); }

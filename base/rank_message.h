@@ -39,8 +39,8 @@ class MessageWriter {
   std::string bytes_;
 };
 
-/// Reads a message from the front. Every get...() throws Error bad_pipeline if the message ends before the item does, or
-/// if the bytes are no value of the item's type. `bytes` must outlive the reader.
+/// Reads a message from the front. Every get...() throws Error bad_pipeline if the message ends before the item does,
+/// or if the bytes are not a value of the item's type. `bytes` must outlive the reader.
 class MessageReader {
  public:
   /// `rank`: which rank has sent the message, for the errors; -1 if the caller does not know it.
@@ -56,7 +56,7 @@ class MessageReader {
     if (byte > 1) refuse("holds a truth value that is neither 0 nor 1");
     return byte == 1;
   }
-  /// Returns the next enumerator of E, which are numbered from 0 to `last`.
+  /// Returns the next item, an enumerator of E. The enumerators of E are numbered from 0 to `last`.
   template <typename E>
   E get_enum(E last) {
     using Number = std::underlying_type_t<E>;
@@ -81,7 +81,7 @@ class MessageReader {
   void end() const {
     if (!at_end()) refuse("goes on after its last item");
   }
-  /// Throws the Error bad_pipeline that says that the message `what`: "ends too early".
+  /// Throws Error bad_pipeline. Its message says that the rank's message `what`, for example "ends too early".
   [[noreturn]] void refuse(std::string_view what) const {
     const std::string whose = rank_ < 0 ? "a message of another rank" : "the message of rank " + std::to_string(rank_);
     throw Error(

@@ -13,13 +13,13 @@
 namespace feedline {
 namespace {
 
-// The spans of one thread. Only that thread writes them. `recording` and `count` may be read at any time; the spans
-// below `count` do not change until the thread sees another recording.
+// The spans of one thread. Only that thread writes them. Any thread may read `recording` and `count` at any time. The
+// spans below `count` do not change until the owning thread sees that a new recording has begun.
 struct Buffer {
   const int64_t id = gettid();
   std::string thread;
   std::atomic<uint64_t> recording{0};  // the number of the recording that the spans belong to
-  std::atomic<uint64_t> count{0};      // of spans that were to be recorded; those beyond the room are lost
+  std::atomic<uint64_t> count{0};      // how many spans were to be recorded; those beyond the room are lost
   std::atomic<bool> ended{false};      // the thread has ended
   std::array<Span, SpanRecording::room> spans;
 };

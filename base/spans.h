@@ -12,7 +12,7 @@ namespace feedline {
 struct Span {
   const char* name = nullptr;        // a string literal
   int64_t begin_ns = 0, end_ns = 0;  // of std::chrono::steady_clock
-  int64_t number = -1;               // of the chunk or step that it is for; -1: none
+  int64_t number = -1;               // number of the chunk or step; -1: none
 };
 
 /// The spans of one thread, in the order of their ends.
@@ -23,19 +23,20 @@ struct ThreadSpans {
   uint64_t lost = 0;  // spans for which there was no room
 };
 
-/// Records the spans of all threads of the process, from construction to take(). A thread has room for `room` spans of
-/// a recording, 2 MiB. There is one recording at a time.
+/// Records the spans of all threads of the process, from construction to take(). Each thread has room for `room` spans
+/// of a recording, which take 2 MiB. There is one recording at a time.
 class SpanRecording {
  public:
   static constexpr size_t room = 1 << 16;
 
-  /// Throws Error bad_pipeline if another recording goes on.
+  /// Throws Error bad_pipeline if there is another SpanRecording.
   SpanRecording();
   ~SpanRecording();
   SpanRecording(const SpanRecording&) = delete;
   SpanRecording& operator=(const SpanRecording&) = delete;
 
-  /// Ends the recording, and returns the threads that have recorded spans. Threads may have ended since.
+  /// Ends the recording, and returns the spans of every thread that has recorded any, even if the thread has ended
+  /// since.
   std::vector<ThreadSpans> take();
 
   /// Returns whether a recording goes on.

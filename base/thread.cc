@@ -34,8 +34,9 @@ void keep_this_thread_on(const std::vector<int>& cpus) {
   if (error) throw std::system_error(error, std::generic_category(), "cannot keep a thread on the wanted CPUs");
 }
 
-// Blocks signals in the calling thread while it lives. A new thread inherits the signal mask of its creator. If the
-// creator blocks signals before the start, there is no moment at which the new thread could receive one.
+// Blocks signals in the calling thread as long as the object lives. A new thread inherits the signal mask of its
+// creator. If the creator blocks signals before the start, there is no moment at which the new thread could receive
+// one.
 class SignalsBlocked {
  public:
   SignalsBlocked() {

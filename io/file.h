@@ -20,11 +20,12 @@ class SourceFile {
   /// Fills all of `into` with the bytes from `offset` on. Precondition: the range lies inside size(). Throws Error
   /// io_error, with the file as its place, if the file cannot be read or has become shorter since it was opened.
   virtual void read_at(uint64_t offset, std::span<std::byte> into) const = 0;
-  /// Returns what changes when the content does (FileId::version): that which the file had when it was opened.
+  /// Returns the version of the content (FileId::version) that the file had when it was opened.
   virtual uint64_t version() const noexcept = 0;
-  /// Throws Error io_error if the file has been written to since it was opened, so that bytes read may be of either.
+  /// Throws Error io_error if the file has been written to since it was opened. Bytes that were read may then be of the
+  /// old or of the new content.
   virtual void check_unchanged() const = 0;
-  /// Returns whether the system keeps what is read in its page cache, so that read_ahead() does anything.
+  /// Returns whether the system keeps what is read in its page cache. Only then does read_ahead() have an effect.
   virtual bool has_page_cache() const noexcept { return false; }
   /// Asks the system to bring a range into the page cache, and does not wait for it. If the system refuses, nothing is
   /// lost but time.

@@ -12,15 +12,17 @@ namespace feedline::io {
 /// An array with at least one axis, in C order, whose elements have a fixed size. A row is what one index of the first
 /// axis selects.
 struct NpyHeader {
-  /// The type as NumPy writes it: byte order ('<' little, '>' big, '|' none), kind, and bytes, for example "<f4".
+  /// The type of the elements as NumPy writes it: byte order ('<' little, '>' big, '|' if it does not matter), kind,
+  /// and size in bytes. An example is "<f4".
   std::string descr;
   uint64_t element_bytes = 0, rows = 0, row_bytes = 0;
   std::vector<int64_t> row_shape;
   uint64_t elements_at = 0;  // the offset of the first element in the file
 };
 
-/// Reads the header, of at most 64 KiB. Throws Error io_error if the file cannot be read. Throws Error bad_pipeline if
-/// it is not a valid .npy file, has another size than its header says, or has rows of more than `most_row_bytes`.
+/// Reads the header, which may have at most 64 KiB. Throws Error io_error if the file cannot be read. Throws Error
+/// bad_pipeline if it is not a valid .npy file of such an array, if its size differs from what its header says, or if a
+/// row has no elements or more than `most_row_bytes`.
 NpyHeader read_npy_header(const SourceFile& file, uint64_t most_row_bytes);
 
 }  // namespace feedline::io

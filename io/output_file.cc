@@ -58,14 +58,15 @@ int attempt(Call call) {
 }
 
 /// Locks a temporary file for as long as it is open, so that remove_unfinished() leaves it alone. Returns false if
-/// another process has taken it for one of a killed process. Other failures of a lock are ignored, because some network
-/// file systems cannot lock.
+/// another process has locked or removed the file, because it took the file for one that a killed process left. Other
+/// failures of a lock are ignored, because some network file systems cannot lock.
 bool lock_temporary(int fd) {
   struct stat now {};
   return (flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) && (fstat(fd, &now) != 0 || now.st_nlink > 0);
 }
 
-/// Returns the name of the file that was to be made of `temporary`, NAME.PID-N.feedline-part; empty if this is no such name.
+/// Returns NAME if `temporary` is NAME.PID-N.feedline-part, the temporary name of a file that was to be called NAME.
+/// Returns an empty string if `temporary` is not such a name.
 std::string_view name_of_unfinished(std::string_view temporary) noexcept {
   constexpr std::string_view end = ".feedline-part";
   if (!temporary.ends_with(end)) return {};
@@ -96,7 +97,7 @@ int sync_folder(const std::string& folder) noexcept {
   if (!error && fd < 0) error = errno;
   if (!error) error = attempt<SyncOp>([&] { return fsync(fd); });
   if (fd >= 0) close(fd);
-  return error == EINVAL ? 0 : error;  // this file system cannot sync folders
+  return error == EINVAL ? 0 : error;  // EINVAL: this file system cannot sync folders
 }
 
 bool is_unfinished_name(std::string_view path) noexcept {
@@ -109,7 +110,8 @@ void remove_unfinished(const std::string& folder, const std::function<bool(std::
     const std::string path = entry->path().string();
     const std::string_view name = name_of_unfinished(std::string_view(path).substr(path.rfind('/') + 1));
     if (name.empty() || !ours(name)) continue;
-    const int fd = open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);  // NFS locks no O_RDONLY
+    // O_RDWR, because NFS grants no exclusive lock of a file that is open only for reading.
+    const int fd = open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) continue;
     struct stat locked {
     }, named{};

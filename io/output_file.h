@@ -10,25 +10,27 @@
 
 namespace feedline::io {
 
-/// Renames a file, and replaces the one that is called `to`. Returns the errno of the failure, or 0.
+/// Renames the file `from` to `to`. Replaces a file that is already called `to`. Returns the errno of the failure, or
+/// 0.
 int rename_file(const std::string& from, const std::string& to) noexcept;
 /// Syncs a folder, so that the names of its files outlast a power cut. Returns the errno of the failure, or 0.
 int sync_folder(const std::string& folder) noexcept;
 
 /// Returns whether a file of this name is one that an OutputFile has not completed: NAME.PID-N.feedline-part.
 bool is_unfinished_name(std::string_view path) noexcept;
-/// Removes what killed processes have left of OutputFiles in the folder: of those files for whose name `ours` returns
-/// true. A file that a process still writes stays, if locks reach that process, and so do all files where the file system
-/// has no locks. What the system refuses to remove stays, too.
+/// Removes the temporary files of OutputFiles that killed processes have left in the folder. Removes only those for
+/// which `ours` returns true; `name` is the name that the complete file was to have. A file that a process still writes
+/// stays, if this process can see that process's lock. All files stay if the file system has no locks. A file also
+/// stays if the system refuses to remove it.
 void remove_unfinished(const std::string& folder, const std::function<bool(std::string_view name)>& ours);
-/// The same for the OutputFile of one path.
+/// Does the same, but only for temporary files of OutputFile(path).
 void remove_unfinished(const std::string& path);
 
 /// A file that is written under a temporary name in the same folder, and renamed when it is complete. Not thread-safe.
 ///
 /// Every member throws Error io_error, with the file as its place, if the system refuses. After such a failure, and
-/// after destruction without publish(), nothing of the new file is left. The one exception: if only the sync of the
-/// folder fails in publish(), the complete file stays at `path`. A process that is killed leaves
+/// after destruction without publish() or publish_unsynced(), nothing of the new file is left. The one exception: if
+/// only the sync of the folder fails in publish(), the complete file stays at `path`. A process that is killed leaves
 /// PATH.PID-N.feedline-part, which remove_unfinished() removes.
 class OutputFile {
  public:
@@ -45,7 +47,7 @@ class OutputFile {
   void write(std::span<const std::byte> bytes);
   /// Writes `bytes` at `offset`, which may be anywhere. Bytes that nobody writes read as zeros.
   void write_at(uint64_t offset, std::span<const std::byte> bytes);
-  /// Fills `out` with the bytes that were written before at `offset`.
+  /// Fills `out` with the bytes that earlier calls have written at `offset`.
   void read_at(uint64_t offset, std::span<std::byte> out);
   /// Syncs the content, renames the file to path() (replacing a file that has this name), and syncs the folder. May be
   /// called once.

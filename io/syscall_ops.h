@@ -19,8 +19,8 @@ struct ReadOp {  // read, pread
   static constexpr const char* name = "read";
   static constexpr int error = EIO;
 };
-/// A read that returns fewer bytes than were asked for. Such a read is no failure that a hook could return. So where a
-/// test injects it, the caller asks the system for fewer bytes.
+/// A read that returns fewer bytes than were asked for. Such a read is not a failure, so no errno stands for it. If a
+/// test injects it, the caller asks the system for fewer bytes instead.
 struct ShortReadOp {
   static constexpr const char* name = "read short";
   static constexpr int error = 1;

@@ -38,7 +38,7 @@ const char* name(Reduction reduction) {
   return reduction == Reduction::sum ? "sum" : reduction == Reduction::min ? "min" : "max";
 }
 
-// Another rank has sent the dtype.
+// Returns "?" for a dtype that this version does not know. Such a dtype may come from another rank.
 std::string_view name_of(DType dtype) { return static_cast<int>(dtype) < dtype_count ? feedline::name(dtype) : "?"; }
 
 void check_rank(const char* call, int rank, int size) {

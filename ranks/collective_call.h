@@ -11,16 +11,17 @@
 
 namespace feedline::ranks {
 
-/// The arguments of a collective call that must be the same on all ranks. Ranks send it as raw bytes. The functions
-/// below that return one throw Error bad_pipeline for arguments that are invalid whatever the other ranks pass.
+/// The arguments of a collective call that must be the same on all ranks. Ranks send the struct as raw bytes. The
+/// functions below that return a CollectiveCall throw Error bad_pipeline if the arguments are invalid, whatever the
+/// other ranks pass.
 struct CollectiveCall {
   enum class Kind : uint8_t { all_gather, broadcast, all_reduce, reduce_scatter, send_receive, barrier, announce };
   Kind kind = Kind::barrier;
   DType dtype = DType::unset;
   Reduction reduction = Reduction::sum;
   uint8_t zero = 0;    // explicit padding: the struct is sent as raw bytes
-  int32_t root = 0;    // of an announcement: how many calls it announces
-  uint64_t bytes = 0;  // how many bytes each rank contributes; of an announcement: a hash of the calls
+  int32_t root = 0;    // the root of a broadcast; in an announcement, how many calls it announces
+  uint64_t bytes = 0;  // how many bytes each rank contributes; in an announcement, a hash of the calls
   bool operator==(const CollectiveCall&) const = default;
 };
 
@@ -54,7 +55,8 @@ Error unmatched_parts(int from, int to, uint64_t number);
 /// Returns the Error of a rank that has destroyed its communicator while others wait for that rank.
 Error has_left();
 
-/// Returns the Error with which the group ends: `why`, with the number of the failed rank and of the call before it.
+/// Returns the Error with which the group ends: `why`, with the numbers of the failed rank and of the call put before
+/// its message.
 Error failure_of_rank(int rank, uint64_t number, const Error& why);
 
 }  // namespace feedline::ranks

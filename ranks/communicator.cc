@@ -9,8 +9,8 @@
 namespace feedline {
 namespace {
 
-constexpr uint64_t most_gathered_bytes = uint64_t{1} << 30;   // of a rank's string
-constexpr uint64_t gathered_piece_bytes = uint64_t{1} << 20;  // that are gathered at once
+constexpr uint64_t most_gathered_bytes = uint64_t{1} << 30;   // the maximum length of a rank's string
+constexpr uint64_t gathered_piece_bytes = uint64_t{1} << 20;  // the maximum that one call gathers of each string
 
 // The buffers of an exchange's calls. They are leaked if the communicator fails, because it may still use them then.
 struct Gathered {
@@ -19,8 +19,8 @@ struct Gathered {
   std::string part, all;
 };
 
-// Returns the ranks' strings. They are gathered in pieces, each padded to the length of the longest one, so that memory is
-// taken for what has come, and not for what a rank says that it will send.
+// Returns the ranks' strings. Gathers them in pieces, so that memory is allocated for the bytes that have arrived, and
+// not for as many as a rank says that it will send. Each piece is padded to the length of the longest one.
 std::vector<std::string> gather(Communicator& communicator, std::string_view mine, Gathered& to) {
   const auto ranks = static_cast<size_t>(communicator.size());
   to.size = mine.size();

@@ -193,7 +193,7 @@ class HostCommunicator final : public Communicator {
     if (from != to && bytes > 0) std::memcpy(to, from, bytes);
   }
 
-  // Reduces this rank's slice of all ranks' data, and writes it to `to`.
+  // Reduces this rank's slice of all ranks' data, and writes the result to `to`.
   void reduce_slice(const TensorView& data, Reduction reduction, std::byte* to) noexcept {
     const std::span slice = slice_of(data, rank(), size());
     const auto offset = slice.data() - static_cast<const std::byte*>(data.data);
@@ -204,8 +204,8 @@ class HostCommunicator final : public Communicator {
   const std::shared_ptr<Group> group_;
   const size_t rank_;
   // Allocated beforehand, because phases must not throw.
-  std::vector<const std::byte*> in_;  // by rank: the address in its data of the slice that this rank reduces
-  std::vector<size_t> taken_;         // by rank: the index of the first of its sends that was not examined yet
+  std::vector<const std::byte*> in_;  // by rank r: the address, in the data of r, of the slice that this rank reduces
+  std::vector<size_t> taken_;         // by rank r: the index of the first send of r that has not been examined yet
 };
 
 }  // namespace

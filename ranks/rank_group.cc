@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint64_t magic = 0x32306b6e61726c66;  // "flrank02"; 02 is the version of the format
 constexpr size_t message_piece_bytes = 256 << 10;
-constexpr uint64_t most_message_bytes = uint64_t{1} << 30;  // of a message
+constexpr uint64_t most_message_bytes = uint64_t{1} << 30;  // the maximum length of a message
 
 std::string pack(const Error& error) {
   MessageWriter out;
@@ -67,8 +67,8 @@ struct RankGroup::Head {
 
 // The result of one call of the exchange.
 struct RankGroup::Pieces {
-  std::vector<std::string> bytes;  // the piece of each rank
-  std::vector<uint64_t> rest;      // how many bytes of the rank's message come after it
+  std::vector<std::string> bytes;  // by rank: its piece
+  std::vector<uint64_t> rest;      // by rank: how many bytes of its message come after its piece
   bool last = false;               // no rank has more pieces
   bool all_done = false;           // all members have said `done`
 };
@@ -79,8 +79,8 @@ RankGroup::RankGroup(Exchange exchange, int rank, int world_size) : exchange_(st
   size_ = world_size;
 }
 
-// Exchanges one piece of every rank's message. `before` are the pieces of these messages that came last, if any. All
-// ranks check the same strings, so all of them accept or refuse them.
+// Exchanges one piece of every rank's message. `before`: the previous pieces of these messages; empty if there are
+// none. All ranks check the same strings, so either all ranks accept them or all refuse them.
 RankGroup::Pieces RankGroup::exchange_pieces(Head head, std::string_view bytes, const Pieces& before) {
   over_ = true;
   MessageWriter out;
@@ -178,7 +178,7 @@ void RankGroup::among(const std::vector<int>& members, const std::function<void(
 void RankGroup::tell(const std::exception_ptr& failure) noexcept try {
   exchange_pieces({magic, Head::failed, rank_, size_, 0}, pack(failure), {});
 } catch (...) {
-  // This rank throws its own exception in any case, also if the others cannot be told.
+  // This rank throws its own exception in any case, even if the other ranks cannot be told.
 }
 
 void RankGroup::run(const std::function<void()>& start) {

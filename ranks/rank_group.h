@@ -53,7 +53,7 @@ class RankGroup {
 
   Exchange exchange_;
   int rank_ = 0, size_ = 1;
-  std::vector<int> members_;  // inside among(): its members; empty: all ranks
+  std::vector<int> members_;  // inside among(): its members; otherwise empty: all ranks are members
   bool over_ = false;         // the last exchange failed: the other ranks know that, or they cannot be told
 };
 

@@ -16,12 +16,13 @@ bool is_number(const ElementSpec& element) {
   return element.kind == ElementSpec::Kind::dense && element.dtype != DType::bytes && element.shape.elements() == 1;
 }
 
-/// Returns how many bytes the pictures or numbers have, each of `elements` elements.
+/// Returns the size in bytes of `count` pictures or numbers, each of which has `elements` elements.
 size_t bytes_of(DType dtype, int64_t count, int64_t elements) {
   return size_of(dtype) * static_cast<size_t>(count * elements);
 }
 
-/// Returns the picture as JSON. One that is too large is made smaller: each of its pixels is then the mean of a square.
+/// Returns the picture as JSON. A picture that is too large is made smaller: each pixel of the result is then the mean
+/// of a square of pixels.
 Json picture_json(const std::vector<uint8_t>& rgb, int64_t height, int64_t width) {
   const int64_t square = (std::max(height, width) + BatchSample::most_pixels - 1) / BatchSample::most_pixels;
   const int64_t rows = std::max<int64_t>(1, height / square), columns = std::max<int64_t>(1, width / square);

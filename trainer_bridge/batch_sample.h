@@ -18,27 +18,27 @@
 
 namespace feedline {
 
-/// Keeps a part of one batch: the first pictures of each output that is pictures, and the numbers of each output that
-/// is one number for each row. Other outputs are left out, and so are rows after the valid ones; a bad record's filler
-/// among these is not. Thread-safe.
+/// Keeps a part of one batch: the first pictures of each output whose values are pictures, and the first numbers of
+/// each output that has one number for each row. Other outputs are left out, and so are the rows from number
+/// valid_count() on. The filler of a bad record that lies before these rows is kept. Thread-safe.
 class BatchSample {
  public:
   static constexpr int64_t most_pictures = 8, most_numbers = 1024;
-  static constexpr size_t most_bytes = 1 << 20;  // of the pictures of an output, but for the first one
-  static constexpr int64_t most_pixels = 96;     // of a side of a picture in json()
+  static constexpr size_t most_bytes = 1 << 20;  // of an output's pictures; the first one is always kept
+  static constexpr int64_t most_pixels = 96;     // the longest side of a picture in json()
 
   BatchSample(const std::vector<ElementSpec>& elements, const Pipeline& pipeline);
 
-  /// Returns whether a batch is wanted, without a lock.
+  /// Returns whether take() would keep a batch now. Takes no lock.
   bool wanted() const noexcept { return wanted_.load(std::memory_order_relaxed); }
-  /// Copies what is kept of the batch, whose tensors must be readable on the host, if a batch is wanted. Throws
-  /// nothing: without memory it keeps nothing.
+  /// If a batch is wanted, copies the part of `batch` that is kept. The batch's tensors must be readable on the host.
+  /// Throws nothing: if there is no memory for the copy, it keeps nothing of this batch.
   void take(const Batch& batch) noexcept FEEDLINE_EXCLUDES(mutex_);
 
   /// Returns the sample: {"epoch", "step", "replica", "outputs": [{"name", and "pictures": [{"width", "height", "rgb":
   /// red, green and blue of each pixel, in base64}] or "numbers": [...]}]}. Larger pictures are made smaller. Numbers
-  /// that are not finite are null. Returns null before the first batch was taken. If the sample has been returned
-  /// before, the next batch is taken, for the call after this one.
+  /// that are not finite are null. Returns null if no batch has been taken yet. If the sample has been returned before,
+  /// asks take() for the next batch, so that a later call returns a newer sample.
   Json json() FEEDLINE_EXCLUDES(mutex_);
 
  private:

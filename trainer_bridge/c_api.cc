@@ -1,4 +1,5 @@
-// feedline/feedline.h: the C interface, one function after another over the C++ one. No exception leaves it.
+// Implements feedline/feedline.h, the C interface: each function calls the C++ interface. No exception leaves a
+// function.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -62,7 +63,8 @@ feedline_status failed(const char* text, std::string_view category, const char* 
   return FEEDLINE_FAILED;
 }
 
-/// Runs `body`, and makes a status of what it throws.
+/// Runs `body`, and returns its status, or FEEDLINE_OK if it returns nothing. If `body` throws, keeps the failure for
+/// feedline_last_error(), and returns FEEDLINE_FAILED.
 template <typename Body>
 feedline_status guarded(Body body) noexcept {
   try {
@@ -102,7 +104,7 @@ void check_size(size_t given, size_t first_version) {
                                             std::to_string(first_version) + " or more");
 }
 
-/// Returns what `ask` says of the feeder, or `unknown` if it is null, or has failed.
+/// Returns what `ask` returns for the feeder, or `unknown` if `feeder` is null or `ask` throws.
 template <typename Value, typename Ask>
 Value of(const feedline_feeder* feeder, Value unknown, Ask ask) noexcept {
   return value_or(unknown, [&] {
@@ -132,8 +134,8 @@ feedline_options whole(const feedline_options* given) {
   return options;
 }
 
-/// Writes `value` to the caller's struct, as far as it reaches. `first_version` is where the struct of the first version
-/// ends, which stays when members are added.
+/// Writes `value` to the caller's struct, but only as many bytes as that struct has. `first_version` is the size of the
+/// struct in the first version; it does not change when members are added.
 template <typename Struct>
 void give(Struct value, Struct* to, size_t first_version) {
   need(to, "the struct to fill");

@@ -70,7 +70,8 @@ void Feed::stop() noexcept {
 
 void Feed::end_together() {
   if (!transfer_) return;
-  // Ends the wait of a rank that is inside next(): its call differs from this barrier, so it throws Error.
+  // Ends the wait of a rank that is inside next(): the communicator finds that rank's call different from this barrier,
+  // so that next() throws Error.
   if (setup_.route.between_gpus) setup_.options.gpu_communicator->barrier();
   transfer_->end_together();
 }

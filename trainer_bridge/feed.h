@@ -30,9 +30,9 @@ class Feed {
 
   /// Starts the transfer, if there is one. All ranks must have made their feeds before.
   void run();
-  /// Makes every next() throw Error stalled, or the Error that has ended the feed before: those that wait now, and all
-  /// later ones. Waits for no other rank. A next() that waits inside Options::gpu_communicator is woken only if that
-  /// communicator is aborted. May be called from any thread.
+  /// Makes every next() throw Error stalled, or the Error that has ended the feed before. This holds for calls that
+  /// wait now, and for all later calls. Waits for no other rank. A next() that waits inside Options::gpu_communicator
+  /// is woken only if that communicator is aborted. May be called from any thread.
   void stop() noexcept;
   /// Ends the transfer, if there is one: returns when all ranks have called it, or after stop(). Throws the Error that
   /// has ended the feed, if there is one.
@@ -41,7 +41,7 @@ class Feed {
   void end_upload() { upload_.reset(); }
 
   /// Does what Feeder::next does. With an Options::gpu_communicator, `stream` must be set. If this rank's feed fails,
-  /// ends the feeds of the other ranks with the same Error. `check`, which needs a stream, is called before the batch
+  /// ends the feeds of the other ranks with the same Error. If `stream` is set, `check` is called before the batch
   /// counts as received; if it throws, the next call gives the same batch.
   flow::Delivery::Outcome next(int replica, std::optional<std::chrono::steady_clock::time_point> deadline, Batch& batch,
                                std::optional<Stream> stream, const flow::Delivery::Arrive& check = {});

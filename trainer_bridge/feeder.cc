@@ -41,7 +41,8 @@ struct Feeder::Impl {
   Impl(const Pipeline& pipeline, Options given) : setup(begin_setup(pipeline, std::move(given))) {
     RankGroup ranks(std::exchange(setup.options.exchange, {}), setup.options.rank, setup.options.world_size);
     ranks.run([&] {
-      // Listens before the data is counted, which may take long, so that an address that is in use is told at once.
+      // The monitor listens before the data is counted, because counting may take long. So an address that is already
+      // in use is reported at once.
       if (!setup.options.monitor.empty() && !setup.options.plan_only)
         monitor = std::make_unique<Monitor>(MonitorOptions{
             .address = setup.options.monitor, .token = setup.options.monitor_token, .rank = setup.options.rank});
@@ -74,7 +75,7 @@ struct Feeder::Impl {
   // rank.
   //
   // begin() and run() read plan, facts and feed without the lock. Only the constructor and the set_...() calls change
-  // these, only one of them runs at a time, and no next() runs beside it.
+  // these, only one of them runs at a time, and no next() runs at the same time.
   void begin(const flow::Position& position, RankGroup& ranks)
       FEEDLINE_EXCLUDES(mutex) FEEDLINE_NO_THREAD_SAFETY_ANALYSIS {
     if (setup.route.transfer) {
@@ -133,8 +134,8 @@ struct Feeder::Impl {
     std::exception_ptr failure;
     {
       const Unlock unlocked(mutex);
-      // The old feed is destroyed first, so that its memory is free for the new one, which uses it again on GPUs; but
-      // not where ranks wait for one another meanwhile.
+      // The old feed is destroyed first, so that its memory is free for the new feed. Memory for GPUs is kept and used
+      // again, but not if ranks wait for one another meanwhile.
       std::optional<gpu::KeptMemory> kept;
       if (!setup.route.transfer || setup.distribution.ranks() == 1) kept.emplace();
       take_down();
@@ -167,7 +168,7 @@ struct Feeder::Impl {
   }
 
   /// Returns the position up to which all replicas have received the steps. While the feeder moves to another position,
-  /// returns that one.
+  /// returns the position to which it moves.
   flow::Position received() const FEEDLINE_REQUIRES(mutex) {
     return going_to ? *going_to : delivery().positions().last;
   }
@@ -189,10 +190,13 @@ struct Feeder::Impl {
 
   /// What a replica's trainer does, for traces.
   struct Training {
-    std::atomic<int64_t> since = 0, step = 0;  // when, by Clock, it was given the batch of which step; 0: none
+    // The time of Clock at which the trainer was given its last batch, and that batch's step. `since` is 0 if there is
+    // none.
+    std::atomic<int64_t> since = 0, step = 0;
   };
 
-  /// Records, if there is a SpanRecording, a call of next() and what the trainer did since the call before.
+  /// If a SpanRecording goes on, records two spans: this call of next(), and the time that the trainer has taken since
+  /// the replica's previous call.
   class CallSpans {
    public:
     CallSpans(Impl& impl, int replica, const Batch& batch) noexcept : batch_(batch) {
@@ -236,7 +240,7 @@ struct Feeder::Impl {
     return outcome;
   }
 
-  /// Makes, for index.mode LAZY, the plan with the counts of the first epoch, once all replicas have finished that
+  /// With index.mode LAZY, makes the plan with the counts of the first epoch, once all replicas have finished that
   /// epoch. The present graph continues with its own plan until the feed begins again.
   void note_end_of_epoch() FEEDLINE_EXCLUDES(mutex) {
     const Lock lock(mutex);
@@ -294,8 +298,8 @@ struct Feeder::Impl {
   }
 
   bool forked() const noexcept { return getpid() != process; }
-  /// Throws Error in a forked child, because the child has none of the feeder's threads, and none that would release a
-  /// lock.
+  /// Throws Error bad_pipeline in a forked child. The feeder's threads do not exist there, so a lock that one of them
+  /// held at the fork is never released.
   void check_process() const {
     if (forked())
       throw Error(Category::bad_pipeline,
@@ -314,8 +318,8 @@ struct Feeder::Impl {
     std::optional<Lock> lock_;
   };
 
-  // Destroys the gpu_communicator before the transfer, because only its destruction ends the wait of ranks that wait in
-  // next() for this rank.
+  // Destroys the gpu_communicator before the transfer, because only the destruction of the gpu_communicator ends the
+  // wait of ranks that wait in next() for this rank.
   ~Impl() {
     monitor.reset();  // its thread calls report()
     if (feed) feed->end_upload();
@@ -416,7 +420,7 @@ std::string Feeder::get_state() const {
   impl_->check_process();
   const Lock lock(impl_->mutex);
   flow::Position position = impl_->received();
-  // With deliver_before_error, the rows before an error may come as one more batch, which is no step of the epoch.
+  // With deliver_before_error, the rows before an error may come as one more batch, which is not a step of the epoch.
   const int64_t steps = impl_->facts.identity.steps_per_epoch;
   if (steps >= 0) position.step = std::min(position.step, steps);
   return impl_->state_at(position);

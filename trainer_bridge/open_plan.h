@@ -10,17 +10,18 @@
 
 namespace feedline {
 
-/// If rows travel, reads the tables that rows are gathered from where they arrive, and compares these, and the headers
-/// of the others, on all ranks. Throws Error if a table cannot be read or takes too much memory, or if the ranks' tables
-/// differ.
+/// If rows travel, reads the tables with `on_device`, from which each rank gathers rows when its batches have arrived.
+/// Then compares these tables, and the headers of the other tables, on all ranks. Throws Error if a table cannot be
+/// read or takes too much memory, or if the ranks' tables differ.
 void open_arriving_tables(const Setup& setup, RankGroup& ranks);
 
 /// Counts the data, together with the other ranks that read, and makes the plan that this rank's graph executes.
 /// Throws Error if the data cannot be read, if the ranks' data differ, or if the pipeline does not fit the data.
 std::unique_ptr<flow::Plan> open_plan(const Setup& setup, RankGroup& readers);
 
-/// Returns the same plan with other weights of its mixture (nullopt: those of the pipeline). Returns null if the plan
-/// has these weights already. Throws Error bad_pipeline if the data cannot be mixed in this way.
+/// Returns the same plan with these weights of its mixture; nullopt stands for the weights of the pipeline. Returns
+/// null if the plan has these weights already, or has no mixture. Throws Error bad_pipeline if the data cannot be mixed
+/// in this way.
 std::unique_ptr<flow::Plan> with_weights(const flow::Plan& plan, const std::optional<flow::Reweighted>& weights,
                                          const Setup& setup);
 

@@ -8,7 +8,8 @@
 namespace feedline {
 namespace {
 
-/// Returns what the pipeline says of an output. A feature that is delivered without any `output` has none.
+/// Returns the `output` of this name in the pipeline. Returns an empty one for a feature that is delivered without an
+/// `output`.
 config::Output output_of(const std::string& name, const Pipeline& pipeline) {
   for (const config::Output& output : pipeline.message().output())
     if (output.name() == name) return output;
@@ -17,17 +18,18 @@ config::Output output_of(const std::string& name, const Pipeline& pipeline) {
 
 bool is_channels(int64_t axis) { return axis == 1 || axis == 3; }
 
-/// Returns what the three last axes of the output are; AS_IS if the pipeline does not say it.
+/// Returns what the last three axes of the output are; AS_IS if the pipeline does not say what they are.
 config::Output::Layout layout_of(const config::Output& said) {
   if (said.layout() != config::Output::AS_IS) return said.layout();
   if (said.has_decode_raw()) return said.decode_raw().layout();
   return said.has_decode_image() || said.has_unpack_bits() ? config::Output::HWC : config::Output::AS_IS;
 }
 
-/// Returns whether `normalize` has none of these numbers, one, or one for each channel.
+/// Returns whether `values`, a field of `normalize`, has no number, one number, or one for each channel.
 bool fits(const auto& values, int64_t channels) { return values.size() <= 1 || values.size() == channels; }
 
-/// Returns a number for each channel. Precondition: fits(values, channels).
+/// Returns a number for each channel. If `values` has only one number, all channels get it; if it has none, they get
+/// `otherwise`. Precondition: fits(values, channels).
 std::vector<float> for_each_channel(const auto& values, float otherwise, int64_t channels) {
   std::vector<float> all(static_cast<size_t>(channels), values.empty() ? otherwise : static_cast<float>(values[0]));
   for (int i = 1; i < values.size(); i++) all[static_cast<size_t>(i)] = static_cast<float>(values[i]);
@@ -48,7 +50,7 @@ std::optional<PictureOutput> PictureOutput::of(const ElementSpec& element, const
   shape = shape.last(3);
   const config::Output said = output_of(element.name, pipeline);
   const auto layout = layout_of(said);
-  // Several numbers of `normalize` could then be for the first axis or the last.
+  // Either axis could then be the channels, to which several numbers of `normalize` belong.
   if (layout == config::Output::AS_IS && shape[0] == shape[2]) return std::nullopt;
   output.channels_first_ = layout == config::Output::CHW;
   output.channels_ = shape[output.channels_first_ ? 0 : 2];

@@ -14,7 +14,7 @@ Json audit_json(const EpochAudit& audit) {
           {"why", audit.why.empty() ? Json() : Json(audit.why)}};
 }
 
-// The names that counters had before version 0.2, in which they are left out.
+// The former names of counters, and their names now. Version 0.2 will leave out the former names.
 constexpr std::pair<const char*, const char*> old_names[] = {{"memory_planned", "planned_bytes"},
                                                              {"steps_per_epoch", "epoch_steps"},
                                                              {"bytes_read", "read_bytes"},

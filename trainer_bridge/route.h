@@ -21,13 +21,14 @@ struct Route {
   bool transfer = false;  // packed rows are sent between ranks, or only between the replicas of this rank
   bool upload = false;    // the replicas are GPUs
   /// Rows go from the GPU of the rank that reads to the GPUs of the other ranks, inside next(). The transfer then sends
-  /// only shapes and counts to the other ranks. On the rank that reads, it also delivers the rows of all ranks.
+  /// only shapes and counts to the other ranks. On the rank that reads, the transfer also delivers the rows of all
+  /// ranks.
   bool between_gpus = false;
 
   // A part is the share of a global batch that one rank or replica is given.
   std::vector<DeviceId> graph_devices = {};     // by replica of the plan: the device that its batches are copied to
   std::vector<DeviceId> transfer_devices = {};  // the devices that the transfer delivers to
-  std::vector<int> transfer_parts = {};         // the part for each of these devices; only one: all are given that part
+  std::vector<int> transfer_parts = {};         // the part for each of these devices, or one part for all of them
   bool same_rows = false;         // all GPUs of this rank are given the same rows, which are uploaded once
   size_t parts_for_each_gpu = 1;  // how many parts the buffers of a GPU have room for
 

@@ -69,8 +69,8 @@ void check_options(const Options& options, bool transfers) {
                             options.world_size));
 }
 
-// Compares the pipelines of all ranks. Fills `distribution` with the part of a global batch that each rank is given,
-// and `monitor_places`.
+// Compares the pipelines of all ranks. Fills `distribution`, which then has the part of a global batch that each rank
+// is given. Also fills `monitor_places`.
 void agree(Setup& setup, const Pipeline& pipeline, RankGroup& ranks, const std::string& own_places) {
   const Options& options = setup.options;
   flow::Distribution& distribution = setup.distribution;

@@ -20,7 +20,7 @@ struct Setup {
   flow::Distribution distribution;
   Route route;
   flow::PipelineSpec spec;
-  /// The monitor_places() of each rank (monitor/rank_reports.h); none if the ranks have no exchange.
+  /// The monitor_places() of each rank (monitor/rank_reports.h); empty if the ranks have no exchange.
   std::vector<std::string> monitor_places;
 
   /// Returns the feed's pipeline if `packed` is false. Otherwise returns the pipeline whose outputs are packed rows:
@@ -35,8 +35,8 @@ struct Setup {
   }
 };
 
-/// Makes the setup of a rank before the ranks exchange anything: only `options` and `distribution.mode` are complete.
-/// Replaces the exchange of the options by one over their communicator, if they have one.
+/// Makes the setup of a rank before the ranks exchange anything. In it, only `options` and `distribution.mode` are
+/// complete. If the options have a communicator, replaces their exchange by one over the communicator.
 Setup begin_setup(const Pipeline& pipeline, Options options);
 
 /// Completes the setup together with the other ranks. Call it inside RankGroup::run. `own_places` are the

@@ -19,7 +19,7 @@ constexpr double much = 0.2;
 // Opening a file takes as long as feeding 40 KB of it, so reads of fewer bytes are those of small files.
 constexpr double small_read = 64 << 10;
 
-/// Returns for how many seconds the threads have worked in a stage; `name` may be the beginning of several names.
+/// Returns for how many seconds the threads have worked in the stages whose names begin with `name`.
 double busy_s(const Report& report, std::string_view name) {
   double seconds = 0;
   for (const StageReport& stage : report.stages)
@@ -62,7 +62,7 @@ std::string threads_advice(const Report& report, std::string_view less) {
   return fmt::format("{} busy for {} of the time: {}.", threads, percent(busy), less);
 }
 
-/// Returns what to do about next() waiting for a stage. The last one is `upload`.
+/// Returns what to do if next() waits for `stage`. The text at the end of the function is for the stage `upload`.
 std::string advice_for(std::string_view stage, const Report& report, const VerdictFacts& facts) {
   if (stage == "read") return read_advice(report, facts);
   if (stage == "inflate")
@@ -95,7 +95,7 @@ std::string verdict_of(const Report& report, const VerdictFacts& facts) {
     return fmt::format("next() has waited {:.1f} s for the first batch, most of it for [{}].", report.next_wait_s,
                        report.waited_s.front().first);
   }
-  // As long as this, batches that were ready before the first step hide how fast the feed is.
+  // At first, the batches that were ready before the first step hide how fast the feed is.
   if (report.steps < 2 || report.wall_s < 0.01)
     return fmt::format("It is too early to say which is slower: {} of {:.0f} ms.",
                        report.steps == 1 ? "1 step" : fmt::format("{} steps", report.steps), 1e3 * report.wall_s);
@@ -105,7 +105,8 @@ std::string verdict_of(const Report& report, const VerdictFacts& facts) {
         "The trainer is the slower one: next() waited {} of the time, so a faster feed would gain nothing.",
         percent(share));
   const auto& [waited_for, seconds] = report.waited_s.front();
-  // What the page cache has is read by the thread that parses it, so a chunk that waits for [parse] may wait for that.
+  // The thread that parses a chunk also reads it if the page cache has it. So a wait for [parse] may be a wait for
+  // reading.
   const bool is_read = waited_for == "parse" && busy_s(report, "read") > busy_s(report, "parse");
   const std::string_view stage = is_read ? std::string_view("read") : waited_for;
   if (stage == "another replica")

@@ -13,7 +13,7 @@
 namespace feedline::unpack {
 namespace {
 
-// Stores equal tables only once, because neighbouring blocks mostly have the same ones.
+// Stores tables. Equal tables are stored only once, because neighbouring blocks mostly have equal tables.
 class Pool {
  public:
   /// Stores a table and returns its offset in all().
@@ -99,7 +99,8 @@ void BitPlan::build(const UnpackSpec& spec, const Layout& layout, size_t lanes, 
       for (size_t axis = index.size(); axis-- > 0 && ++index[axis] == layout.axes[axis].length;) index[axis] = 0;
     }
 
-    // Choose the block's windows. Each begins at the first byte that no window has yet.
+    // Choose the block's windows. Each begins at the first byte that the block needs and that is in no window yet; or
+    // before that byte, if the window would otherwise reach beyond the row.
     BitLayout::Block block{0, nullptr, static_cast<uint32_t>(windows_.size()), 0};
     std::vector<uint64_t> missing(bytes);
     std::sort(missing.begin(), missing.end());

@@ -1,9 +1,9 @@
 // Every cast of one element between the 12 number dtypes, and the arithmetic of unpacking.
 //
-// unpack/README.md has the table of casts. This file defines it for every device. The functions are constexpr and call no
-// library. They use only integer operations and IEEE float32 arithmetic in the default rounding mode (float64 is
-// converted, never computed with), and nothing that leaves the compiler a choice. They are always inlined, so that
-// sources compiled for newer instruction sets emit no copy of them that the linker could pick for older CPUs.
+// unpack/README.md has the table of casts. This file defines these casts for every device. The functions are constexpr
+// and call no library. They use only integer operations and IEEE float32 arithmetic in the default rounding mode
+// (float64 is converted, never computed with), and nothing that leaves the compiler a choice. They are always inlined,
+// so that sources compiled for newer instruction sets emit no copy of them that the linker could pick for older CPUs.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,7 @@ FEEDLINE_ELEMENT uint64_t bits_of(double x) { return __builtin_bit_cast(uint64_t
 FEEDLINE_ELEMENT float float_of(uint32_t bits) { return __builtin_bit_cast(float, bits); }
 FEEDLINE_ELEMENT double double_of(uint64_t bits) { return __builtin_bit_cast(double, bits); }
 
-// Rounds x to a 16-bit float, to nearest even. It starts from the exact bits, so x is rounded only once.
+// Rounds x to a 16-bit float, to nearest even. Starts from the exact bits of x, so x is rounded only once.
 template <int mantissa_bits, int exponent_bits>
 FEEDLINE_ELEMENT uint16_t narrow(double x) {
   constexpr int bias = (1 << (exponent_bits - 1)) - 1;
@@ -51,7 +51,7 @@ FEEDLINE_ELEMENT uint16_t narrow(double x) {
   const uint64_t bits = bits_of(x), magnitude = bits << 1 >> 1;
   const uint32_t sign = static_cast<uint32_t>(bits >> 63) << 15;
   if (magnitude > uint64_t{0x7ff} << 52) return infinity | (1u << (mantissa_bits - 1));
-  const int exponent = static_cast<int>(magnitude >> 52) - 1023 + bias;  // the result's exponent, if it is normal
+  const int exponent = static_cast<int>(magnitude >> 52) - 1023 + bias;  // the exponent of a normal result
   if (exponent >= (1 << exponent_bits) - 1) return static_cast<uint16_t>(sign | infinity);
   if (exponent < -mantissa_bits) return static_cast<uint16_t>(sign);  // below half of the smallest subnormal
   const uint64_t significand = (magnitude & ((uint64_t{1} << 52) - 1)) | uint64_t{1} << 52;
@@ -59,7 +59,7 @@ FEEDLINE_ELEMENT uint16_t narrow(double x) {
   const uint64_t rest = significand & ((uint64_t{1} << shift) - 1), half = uint64_t{1} << (shift - 1);
   uint32_t result = static_cast<uint32_t>(significand >> shift);
   result += rest > half || (rest == half && (result & 1));
-  // The implicit bit, and a carry out of the mantissa, add to the exponent.
+  // The implicit leading bit adds 1 to the exponent, and so does a carry out of the mantissa.
   if (exponent > 0) result += static_cast<uint32_t>(exponent - 1) << mantissa_bits;
   return static_cast<uint16_t>(sign | result);
 }
@@ -71,7 +71,7 @@ FEEDLINE_ELEMENT uint16_t half_bits(float x) {
   const uint32_t normal = (magnitude - (112u << 23) + 0xfff + (magnitude >> 13 & 1)) >> 13;
   const uint32_t subnormal = bits_of(float_of(magnitude) + 0.5f) - bits_of(0.5f);
   uint32_t result = magnitude < 113u << 23 ? subnormal : normal;
-  result = magnitude >= 143u << 23 ? 0x7c00 : result;  // 65536 and above; smaller ones reach infinity by the carry
+  result = magnitude >= 143u << 23 ? 0x7c00 : result;  // 65536 and above; smaller values reach infinity by the carry
   return static_cast<uint16_t>(magnitude > 255u << 23 ? uint32_t{half_nan} : sign | result);
 }
 FEEDLINE_ELEMENT uint16_t bfloat_bits(float x) {
@@ -94,7 +94,7 @@ FEEDLINE_ELEMENT float widen(BFloat b) { return canonical(float_of(static_cast<u
 // Rounds x towards zero. Values outside the range of To become its nearest value, and NaN becomes 0.
 template <typename To, typename From>
 FEEDLINE_ELEMENT To truncate(From x) {
-  // To's range is below <= x < above. `top` is the largest value of From in it.
+  // To's range is below <= x < above. `top` is the largest value of From in that range.
   constexpr From above = static_cast<From>(uint64_t{1} << (digits<To> - 1)) * From(2);
   constexpr From below = std::is_signed_v<To> ? -above : From(0);
   constexpr int precision = std::is_same_v<From, float> ? 24 : 53;
@@ -109,7 +109,8 @@ FEEDLINE_ELEMENT To truncate(From x) {
   return x == x ? result : To(0);
 }
 
-// Returns a float64 that rounds to any type with at most 51 mantissa bits exactly as the integer x does (round to odd).
+// Returns x as a float64, rounded to odd. If that is rounded to a type with at most 51 mantissa bits, the result is the
+// same as if the integer x itself were rounded to that type.
 FEEDLINE_ELEMENT double odd_double(int64_t x) {
   const uint64_t magnitude = x < 0 ? 0 - static_cast<uint64_t>(x) : static_cast<uint64_t>(x);
   const uint64_t folded = ((magnitude >> 11) | ((magnitude & 0x7ff) != 0)) << 11;
@@ -136,7 +137,7 @@ FEEDLINE_ELEMENT To cast(From x) {
     return {x != 0};
   } else if constexpr (std::is_integral_v<From>) {
     if constexpr (std::is_integral_v<To>) {
-      // Only compare with a bound that From can exceed.
+      // x is only compared with a bound that From can exceed.
       if constexpr (std::is_signed_v<From> && !std::is_signed_v<To>) x = x < 0 ? From(0) : x;
       if constexpr (std::is_signed_v<From> && std::is_signed_v<To> && digits < From >> digits<To>)
         x = x < static_cast<From>(lowest<To>) ? static_cast<From>(lowest<To>) : x;
@@ -173,8 +174,8 @@ FEEDLINE_ELEMENT To cast(From x) {
   }
 }
 
-/// The two steps of unpack/unpack_spec.h that compute. If the result is NaN, it is the canonical one on every
-/// device.
+/// Compute a step of unpack/unpack_spec.h: affine() the one with scale and bias, normalized() the one of normalize. If
+/// the result is NaN, it is the canonical NaN on every device.
 FEEDLINE_ELEMENT float affine(float x, float scale, float bias) { return detail::canonical(scale * x + bias); }
 FEEDLINE_ELEMENT float normalized(float x, float scale, float mean, float std) {
   return detail::canonical((x * scale - mean) / std);

@@ -1,4 +1,4 @@
-// Division by a number that is the same for many: two multiplications. A GPU has no instruction that divides.
+// Divides many numbers by the same number, each by two multiplications. A GPU has no instruction that divides.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace feedline::unpack {
 
-/// A number that others are divided by.
+/// A number by which many numbers are divided.
 struct Divisor {
   uint32_t value;
   uint32_t high, low;  // the halves of (2^64 - 1) / value, rounded down
@@ -23,10 +23,11 @@ struct Quotient {
   uint32_t quotient, remainder;
 };
 
-/// Returns number / divisor. Precondition: number < 2^32 - 1.
+/// Returns number / divisor, rounded down, and the remainder. Precondition: number < 2^32 - 1.
 ///
-/// With number = q * divisor + r, (number + 1) / divisor is q + (r + 1) / divisor. The product below is less than
-/// that, but by less than 1 / divisor, because (number + 1) * divisor < 2^64. So, rounded down, it is q.
+/// If number = q * divisor + r, then (number + 1) / divisor = q + (r + 1) / divisor. The product below is less than
+/// that, but by less than 1 / divisor, because (number + 1) * divisor < 2^64. So the product is at least q and less
+/// than q + 1. Rounded down, it is q.
 FEEDLINE_ELEMENT Quotient divide(uint32_t number, const Divisor& divisor) {
   const uint32_t next = number + 1;
   const auto quotient =

@@ -44,8 +44,8 @@ struct ChannelMath {
   float normalize_scale = 1, mean = 0, std = 1;  // parameters of normalize
 };
 
-/// Makes the output values of decoded values. Computes the channel's steps (affine, then normalize) in float32, if
-/// there are any, and casts the results to the output's type.
+/// Turns decoded values into output values. Computes the channel's steps (affine, then normalize) in float32, if there
+/// are any, and casts the results to the output's type.
 template <typename To, typename From, int count>
 FEEDLINE_ELEMENT void apply(const ChannelMath& steps, const From (&values)[count], To (&out)[count]) {
   if (!steps.affine && !steps.normalize) {

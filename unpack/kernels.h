@@ -15,10 +15,10 @@ enum class SimdLevel : uint8_t;
 
 namespace feedline::unpack {
 
-/// The most elements of a tile, which are gathered, computed and cast in one go, in the L1 cache.
+/// The maximum number of elements that are gathered, computed and cast in one go, as one tile, in the L1 cache.
 inline constexpr size_t tile_elements = 512;
 
-/// The parameters of a step: one of each for every element, or one of each for all elements if `uniform`.
+/// The parameters of a step. Each array has a value for every element, or, if `uniform`, one value for all elements.
 struct StepArrays {
   const float* scale;
   const float* bias_or_mean;
@@ -63,12 +63,13 @@ struct BitLayout {
   size_t window = 0;
   const Block* blocks = nullptr;
   const Window* windows = nullptr;
-  // Among the first `repeated` blocks (a multiple of `period`; 0: none), each block b >= period has the recipe of block
-  // b - period, and its window begins `repeated_bytes` later: earlier, if that is negative.
+  // The recipes of the first `repeated` blocks repeat; `repeated` is a multiple of `period`, or 0. Among these blocks,
+  // each block b >= period has the recipe of block b - period. The window of block b begins `repeated_bytes` behind the
+  // window of block b - period, or before it if `repeated_bytes` is negative.
   size_t period = 0, repeated = 0;
   ptrdiff_t repeated_bytes = 0;
   bool one_window = false;   // no block has further windows
-  bool low_is_zero = false;  // all bytes of all values for 0 are zero
+  bool low_is_zero = false;  // every value that a bit 0 chooses has only zero bytes
 };
 
 /// The inner loops of one SIMD level.
@@ -84,7 +85,7 @@ struct Kernels {
   Step affine, normalize;
 
   /// Casts n bytes to float32, normalizes them and casts the results, in one loop. Indexed by the dtype of the results:
-  /// FLOAT32, FLOAT16 or BFLOAT16; null for the others.
+  /// FLOAT32, FLOAT16 or BFLOAT16; null for all other dtypes.
   using NormalizeBytes = void (*)(const std::byte* in, std::byte* out, size_t n, const StepArrays& steps);
   NormalizeBytes normalize_bytes[dtype_count];
 
@@ -94,8 +95,8 @@ struct Kernels {
   using Lookup = void (*)(const std::byte* in, std::byte* out, size_t n, const std::byte* table);
   Lookup lookup[4];
 
-  // Gather elements into consecutive memory. All are indexed by the binary logarithm of the element's size. Strides and
-  // offsets are in bytes.
+  // Gather elements into consecutive memory. The arrays are indexed by the binary logarithm of the element's size.
+  // Strides and offsets are in bytes.
   /// out[i] = the element at in + i * stride.
   void (*strided[4])(const std::byte* in, int64_t stride, std::byte* out, size_t n);
   /// out[i * channels + c] = the i-th of the elements that begin at in + c * stride. n is the number of all elements, a
@@ -110,16 +111,16 @@ struct Kernels {
   /// Reverses the bytes of each element; `out` may be `in`.
   void (*swap[4])(const std::byte* in, std::byte* out, size_t n);
 
-  /// Copies past the caches. `out` and `bytes` are multiples of 64. The caller must call fence() before other threads
-  /// read `out`.
+  /// Copies with stores that bypass the caches. `out` and `bytes` are multiples of 64. The caller must call fence()
+  /// before other threads read `out`.
   void (*stream)(const std::byte* in, std::byte* out, size_t bytes);
   void (*fence)();
 
   /// Reads n bit fields: see FieldLayout.
   void (*fields)(const FieldLayout& layout, const std::byte* row, int64_t base, uint32_t* out, size_t n);
 
-  /// For BitLayout: the elements of a block, the bytes of a window, and the bytes of a smaller window for layouts in
-  /// which each block needs only one (the same as `window` if the level has none).
+  /// Sizes for BitLayout: the elements of a block, the bytes of a window, and the bytes of a smaller window for layouts
+  /// in which each block needs only one window. If the level has no smaller window, small_window is equal to `window`.
   size_t lanes, window, small_window;
   /// Unpacks n rows of single bits. Indexed by the binary logarithm of the output element's size.
   using Bits = void (*)(const BitLayout& layout, const std::byte* const* rows, size_t n, std::byte* out,

@@ -7,7 +7,7 @@
 namespace feedline::unpack {
 namespace avx2 {
 
-// A byte shuffle: for each of 16 result bytes, which of 16 source bytes it gets; 128: none, the result is 0.
+// A shuffle of bytes: index[i] says which of 16 source bytes result byte i gets. If it is 128, result byte i is 0.
 struct Pick {
   alignas(16) uint8_t index[16];
 };
@@ -18,9 +18,9 @@ inline __m128i load16(const std::byte* p) { return _mm_loadu_si128(reinterpret_c
 inline __m128i either(__m128i a, __m128i b, __m128i c) { return _mm_or_si128(_mm_or_si128(a, b), c); }
 
 // Returns the shuffle that picks every third byte of 48 source bytes, which are loaded into three vectors. The shuffle
-// is for the vector with the number `vector`, and sets the bytes that come from the other two to 0.
+// is for the vector with the number `vector`, and sets to 0 the result bytes that come from the other two vectors.
 consteval Pick thirds_pick(size_t vector) {
-  constexpr size_t begin[3] = {0, 16, 30};  // the last one ends with the last byte that is picked
+  constexpr size_t begin[3] = {0, 16, 30};  // the last vector ends with the last byte that is picked
   Pick pick{};
   for (size_t i = 0; i < 16; i++)
     pick.index[i] = static_cast<uint8_t>(3 * i / 16 == vector ? 3 * i - begin[vector] : 128);
@@ -69,7 +69,7 @@ inline size_t triples(const std::byte* in, int64_t stride, std::byte* out, size_
 
 inline __m256i load(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
 
-// Returns bytes of all ones for the lanes whose bit is set, and 0 for the others.
+// Returns a byte for each lane: its bits are all 1 if the lane's bit is set, else all 0.
 inline __m256i chosen(const BitLayout& layout, const BitLayout::Block& block, const std::byte* row) {
   const auto spread = [row](uint64_t byte, const std::byte* picks) {  // lanes without a pick become 0
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(row + byte));
@@ -84,8 +84,8 @@ inline __m256i chosen(const BitLayout& layout, const BitLayout::Block& block, co
   return _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bit), bit);
 }
 
-// Returns a shuffle that widens mask bytes to masks of type T: for each byte of a vector of T, which of 16 mask bytes
-// it repeats. The `part`-th shuffle widens the `part`-th run of 32 / sizeof(T) mask bytes.
+// Returns a shuffle that widens mask bytes to masks of type T: it says for each byte of a vector of T which of 16 mask
+// bytes is repeated there. The `part`-th shuffle widens the `part`-th run of 32 / sizeof(T) mask bytes.
 template <typename T>
 __m256i repeats(size_t part) {
   alignas(32) uint8_t from[32];

@@ -15,8 +15,8 @@ namespace avx512 {
 
 inline __m512i load(const void* p) { return _mm512_loadu_si512(p); }
 
-// For each of 64 result bytes, which of the 192 bytes of three vectors it gets. `last` is the mask of the result bytes
-// that come from the third vector.
+// A shuffle of bytes: says for each of 64 result bytes which of the 192 bytes of three vectors it gets. `last` is the
+// mask of the result bytes that come from the third vector.
 struct PickOf192 {
   alignas(64) uint8_t index[64] = {};
   uint64_t last = 0;
@@ -45,7 +45,7 @@ constexpr PickOf192 triples_picks[3] = {triples_pick(0), triples_pick(1), triple
 inline size_t thirds(const std::byte* in, std::byte* out, size_t n) {
   size_t i = 0;
   for (; i + 64 <= n; i += 64, in += 192) {
-    const __m512i c = _mm512_maskz_loadu_epi8(~__mmask64{0} >> 2, in + 128);  // nothing beyond the last element
+    const __m512i c = _mm512_maskz_loadu_epi8(~__mmask64{0} >> 2, in + 128);  // reads nothing beyond the last element
     _mm512_storeu_si512(out + i, pick_of_192(thirds_pick, load(in), load(in + 64), c));
   }
   return i;
@@ -67,8 +67,8 @@ inline size_t triples(const std::byte* in, int64_t stride, std::byte* out, size_
 //
 // 64 source bytes are spread over 64 lanes, each is tested for its bit, and the 64 results choose between two vectors.
 // If 16 bytes hold all that a block needs (`small`), they are loaded into each quarter of a vector, which is cheaper to
-// load and to shuffle. Then the stores are what costs, as long as few loads come between them. So a table of zeros is
-// not loaded, and recipes that repeat along a row stay in registers.
+// load and to shuffle. Then it is the stores that take the time, as long as few loads come between them. So a table of
+// zeros is not loaded, and recipes that repeat along a row stay in registers.
 
 inline __mmask64 first_lanes(uint64_t n) { return n >= 64 ? ~__mmask64{0} : (__mmask64{1} << n) - 1; }
 
@@ -101,7 +101,7 @@ class Recipe {
     }
   }
 
-  // Returns the same for a block that has only one window, of 16 bytes.
+  // Returns the bits of a block that has only one window, of 16 bytes.
   uint64_t ones(const std::byte* window) const {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(window));
     return _mm512_test_epi8_mask(_mm512_shuffle_epi8(_mm512_broadcast_i32x4(bytes), pick_), bit_);
@@ -126,7 +126,8 @@ void write_block(const Recipe<T, small, low_is_zero>& recipe, uint64_t ones, std
   for (size_t v = 0; v < sizeof(T); v++) _mm512_storeu_si512(to + 64 * v, recipe.values(ones, v));
 }
 
-// The blocks at the beginning of a row whose recipes repeat. Only the row itself is loaded for them.
+// The blocks at the beginning of a row whose recipes repeat. For these blocks only the row itself is loaded, because
+// their recipes stay in registers.
 template <typename T, bool low_is_zero, size_t period>
 struct Repeated {
   explicit Repeated(const BitLayout& layout) : blocks(period > 0 ? layout.repeated : 0), step(layout.repeated_bytes) {
@@ -204,8 +205,8 @@ void bits(const BitLayout& layout, const std::byte* const* rows, size_t n, std::
 
 // --- bytes by tables ---
 
-// The order in which source bytes must be so that the unpack instructions, which interleave bytes (and then pairs of
-// bytes) inside 16-byte parts, give consecutive elements of T.
+// An order of source bytes. The unpack instructions interleave bytes, and then pairs of bytes, inside 16-byte parts. If
+// the source bytes are in this order, these instructions give consecutive elements of T.
 template <typename T>
 struct LookupOrder {
   alignas(64) uint8_t index[64];

@@ -1,11 +1,13 @@
 // The loops that all SIMD levels share. Each level compiles them for its own instruction set, and compilers vectorise
 // them. Include this file once, inside the namespace of the level, after unpack/kernels.h and unpack/cast.h
-// have been included outside of it. It has no #pragma once and no #include: unpack/kernels.h says why.
+// have been included outside of that namespace. This file has no #pragma once and no #include: unpack/kernels.h says
+// why.
 //
-// Before that, the level must define two functions for bytes of three channels. Each returns how many elements it has
-// done; the rest is done one by one:
-//   size_t thirds(in, out, n)            out[i] = in[3 * i]; reads nothing beyond the last of these bytes
-//   size_t triples(in, stride, out, n)   out[3 * i + c] = in[i + c * stride]; i counts up to n
+// Before it includes this file, the level must define two functions for bytes of three channels. Each makes the
+// assignments that stand behind it here, for i = 0, 1, ... up to n - 1, but may stop earlier. It returns for how many i
+// it has made them. This file does the rest one by one.
+//   size_t thirds(in, out, n)            out[i] = in[3 * i]; reads nothing beyond in[3 * (n - 1)]
+//   size_t triples(in, stride, out, n)   out[3 * i + c] = in[i + c * stride]
 
 template <typename T>
 struct [[gnu::packed, gnu::may_alias]] Unaligned {

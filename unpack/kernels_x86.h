@@ -14,7 +14,8 @@ inline __m256 canonical_nan(__m256 x) {
 inline void store(const std::byte* in, std::byte* out, size_t n, Half) {
   size_t i = 0;
   for (; i + 8 <= n; i += 8) {
-    // F16C would keep the payload of a NaN. The canonical NaN, which has only the quiet bit, becomes the canonical one.
+    // F16C would keep the payload of a NaN. So every NaN becomes the canonical NaN of float32 first. This has only the
+    // quiet bit, and F16C turns it into the canonical NaN of float16.
     const __m128i half =
         _mm256_cvtps_ph(canonical_nan(load_floats(in, i)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i * sizeof(Half)), half);

@@ -10,9 +10,9 @@
 namespace feedline::unpack {
 namespace {
 
-constexpr int64_t small_row = 64;      // elements; rows with at most so many share a tile
-constexpr int64_t whole_vectors = 64;  // elements; a tile with a multiple of them leaves kernels no incomplete vector
-constexpr int64_t long_enough = 64;    // elements of one channel that are worth a tile of their own
+constexpr int64_t small_row = 64;      // elements; rows of at most this size share a tile
+constexpr int64_t whole_vectors = 64;  // elements; if a tile has a multiple of this, no kernel has an incomplete vector
+constexpr int64_t long_enough = 64;    // elements; this many, or more, of one channel are worth a tile of their own
 
 }  // namespace
 
@@ -67,7 +67,7 @@ std::vector<Axis> TilePlan::cut_rows(const Layout& layout, bool as_it_lies) {
   const std::vector<Axis>& axes = layout.axes;
   size_t outer = axes.size();
   bool has_cut = true;
-  if (as_it_lies) {  // nothing is gathered or kept in between, so the size of a tile is no limit
+  if (as_it_lies) {  // nothing is gathered or kept in between, so a tile may have any size
     cut_ = axes[--outer];
     step_ = cut_.length;
   } else {
@@ -240,7 +240,7 @@ void TilePlan::run_row(const std::byte* row, std::byte* out) const noexcept {
       channel = static_cast<size_t>(index[axis]);
       if (!outer_offset_.empty()) base += outer_offset_[channel];
     }
-    // The arrays have one entry for each outer channel, or else entries for the elements of a tile or of the whole cut.
+    // Where the tile's parameters begin in the arrays, unless these have an entry for every index of the cut.
     const size_t first = outer_steps_ ? channel : 0;
     for (int64_t start = 0; start < cut_.length; start += step_) {
       const size_t n = static_cast<size_t>(std::min(step_, cut_.length - start)) * body_;

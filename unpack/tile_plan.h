@@ -2,8 +2,8 @@
 // gathered into consecutive memory (unless they already are), the steps are computed in float32, and the result is
 // cast.
 //
-// A tile is all of the last axes (its body), some indices of the axis before them (the cut), and one index of each axis
-// further out (the outer axes). Several rows that are smaller than a tile share one.
+// A tile has all indices of the last axes (its body), some indices of the axis before these (the cut), and one index of
+// each axis before the cut (the outer axes). Small rows share a tile.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +39,7 @@ class TilePlan {
   struct Arrays {
     aligned_vector<float> scale, bias_or_mean, std;
     StepArrays from(size_t first, bool uniform) const noexcept {
-      const float* const of_std = std.empty() ? nullptr : std.data() + first;  // an affine step has none
+      const float* const of_std = std.empty() ? nullptr : std.data() + first;  // an affine step has no std
       return {scale.data() + first, bias_or_mean.data() + first, of_std, uniform};
     }
   };
@@ -69,9 +69,9 @@ class TilePlan {
   size_t stored_size_, out_size_;                      // bytes of an element
   int log_size_;                                       // the binary logarithm of stored_size_
   bool swap_;                                          // the bytes of each stored element are reversed
-  bool copies_;                                        // a gathered element is the output's element
+  bool copies_;                                        // a gathered element is written unchanged
   bool copies_rows_ = false;                           // an output row is a copy of the stored bytes
-  bool streams_ = false;                               // tiles are written past the caches
+  bool streams_ = false;                               // tiles are written with stores that bypass the caches
 
   // Tiles.
   int64_t base_;  // bits, as in Layout

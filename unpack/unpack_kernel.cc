@@ -17,11 +17,11 @@ namespace {
 
 using Op = UnpackKernel::Op;
 
-// The most bytes of values that bytes are looked up in. They lie in memory that a multiprocessor's blocks share, and
-// should not keep other blocks out.
+// The maximum number of bytes in a table of values in which bytes are looked up (UnpackArgs::values). Each block of
+// threads has the table in memory that all blocks of a multiprocessor share. A larger table could keep blocks out.
 constexpr uint64_t most_values_bytes = 16384;
 
-// Integers of at most this many bits are exact in float32, and are converted from there.
+// Integers of at most this many bits are exact in float32, and are converted from float32.
 constexpr int float_bits = 24;
 
 Op op_of(const UnpackSpec& spec, uint64_t channels) {
@@ -44,8 +44,9 @@ Op op_of(const UnpackSpec& spec, uint64_t channels) {
 
 bool divides(uint64_t size, uint64_t value) { return value % size == 0; }
 
-// Returns the largest number of bytes, at most 16 and a power of 2, of which these places in a row (in bits) are
-// multiples; 0 if some are within a byte.
+// Returns the largest power of 2, at most 16, such that all places in a row are at multiples of this number of bytes; 0
+// if a place is within a byte. `bits` and `offsets` are parts of these places, in bits; the strides of `axes` are
+// added.
 uint64_t bytes_apart(std::initializer_list<int64_t> bits, std::span<const Axis> axes,
                      std::span<const int64_t> offsets) {
   uint64_t all = 128;
@@ -62,7 +63,7 @@ bool is_dense(const Layout& layout, int64_t element_bits) {
   return layout.channel_offset.empty();
 }
 
-// Returns the kernel that can write the bytes of pixels to planes; nullopt if the spec is none for it.
+// Returns the kernel that can write the bytes of pixels to planes (PlanesOp); nullopt if it cannot run the spec.
 std::optional<Op> planes_of(const UnpackSpec& spec, const Layout& layout) {
   constexpr Op kernels[] = {Op::planes2, Op::planes3, Op::planes4};
   if (size_of(spec.stored) != 1 || size_of(spec.out) > 4 || layout.axes.size() != 2 || !layout.channel_offset.empty())
@@ -175,7 +176,7 @@ UnpackLaunch DeviceUnpacker::launch(const DeviceRows& rows, const std::byte* tab
   args.steps = reinterpret_cast<const ChannelMath*>(tables + steps_at_);
   args.values = tables + values_at_;
 
-  // What all rows begin at multiples of, on both sides.
+  // All input rows begin at multiples of a power of 2 if that divides `in`. The same holds for output rows and `out`.
   const uint64_t in = reinterpret_cast<uintptr_t>(rows.in) | (rows.count == 1 && !rows.numbers ? 0 : rows.in_stride);
   const uint64_t out = reinterpret_cast<uintptr_t>(rows.out) | (rows.count == 1 ? 0 : rows.out_stride);
   launch.kernel.vectors = may_be_vectors_ && divides(vector_ * size_of(kernel_.out), out);

@@ -43,8 +43,9 @@ struct UnpackLaunch {
   bool empty() const noexcept { return args.rows == 0; }
 };
 
-/// Divides the rows among about `threads` threads: sets args.row_groups and the steps, and returns the number of
-/// threads that the launch then has. It is more if a row alone needs more. Precondition: the launch is not empty.
+/// Divides the rows among about `threads` threads, or among more if a single row needs more. Sets args.row_groups,
+/// args.in_step and args.out_step, and returns the number of threads that the launch then has. Precondition: the launch
+/// is not empty.
 inline uint32_t spread(UnpackArgs& args, uint64_t threads) {
   args.row_groups = static_cast<uint32_t>(std::clamp<uint64_t>(threads / args.vectors.value, 1, args.rows));
   args.in_step = args.row_groups * args.in_stride;
@@ -52,11 +53,11 @@ inline uint32_t spread(UnpackArgs& args, uint64_t threads) {
   return args.vectors.value * args.row_groups;
 }
 
-/// The most launches that one grid does.
+/// The maximum number of launches that one grid does.
 inline constexpr size_t launches_of_grid = 8;
 
-/// Returns how many of the launches, from the first one, are done by one grid: neighbours with the same kernel.
-/// Precondition: there is a launch.
+/// Returns how many of the launches one grid does: the first launch and those directly behind it with the same kernel,
+/// at most launches_of_grid. Precondition: there is a launch.
 inline size_t count_for_grid(std::span<const UnpackLaunch> launches) {
   size_t count = 1;
   while (count < launches.size() && count < launches_of_grid && launches[count].kernel == launches[0].kernel) count++;
@@ -70,18 +71,18 @@ struct DeviceRows {
   uint64_t in_stride;
   std::byte* out;
   uint64_t out_stride;
-  uint32_t count;                    // of the output
+  uint32_t count;                    // the number of output rows
   const int64_t* numbers = nullptr;  // in device memory, too
 };
 
 /// Makes the launches that unpack rows by one spec on a GPU. Immutable.
 class DeviceUnpacker {
  public:
-  /// Throws Error bad_pipeline for a spec that makes no sense, and for rows that are too large for a GPU: of 2 GiB, or
-  /// with 2^31 elements.
+  /// Throws Error bad_pipeline for a spec that makes no sense, and for rows that are too large for a GPU: of 2 GiB or
+  /// more, or with 2^31 elements or more.
   explicit DeviceUnpacker(const UnpackSpec& spec);
 
-  /// Returns the kernels that launches may have. Which one it is depends on how the rows are aligned.
+  /// Returns the kernels that launches may have. Which of them a launch has depends on how its rows are aligned.
   std::vector<UnpackKernel> kernels() const;
 
   /// Returns the tables that the kernel's threads read. The caller must copy them to the device, to an address that is
@@ -98,19 +99,21 @@ class DeviceUnpacker {
   size_t add_table(std::span<const T> values);
 
   UnpackKernel kernel_{};
-  std::optional<UnpackKernel::Op> planes_;  // used instead if the rows are aligned
+  std::optional<UnpackKernel::Op> planes_;  // used instead of kernel_.op if the rows are aligned
   UnpackArgs args_{};
   uint32_t elements_ = 0, vector_ = 1;  // of a row, and of a vector
   bool may_be_vectors_ = false;
-  // The bytes of which the places of all elements in a row are multiples, and those of all vectors of elements that lie
-  // one after another; at most 16. 0: of none.
+  // Powers of 2, at most 16. All elements of a row lie at multiples of elements_apart_ bytes. All vectors of elements
+  // begin at multiples of vectors_apart_ bytes, or of the bytes of a vector if these are fewer. Both are 0 for bit
+  // fields and for elements whose bytes are reversed. vectors_apart_ is also 0 if the elements of a vector do not lie
+  // one after another.
   uint64_t elements_apart_ = 0, vectors_apart_ = 0;
   size_t steps_at_ = 0, values_at_ = 0, channel_offset_at_ = 0;
   bool has_channel_offset_ = false;
   std::vector<std::byte> tables_;
 };
 
-/// Calls f(type<Op>{}) with the template argument of unpack_thread() for a kernel.
+/// Calls f(type<Op>{}), where Op is the template argument of unpack_thread() for this kernel.
 template <typename F>
 void with_kernel(const UnpackKernel& kernel, F&& f) {
   using Op = UnpackKernel::Op;

@@ -30,19 +30,22 @@ struct Normalize {
 
 struct UnpackSpec {
   // The stored field.
-  DType stored = DType::unset;  // the type of a field that is a whole element; unset: a field of `width` bits
+  DType stored = DType::unset;  // the type of a field that is a whole element; if unset, a field has `width` bits
   bool big_endian = false;      // the byte order of a whole element
   int width = 1;                // the bits of a bit field, 1 to 32
   bool sign_extend = false;     // whether a bit field is signed
-  bool lsb_first = false;  // bit i of the row is bit i % 8 (else 7 - i % 8) of byte i / 8; a field's first bit is its
-                           // least significant one (else its most significant): np.unpackbits' bitorder
+  // The bit order, as `bitorder` of np.unpackbits. If true, bit i of the row is bit i % 8 of byte i / 8, and the first
+  // bit of a field is its least significant one. If false, bit i of the row is bit 7 - i % 8 of byte i / 8, and the
+  // first bit of a field is its most significant one.
+  bool lsb_first = false;
 
-  // Where the fields are. Whole elements lie at whole bytes, so all these offsets and strides are then multiples of 8.
+  // Where the fields are. Whole elements lie at whole bytes, so for them all these offsets and strides are multiples
+  // of 8.
   int64_t bit_offset = 0;            // the bit of a row at which index 0 of all axes lies
   Shape shape;                       // the shape of the output, without the axis of rows
   std::vector<int64_t> stride_bits;  // one for each axis of `shape`, in bits
 
-  // Channels. channel_axis < 0: there are none, and scale, bias, mean and std have at most one value.
+  // Channels. If channel_axis < 0, there are no channels, and scale, bias, mean and std have at most one value.
   int channel_axis = -1;
   std::vector<int64_t> channel_bits;  // empty, or an extra bit offset for each channel (the channel order)
   std::vector<float> scale, bias;     // no value (scale 1, bias 0), one, or one for each channel

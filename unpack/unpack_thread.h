@@ -3,13 +3,13 @@
 // without a GPU, tests run them one after another.
 //
 // A thread finds out once where its elements lie and what happens to them. Each row then costs its loads, the
-// arithmetic and one store of up to 16 bytes. Neighbouring threads write neighbouring vectors; after the last vector of
-// a row comes the first vector of the next row.
+// arithmetic and one store of up to 16 bytes (PlanesOp: one store for each channel). Neighbouring threads write
+// neighbouring vectors; after the last vector of a row comes the first vector of the next row.
 //
-// What a thread does with a row is an Op: load() loads the stored elements of a vector, and store() makes the output of
-// them. Where little is loaded for each store, rows_together rows are loaded before the first of them is stored, so
-// that a thread waits for them at the same time. A branch between their loads would make it wait at once, so load() is
-// compiled for each way to load and not told of it at run time.
+// What a thread does with a row is an Op: load() loads the stored elements of a vector, and store() makes the output
+// from these elements and stores it. If an Op loads little for each store, a thread loads rows_together rows before it
+// stores the first of them, so that it waits for all these rows at the same time. A branch between the loads would make
+// the thread wait there. So load() is compiled for each way to load, instead of being told the way at run time.
 #pragma once
 
 #include <cstddef>
@@ -21,15 +21,17 @@
 
 namespace feedline::unpack {
 
-/// How whole elements are loaded: byte by byte, as they may lie at any byte or have the other byte order; each at once;
-/// or all elements of a vector at once, up to 16 bytes at a time, because they lie one after another.
+/// How whole elements are loaded.
+/// - bytes: byte by byte, because elements may lie at any byte or are big-endian.
+/// - elements: each element at once.
+/// - vectors: all elements of a vector at once, up to 16 bytes at a time, because they lie one after another.
 enum class Load : uint8_t { bytes, elements, vectors };
 
 /// A spec, the rows, and how the rows are divided among the threads. Plain data; all pointers are to device memory.
 struct UnpackArgs {
   const std::byte* in;  // the first input row; the next one begins in_stride bytes later
   uint64_t in_stride;
-  const int64_t* numbers;  // of the input row that each output row is made from; null: the output row's own number
+  const int64_t* numbers;  // output row i is made from input row numbers[i], or from input row i if this is null
   std::byte* out;          // the first output row; the next one begins out_stride bytes later
   uint64_t out_stride;
   uint32_t rows;
@@ -46,14 +48,14 @@ struct UnpackArgs {
   const int64_t* channel_offset;  // bits, for each channel; or null
   bool in_runs;                   // whether the elements of a vector follow one another on the last axis
 
-  DType stored;  // unset: fields of `width` bits
+  DType stored;  // if unset, the fields have `width` bits
   Load load;
   bool big_endian, sign_extend, lsb_first;
   int width;
 
   const ChannelMath* steps;  // for each channel, or one for all
-  // For single bits: the values of 0 and of 1; for bytes that are looked up: the values of 0 to 255. For each channel,
-  // or once for all.
+  // What the bits 0 and 1 become, if single bits are unpacked. What the bytes 0 to 255 become, if bytes are looked up.
+  // Either for each channel, or once for all channels.
   const std::byte* values;
   uint32_t values_bytes;
 };
@@ -64,8 +66,8 @@ inline constexpr int vector_elements = sizeof(Out) >= 4 ? 16 / static_cast<int>(
 
 namespace detail {
 
-/// Where the elements of a vector lie in their row, and their channels. (No pipeline has 2^29 channels that differ: it
-/// would be larger than a protobuf message may be.)
+/// Where the elements of a vector lie in their row, and their channels. (The number of a channel fits 29 bits: a
+/// pipeline with 2^29 channels that differ would be larger than a protobuf message may be.)
 template <int vector>
 class Places {
  public:
@@ -97,7 +99,7 @@ class Places {
 
   /// Returns the byte in which the field of an element begins.
   FEEDLINE_ELEMENT int32_t byte(int i) const { return byte_[i]; }
-  /// Returns the bit of that byte, in the row's bit order.
+  /// Returns the bit of that byte at which the field begins, in the row's bit order.
   FEEDLINE_ELEMENT int bit(int i) const { return static_cast<int>(channel_and_bit_[i] & 7); }
   FEEDLINE_ELEMENT uint32_t channel(int i) const { return channel_and_bit_[i] >> 3; }
 
@@ -113,8 +115,9 @@ struct alignas(sizeof(T) * vector) Vector {
   FEEDLINE_ELEMENT void store(std::byte* to) const {
     check_aligned(to, sizeof(Vector));
 #ifdef __CUDA_ARCH__
-    // What is written is the first to leave the cache, so that it does so in order, which memory is faster at. (An H200
-    // wrote float32 of bits at 0.86 of the rate of cudaMemsetAsync, and without this at 0.70.)
+    // __stcs() makes the bytes that it writes the first to leave the cache. So bytes leave it in order, and memory is
+    // faster at that. (An H200 wrote FLOAT32 made from bits at 0.86 of the rate of cudaMemsetAsync, and at 0.70 without
+    // __stcs().)
     if constexpr (sizeof(Vector) == 16) {
       uint4 words;
       __builtin_memcpy(&words, this, sizeof words);
@@ -163,8 +166,8 @@ FEEDLINE_ELEMENT void load_elements(const UnpackArgs& args, const std::byte* row
   }
 }
 
-/// Does what read_bits() does for the bit `skip` of the byte at `at`, but reads whole bytes: a field lies in at most
-/// five of them.
+/// Returns what read_bits() returns for the field that begins at bit `skip` of the byte at `at`. Reads whole bytes, not
+/// single bits; a field lies in at most five bytes.
 FEEDLINE_ELEMENT uint32_t load_bits(const std::byte* at, int skip, int width, bool lsb_first) {
   const int bytes = (skip + width + 7) / 8;
   uint64_t value = 0;
@@ -176,7 +179,7 @@ FEEDLINE_ELEMENT uint32_t load_bits(const std::byte* at, int skip, int width, bo
   return static_cast<uint32_t>(value & ((uint64_t{1} << width) - 1));
 }
 
-/// Returns an element as Wide, which holds all values of its type.
+/// Returns an element as Wide, a type that holds all values of T.
 template <typename Wide, typename T>
 FEEDLINE_ELEMENT Wide widened(T value) {
   if constexpr (std::is_same_v<T, Bool>)
@@ -187,9 +190,9 @@ FEEDLINE_ELEMENT Wide widened(T value) {
     return static_cast<Wide>(value);
 }
 
-/// Loads a vector's elements as Wide, which is int64_t, float or double and holds every value of the stored type: of
-/// several, float. A cast from Wide has the same result as a cast from the stored type. All threads take the same
-/// branch.
+/// Loads a vector's elements as Wide, which holds every value of the stored type. Wide is float if float holds all of
+/// them, else int64_t or double. A cast from Wide has the same result as a cast from the stored type. All threads take
+/// the same branch.
 template <typename Wide, int vector>
 FEEDLINE_ELEMENT void load_wide(const UnpackArgs& args, const std::byte* row, const Places<vector>& places,
                                 Wide (&values)[vector]) {
@@ -243,7 +246,7 @@ FEEDLINE_ELEMENT void load_wide(const UnpackArgs& args, const std::byte* row, co
 
 }  // namespace detail
 
-/// Lets one bit choose between two values. Only the size of the type Value matters.
+/// Lets each bit choose between two values. Only the size of the type Value matters.
 template <typename Value, int elements>
 class BitsOp {
  public:
@@ -304,7 +307,8 @@ class CopyOp {
   detail::Places<vector> places_;
 };
 
-/// Looks up what a byte becomes: args.values, in memory that is near to the thread, has the values of all bytes.
+/// Looks up what a byte becomes, in the values of all bytes (args.values). store() gets these values in memory that is
+/// near to the thread.
 template <typename Value, int elements>
 class LookupOp {
  public:
@@ -334,9 +338,9 @@ class LookupOp {
   detail::Places<vector> places_;
 };
 
-/// Looks up the bytes of neighbouring pixels, whose channels lie one after another, and writes each channel to a plane
-/// of its own: a vector of pixels. The spec has two axes, channels and pixels; and a group of pixels lies at a multiple
-/// of 4 bytes.
+/// Looks up the bytes of a vector of neighbouring pixels, whose channels lie one after another, and writes each channel
+/// to a plane of its own. The spec's Layout has two axes, channels and pixels. Each vector of pixels begins at a
+/// multiple of 4 bytes.
 template <typename Value, int channels>
 class PlanesOp {
  public:
@@ -374,8 +378,8 @@ class PlanesOp {
   }
 
  private:
-  int32_t byte_;                // of the first pixel's first channel
-  uint32_t channel_[channels];  // of each byte of a pixel
+  int32_t byte_;                // where the first pixel begins in the row
+  uint32_t channel_[channels];  // the channel of each byte of a pixel
 };
 
 /// Loads elements as Wide (int64_t, float or double), does their channel's steps, and casts the results. All elements

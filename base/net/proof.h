@@ -19,10 +19,10 @@ Nonce make_nonce();
 /// Returns a secret that nobody can guess: 32 hexadecimal digits.
 std::string make_secret();
 
-/// Returns the proof that its maker knows `secret` and has said `parts`, one after another. All of them but the last
-/// must have lengths that both sides know, or an end that is no part of them.
+/// Returns the proof that its maker knows `secret` and has said `parts`, one after another. Every part except the last
+/// one must have a length that both sides know, or be followed by an end mark that cannot occur inside it.
 Proof proof_of(std::string_view secret, std::initializer_list<std::span<const std::byte>> parts);
-/// Returns whether two proofs, or texts, are the same, in a time that does not tell where they differ.
+/// Return whether two proofs, or two texts, are the same. How long that takes does not tell where they differ.
 bool same(const Proof& a, const Proof& b) noexcept;
 bool same_text(std::string_view a, std::string_view b) noexcept;
 

@@ -44,13 +44,14 @@ struct Address {
   socklen_t size = 0;
   uint32_t zero = 0;  // so that no byte is left undefined
 
-  /// Returns whether it is one by its family and size; of an Address that another rank has sent.
+  /// Returns whether family and size are those of an IPv4 or IPv6 address. This checks an Address that another rank has
+  /// sent.
   bool is_one() const noexcept;
   bool is_loopback() const noexcept;
-  /// What the addresses of one host have in common: an IPv4 address, or the first 64 bits of one of IPv6.
+  /// What all addresses of one host have in common: an IPv4 address itself, or the first 64 bits of an IPv6 address.
   using Network = std::array<uint8_t, 9>;
   Network network() const noexcept;
-  /// Returns whether `other` is the same host, at any port.
+  /// Returns whether this address and `other` are the same apart from their ports.
   bool is_host_of(Address other) const noexcept;
   uint16_t port() const noexcept;
   void set_port(uint16_t port) noexcept;
@@ -67,16 +68,19 @@ std::vector<Address> resolve(const std::string& host, uint16_t port);
 /// there are no others.
 std::vector<std::string> addresses_of_this_machine();
 
-/// Returns whether the host is the text of an IP address, and no name.
+/// Returns whether `host` is the text of an IP address, and not a name.
 bool is_ip_address(const std::string& host);
-/// Returns whether the host is loopback by its name or its number, and not only because this machine calls itself so.
+/// Returns whether `host` means loopback on every machine: by its name, such as "localhost", or as an IP address. A
+/// name that only this machine resolves to a loopback address, such as its own, does not count.
 bool is_loopback_name(const std::string& host);
-/// Returns whether the address is one of this machine. Throws Error if the system has no socket left to tell by.
+/// Returns whether the address is one of this machine. Throws Error if the system refuses the socket that is needed to
+/// find out.
 bool is_of_this_machine(const Address& address);
 
-/// Returns a socket that listens at one address. Port 0: the system chooses a free port.
+/// Returns a socket that listens at one address. If the port is 0, the system chooses a free port.
 Socket listen_at(const Address& address);
-/// Returns a socket that listens on all network interfaces, IPv6 and IPv4. Port 0: the system chooses a free port.
+/// Returns a socket that listens on all network interfaces, with IPv6 and IPv4. If `port` is 0, the system chooses a
+/// free port.
 Socket listen_everywhere(uint16_t port);
 /// Return the local and the remote address of a connection. An IPv4-mapped IPv6 address is returned as IPv4.
 Address address_of(const Socket& socket);
@@ -89,12 +93,13 @@ Socket connect_to(const Address& address, Deadline until);
 /// returns nullopt if the other end has closed the connection.
 size_t send_some(const Socket& socket, std::span<const std::byte> bytes);
 std::optional<size_t> receive_some(const Socket& socket, std::span<std::byte> bytes);
-/// Returns whether there is something to receive, or nothing has come; false: the other end has closed the connection.
+/// Returns false if the other end has closed the connection and nothing is left to receive. Otherwise returns true,
+/// even if nothing has arrived yet.
 bool has_more(const Socket& socket);
 /// Send or receive all bytes. Throw Error if that takes longer than the deadline.
 void send_all(const Socket& socket, std::span<const std::byte> bytes, Deadline until);
 void receive_all(const Socket& socket, std::span<std::byte> bytes, Deadline until);
-/// Has the system end the connection once the other end's machine has not answered for two minutes.
+/// Asks the system to end the connection if the machine at the other end has not answered for two minutes.
 void watch_machine(const Socket& socket) noexcept;
 /// Shuts down the sending side, so that the other end receives an end of file.
 void end_sending(const Socket& socket) noexcept;

@@ -14,17 +14,18 @@ namespace feedline::flow {
 /// Gives the steps of a feed, as a Walk does if the data has been counted. One thread at a time may use it.
 class ArrivingRows {
  public:
-  /// `steps` is Schedule::steps, whose length of an epoch is not known yet. Epochs are numbered from `epoch` on.
+  /// `steps` is Schedule::steps, in which the length of an epoch is not known yet. Epochs are numbered from `epoch` on.
   ArrivingRows(const Steps& steps, uint64_t epoch) : steps_(steps), epoch_(epoch) {}
 
   /// Adds the next chunk of the feed; chunks must be added in order.
   void add(const Chunk& chunk);
 
-  /// If all rows of the next step have arrived, or the end of the epoch has, sets `step` to it and returns true. If an
-  /// error ends the data, the last step ends with a row that its chunk does not have; this row stands for the error.
+  /// If all rows of the next step have arrived, or the end of the epoch has, sets `step` to that step or end, and
+  /// returns true. If an error ends the data, the last step ends with a row that its chunk does not have; this row
+  /// stands for the error.
   bool next(Step& step);
 
-  /// Returns how many samples the epoch that ended last had, if they made no step for any replica; else nullopt.
+  /// Returns how many samples the epoch that ended last had, if they made no step for any replica; otherwise nullopt.
   std::optional<int64_t> too_few() const noexcept {
     return last_.steps == 0 ? std::optional(last_.samples) : std::nullopt;
   }

@@ -12,7 +12,7 @@ namespace feedline::flow {
 namespace {
 
 // Renumbers the rows of a step that cannot be completed: they begin at 0 and, unless samples are windows, have no gaps.
-// Adds to `moved` what was the number of the first row. Returns how many whole samples the rows make.
+// Adds to `moved` the former number of the first row. Returns how many whole samples the rows make.
 int64_t close_up(std::vector<TicketRows>& step, int64_t frames, int64_t& moved) {
   int64_t rows_so_far = 0;
   const int64_t first = step.empty() ? 0 : step.front().at;
@@ -24,7 +24,7 @@ int64_t close_up(std::vector<TicketRows>& step, int64_t frames, int64_t& moved) 
   return rows_so_far / frames;
 }
 
-// Returns which of `samples` samples a replica is given if the replicas share them evenly.
+// Returns which of `samples` samples a replica is given if all replicas share the samples evenly.
 Rows even_share(int64_t samples, int replica, int replicas) {
   return {samples * replica / replicas, samples * (replica + 1) / replicas};
 }
@@ -146,7 +146,7 @@ void Assembler::emit_unfinished(Out& out) {
 }
 
 // Emits a batch of the step for each of the first `replicas` replicas, with the samples that samples_of(replica)
-// returns. `moved` is that of StepRows.
+// returns. `moved` becomes StepRows::moved.
 template <typename SamplesOf>
 void Assembler::emit_batches(int replicas, const SamplesOf& samples_of, Out& out, int64_t moved) {
   const auto step = share_rows(moved);

@@ -22,7 +22,7 @@ namespace feedline::flow {
 /// owns it, and a replica writes its steps in order, so the chunk outlives every step that points to it.
 struct StepRows {
   std::vector<TicketRows> rows;  // the rows of this rank, ascending by `at`
-  int64_t moved = 0;             // an error has cut the step short: what was the number of the row that is row 0 now
+  int64_t moved = 0;             // if an error has cut the step short: the former number of the row that is row 0 now
   uint64_t first_ticket = 0;     // the ticket of chunks[0]
   std::vector<const Chunk*> chunks;  // by ticket; null: an earlier step finished the chunk
   bool has_filler = false;           // one of the chunks has rows that stand in for bad records
@@ -51,8 +51,8 @@ struct BatchRows {
 };
 
 /// Returns the replica's batch of the rows before row `end` of a step, which an error cuts short there. The replicas of
-/// the rank share these rows evenly. Returns nullopt if they hold no whole sample. `batch` is any batch of the step;
-/// the chunks of its rows must still be alive.
+/// the rank share these rows evenly. Returns nullopt if these rows hold no whole sample. `batch` is any batch of the
+/// step; the chunks of its rows must still be alive.
 std::optional<BatchRows> rows_before(int64_t end, const BatchRows& batch, int replica, const Schedule& schedule);
 
 /// Used by one thread at a time.
@@ -63,12 +63,12 @@ class Assembler {
   Assembler(const Schedule& schedule, const Walk::Start& start, bool deliver_before_error);
 
   /// Takes the next chunk of the feed. Appends to out[replica], in order, the batches and ends of epochs that the chunk
-  /// completes. If the chunk has a bad record that ends the feed, a failure is appended, and after it nothing more.
+  /// completes. If the chunk has a bad record that ends the feed, appends a failure, and after that nothing more.
   void add(const ChunkRef& chunk, std::vector<std::vector<BatchRows>>& out);
 
   bool failed() const noexcept { return failed_; }
 
-  /// Returns how many chunks this object keeps for the next step or later ones.
+  /// Returns the number of chunks that this object holds because the next step or a later step needs them.
   uint64_t held() const noexcept { return held_; }
 
   uint64_t next_epoch() const noexcept { return step_.epoch; }

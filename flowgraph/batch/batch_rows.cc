@@ -16,8 +16,8 @@ std::vector<TicketRows>::const_iterator run_of(const StepRows& step, int64_t row
 
 }  // namespace
 
-// A row without a sample (filler) refers to the nearest row before it that has one, or after it if there is none
-// before.
+// A row without a sample (filler) refers to the nearest row with a sample before it or, if there is none before it,
+// after it.
 std::span<const BatchRow> rows_of_batch(const BatchRows& batch, int64_t begin, int64_t end, BatchRow* out) {
   const StepRows& step = *batch.of_step;
   const auto first = step.rows.begin(), last = step.rows.end();

@@ -1,4 +1,4 @@
-// Lists the rows of a batch one by one, and runs work on many of them in parallel.
+// Lists the rows of a batch one by one, and calls functions for blocks of them in parallel.
 #pragma once
 
 #include <oneapi/tbb/blocked_range.h>
@@ -23,7 +23,7 @@ struct BatchRow {
   const Chunk* chunk = nullptr;
   uint32_t row = 0;     // its number in the chunk
   bool filler = false;  // the row is padding, or its record is bad
-  bool bad = false;     // the record that the row refers to is bad: the row must get the tensors of another one
+  bool bad = false;     // the record that the row refers to is bad: the row must get the tensors of a different row
 };
 
 /// Writes the rows [begin, end) of a batch into `out`, which must have room for end - begin elements. Returns the span
@@ -38,7 +38,7 @@ bool in_sequence(const BatchRows& batch, int64_t begin, int64_t end) noexcept;
 template <typename Body>
 void side_by_side(int64_t count, int64_t grain, const Body& body) {
   if (count <= grain) return body(int64_t{0}, count);
-  // Isolated, because this thread must not pick up other work of the graph while it waits for its pieces.
+  // Isolated, because this thread must not run other tasks of the graph while it waits for its pieces.
   tbb::this_task_arena::isolate([&] {
     tbb::parallel_for(
         tbb::blocked_range<int64_t>(0, count, static_cast<size_t>(grain)),

@@ -35,7 +35,7 @@ struct BatchWriter::Failures {
   explicit Failures(const BatchRows& of) : batch(of) {}
   struct Found {
     std::vector<int64_t> rows;       // their numbers in the batch; a row comes once for each output that failed
-    std::vector<BadRecord> records;  // those whose rows could not be written and stood for a sample
+    std::vector<BadRecord> records;  // those of rows that stood for a sample and could not be written
   };
   const BatchRows& batch;
   Mutex mutex;
@@ -85,8 +85,8 @@ struct DoubleRecordOp {
   static constexpr int error = EPROTO;
 };
 
-// Injects the faults above. Returns whether rows may have changed. Called once for each block of rows: in the tensors
-// that are written next, records can no longer be told apart.
+// Injects the faults above. Returns whether rows may have changed. Called once for each block of rows, before the
+// tensors are written, because records can no longer be told apart in them.
 bool act_out_faults(std::span<BatchRow> rows) {
   const bool leaves_out = syscall_hook<LeaveOutRecordOp>.pending(), doubles = syscall_hook<DoubleRecordOp>.pending();
   if (leaves_out)
@@ -161,8 +161,8 @@ void unpack_scattered(const unpack::Unpacker& unpack, std::span<const std::byte*
   }
 }
 
-/// Writes the row of a dense output whose columns are zeros. It is made as rows are that travel packed, so that a batch
-/// is the same on every way.
+/// Writes the row of a dense output whose columns are zeros. The row is made in the same way as rows that travel
+/// packed, so that a batch is the same whether it travels or not.
 void write_row_of_zeros(const OutputSpec& output, const Packing::Output& packed, std::byte* out) {
   const size_t bytes = output.row_bytes();
   std::memset(out, 0, bytes);
@@ -192,10 +192,10 @@ BatchWriter::BatchWriter(const Plan& plan, CacheStore* rows, bool for_gpus)
   if (rows_per_task_ > block_rows) rows_per_task_ -= rows_per_task_ % block_rows;
   for (const OutputSpec& output : plan.spec.outputs)
     if (output.writer() && output.writer()->takes_long()) rows_per_task_ = 1;
-  // If the batches in use together exceed the last-level cache, each has left it before the trainer reads it, or before
-  // it is written again. Then streaming stores are faster. (A ring of small batches may have more buffers than counted
-  // here, but few of them are in use while the trainer is fast.) A GPU copies what has left the caches twice as fast as
-  // what CPUs still have in theirs (41 and 20 GB/s, on an H200 with PCIe 5).
+  // If the batches in use together exceed the last-level cache, each batch has left the cache before the trainer reads
+  // it, or before it is written again. Then streaming stores are faster. (A ring of small batches may have more buffers
+  // than counted here, but few of them are in use while the trainer is fast.) A GPU copies what has left the caches
+  // twice as fast as what CPUs still have in theirs (41 and 20 GB/s, on an H200 with PCIe 5).
   const uint64_t all_batches = static_cast<uint64_t>(plan.replicas) *
                                static_cast<uint64_t>(plan.spec.host_prefetch + 1) * plan.memory.buffer_bytes;
   const uint64_t cache = last_level_cache();
@@ -307,8 +307,8 @@ void BatchWriter::read_ahead(const Chunk& chunk) const noexcept {
     }
 }
 
-// Adds the rows of padding that refer to these rows of samples. They were not tried where they have no values, as in
-// lists, but what they have in dense tensors is as little a good row's.
+// Adds to `failed` the rows of padding that refer to a failed row of a sample. Where such rows have no values, as in
+// lists, nothing was tried for them. But what they have in dense tensors is not that of a good row, either.
 void BatchWriter::add_padding_of(const BatchRows& batch, std::vector<int64_t>& failed) {
   const auto row_at = [&](int64_t number) {
     BatchRow row;
@@ -327,9 +327,9 @@ void BatchWriter::add_padding_of(const BatchRows& batch, std::vector<int64_t>& f
   }
 }
 
-// Fills the dense tensors of rows that could not be written, or whose records are bad, from the nearest other row or, if
-// there is none, as if all columns were zeros; and those whose steps were made with zeros. `failed` is ascending, and has
-// no row twice.
+// Fills the rows that could not be written, or whose records are bad. In a dense tensor such a row becomes a copy of
+// the nearest good row or, if there is none, what it would be if all columns were zeros. In a tensor whose steps a
+// RowWriter makes, it becomes zeros. `failed` is ascending, and has no row twice.
 void BatchWriter::fill_failed(std::span<const int64_t> failed, int64_t rows, BatchBuffer& buffer) const {
   if (failed.empty()) return;
   const bool has_good = static_cast<int64_t>(failed.size()) < rows;
@@ -476,7 +476,8 @@ int64_t BatchWriter::longest_row(const BatchTensor& tensor, const BatchRows& bat
   return static_cast<int64_t>(longest);
 }
 
-// Returns for each row the number of its entry in the store. Filler has none: it has the values of another record.
+// Returns for each row the number of its entry in the store. Filler has no entry, because it has the values of a
+// different record.
 std::span<const uint64_t> BatchWriter::entries_of(const RowBlock& block, uint64_t part,
                                                   std::array<uint64_t, block_rows>& entries) const {
   for (size_t i = 0; i < block.rows.size(); i++) {
@@ -518,8 +519,8 @@ void BatchWriter::run_writer(int of, RowBlock& block, std::byte* out, Failures& 
   for (RowError& failure : outcome.failed) failures.add(block, std::move(failure), feature.name, plan_);
 }
 
-// Makes the steps of rows in parallel, each from one value of the record. If some fail, the row fails for the first of
-// them. What a row lacks at its end is zeros.
+// Makes the steps of rows in parallel, each from one value of the record. If some steps fail, the row fails with the
+// error of the first of them. The part of a row after its last step becomes zeros.
 void BatchWriter::write_steps(const OutputSpec& output, RowBlock& block, std::byte* out, size_t row_bytes,
                               Failures& failures) const {
   const bool is_padded = output.step_writer != nullptr;
@@ -532,7 +533,7 @@ void BatchWriter::write_steps(const OutputSpec& output, RowBlock& block, std::by
     ValuesRef own;
     if (!is_padded || !row.filler) own = values_of(feature, row.chunk->features()[number], row.row);
     Mutex mutex;
-    std::optional<RowError> first;  // its row is the step
+    std::optional<RowError> first;  // its `row` is the number of the step
     side_by_side(static_cast<int64_t>(own.count), 1, [&](int64_t begin, int64_t end) {
       for (auto step = static_cast<size_t>(begin); step < static_cast<size_t>(end); step++) {
         const BytesRef& bytes = static_cast<const BytesRef*>(own.values)[step];

@@ -30,9 +30,9 @@ class BatchWriter {
   /// tensors, and steps that a RowWriter makes, in blocks of rows, in parallel in the calling thread's arena. Reads
   /// each row once and writes each element once.
   ///
-  /// Returns the rows that could not be written. Each is filler now: its dense tensors are those of the nearest good
-  /// row of the batch, or made of zeros if there is none, and in other tensors it has no values. Precondition: the calling
-  /// thread is in an arena of at most Schedule::threads threads.
+  /// Returns the rows that could not be written. Each of them is filler now. Its dense tensors are those of the nearest
+  /// good row of the batch, or made of zeros if there is no good row. In all other tensors it has no values.
+  /// Precondition: the calling thread is in an arena of at most Schedule::threads threads.
   std::vector<BadRecord> write(const BatchRows& batch, BatchBuffer& buffer) const;
 
   /// Tells row writers which rows will be made of a chunk, so that they can begin to read what they need.
@@ -40,7 +40,7 @@ class BatchWriter {
 
   /// Returns how many warnings row writers gave (RowOutcome::warnings).
   uint64_t warnings() const noexcept { return warnings_; }
-  /// Returns how many rows of outputs that are kept were found in the cache, and how many were not.
+  /// Returns, for the outputs that the cache keeps, how many rows were found in the cache, and how many were not.
   uint64_t found() const noexcept { return found_; }
   uint64_t not_found() const noexcept { return not_found_; }
 
@@ -50,7 +50,7 @@ class BatchWriter {
     int64_t valid = 0;
   };
   struct Failures;
-  /// For each output: one for each of its jobs, or, if it is not dense, one that casts a single number.
+  /// For each output, one Unpacker for each of its jobs or, if the output is not dense, one that casts a single number.
   using Unpackers = std::vector<std::vector<unpack::Unpacker>>;
 
   static Unpackers make_unpackers(const Plan& plan, unpack::Stores stores);

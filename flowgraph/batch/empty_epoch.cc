@@ -38,7 +38,7 @@ std::string too_few(const Schedule& schedule, int64_t samples) {
       format_count(static_cast<uint64_t>(schedule.global_batch)));
 }
 
-// A pattern may have met other files than those with the data, so the first one is named.
+// A pattern may have matched files that are not the ones with the data. So the message names the first file.
 std::string no_record(const DataSet& data) {
   const std::string files = format_count(data.files.size(), "file");
   if (data.skipped_total > 0)

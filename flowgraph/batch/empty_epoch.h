@@ -10,8 +10,8 @@ namespace feedline::flow {
 struct Schedule;
 
 /// Throws Error bad_pipeline if an epoch of the plan has no step, unless the pipeline allows it. The error says which
-/// stage leaves too little. `chosen` is the number of samples before the filter. Does nothing if the data ends with a
-/// raised error, because the feed then ends with that error.
+/// stage leaves too little. `chosen` is the number of samples before the filter removes any. Does nothing if the data
+/// ends with a raised error, because the feed then ends with that error.
 void refuse_empty_epoch(const Schedule& schedule, uint64_t chosen);
 
 /// Returns the Error for data that was counted while it was fed (index.mode LAZY) and had only `samples` samples.

@@ -30,7 +30,7 @@ class EpochLedger {
   /// Ends the replica's epoch. The last replica's call judges the epoch.
   void ended(size_t replica, const EpochEnd& end);
 
-  /// Returns the audit of the last epoch that all replicas have finished; none if there is none yet.
+  /// Returns the audit of the last epoch that all replicas have finished; nullopt if there is no such epoch yet.
   std::optional<EpochAudit> last() const;
   /// Returns the sums of the epoch that last() judges.
   const std::optional<FinishedEpoch>& last_sums() const noexcept { return last_; }
@@ -53,7 +53,7 @@ class EpochLedger {
   std::deque<Entry> open_;        // the epochs that some replicas have finished and others have not, in order
   uint64_t finished_ = 0;         // how many epochs all replicas have finished
   std::optional<FinishedEpoch> last_;
-  std::map<uint64_t, uint64_t> passes_;  // by pass that has not ended: the audit of what has been delivered of it
+  std::map<uint64_t, uint64_t> passes_;  // for each pass that has not ended: the audit of what has been delivered of it
   // The first pass over the data that was delivered as a whole, so that its audit can be compared with that of the
   // index. In each earlier pass some records were not delivered, or were bad. Empty before the first batch.
   std::optional<uint64_t> first_whole_;

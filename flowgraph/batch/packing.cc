@@ -46,8 +46,8 @@ unpack::UnpackSpec merged(std::span<const DenseJob> jobs) {
   return unpack;
 }
 
-// Makes the columns of outputs. Each feature is a column once, even if several outputs are made from it. So the columns
-// of columns are these again, as a Transfer before an Upload needs it.
+// Makes the columns of outputs. Each feature becomes one column, even if several outputs are made from it. So if the
+// second pipeline is packed in turn, its columns are the same again. A Transfer before an Upload needs this.
 class Packer {
  public:
   explicit Packer(const PipelineSpec& feed) : feed_(feed), packing_{feed, {}} { packing_.spec.outputs.clear(); }
@@ -75,8 +75,8 @@ class Packer {
   }
 
   /// Returns the job of an output that a RowWriter makes. A RowWriter can fail, so the rank that reads runs it on its
-  /// host. Its result travels, and the job copies it; or, if the writer can, the stored numbers travel, or only the
-  /// numbers of rows that lie where they arrive.
+  /// host. Mostly the writer's result travels, and the job copies it. If the writer allows it, the stored numbers
+  /// travel instead, or only the numbers of rows in a table that each receiver has.
   Packing::Job of_writer(OutputSpec output) {
     DenseJob& job = output.jobs[0];
     if (auto gathered = job.writer->gathered()) {
@@ -103,7 +103,7 @@ class Packer {
     return {.column = add(std::move(output)), .unpack = std::move(copy)};
   }
 
-  /// `name` is the column's, unless it is a feature's.
+  /// `name` becomes the name of the column, unless the column is a feature.
   Packing::Job of_column(std::string name, const DenseJob& job) {
     const auto number = [&] {
       if (job.column.kind != ColumnRef::Kind::feature)

@@ -40,12 +40,12 @@ Packing pack(const PipelineSpec& spec);
 /// tensor that needs no unpacking is one of the packed tensors. Immutable.
 class PackedBatches {
  public:
-  /// `facts` must be those of a plan of pack(spec).spec. Keeps neither argument. Throws Error bad_pipeline if a batch has
-  /// more than most_batch_bytes.
+  /// `facts` must be those of a plan of pack(spec).spec. Keeps no reference to either. Throws Error bad_pipeline if a
+  /// batch has more than most_batch_bytes.
   PackedBatches(const PipelineSpec& spec, const FeedFacts& facts);
 
   uint64_t buffer_bytes() const noexcept { return buffer_bytes_; }
-  /// Returns how many rows a batch has at most.
+  /// Returns the maximum number of rows of a batch, where a window counts as one row.
   int64_t rows() const noexcept { return rows_ / frames_; }
   /// Returns how many bytes the packed tensors take at the beginning of a buffer.
   uint64_t packed_bytes() const noexcept { return packed_bytes_; }
@@ -57,14 +57,14 @@ class PackedBatches {
   BatchContent content(std::byte* memory) const;
   /// Returns whether a batch of `rows` samples can have packed tensors of these shapes. They then fit into a buffer.
   bool can_have(const std::vector<Shape>& packed, int64_t rows) const noexcept;
-  /// Throws Error bad_pipeline unless what the rank `from` sent into the packed tensors of a buffer can be used: offsets
-  /// and splits ascend from 0 to the end of what they divide, a BOOL is 0 or 1, and tables have the rows. The shapes are
-  /// those of a batch of `rows` samples that can_have() them.
+  /// Throws Error bad_pipeline unless what the rank `from` sent into the packed tensors of a buffer can be used:
+  /// offsets and splits ascend from 0 to the end of what they divide, a BOOL is 0 or 1, and tables have the rows that
+  /// are named. Precondition: can_have(packed, rows).
   void check_arrived(const std::byte* memory, const std::vector<Shape>& packed, int64_t rows, int from) const;
   /// Sets the shapes of all tensors, from the shapes of the packed tensors and content.rows.
   void set_shapes(const std::vector<Shape>& packed, BatchContent& content) const;
-  /// Unpacks the packed tensors of a buffer in host memory into its other tensors. Tables have their rows in memory of
-  /// the host. Works on blocks of rows in parallel in the calling thread's arena.
+  /// Unpacks the packed tensors of a buffer in host memory into its other tensors. Precondition: the rows of tables lie
+  /// in memory of the host. Works on blocks of rows in parallel in the calling thread's arena.
   void unpack(BatchBuffer& buffer) const;
 
   /// How the rows of a column are unpacked into a tensor, or into a part of each row of a tensor. Here each value of
@@ -78,12 +78,13 @@ class PackedBatches {
     std::shared_ptr<const Table> table = nullptr;  // as in Packing::Job
   };
   const std::vector<Job>& jobs() const noexcept { return jobs_; }
-  /// Throws Error bad_pipeline if the job's column, which the rank `from` sent to the address `column` for a batch of
-  /// `rows` samples, has the number of a row that the job's table does not have.
+  /// Throws Error bad_pipeline if the job's column has the number of a row that the job's table does not have. The
+  /// column lies at the address `column`; the rank `from` has sent it for a batch of `rows` samples.
   static void check_table_rows(const Job& job, const std::byte* column, int64_t rows, int from);
 
-  /// How an output is made, for messages. If `stored` is true, the output is the packed column `column`, unchanged. If
-  /// not, it is unpacked from that column (from several columns: `column` is the first), or from rows of a table.
+  /// How an output is made, for messages. If `stored` is true, the output is the packed column `column`, unchanged.
+  /// Otherwise it is unpacked from that column (if from several columns, `column` is the first of them), or from rows
+  /// of a table.
   struct Origin {
     std::string name, column;
     bool stored;

@@ -19,8 +19,8 @@ using Part = BatchTensor::Part;
 struct Layout {
   std::vector<ValuesRef> own;
   std::vector<int64_t> starts;
-  std::vector<StepsRef> steps;  // nested: those of each row
-  int64_t longest = 0;          // padded: how many steps the longest row has
+  std::vector<StepsRef> steps;  // if the feature is nested: the steps of each row
+  int64_t longest = 0;          // if padded: how many steps the longest row has
 
   int64_t values() const { return starts.back(); }
 };
@@ -83,7 +83,7 @@ void check_room(const BatchTensor& tensor, int64_t values, size_t size) {
 }
 
 // Writes the offsets of the values, and copies their bytes to `out`, the memory of `tensor`. If `out` is null, the
-// bytes are delivered in the slot and not copied. Returns how many bytes there are.
+// bytes are delivered where they lie in the slot, and are not copied. Returns how many bytes there are.
 int64_t write_bytes(const FeatureSpec& feature, const Layout& layout, int64_t* offsets, const BatchTensor& tensor,
                     std::byte* out) {
   BytesRef padding;

@@ -1,4 +1,4 @@
-// A bad record, from what finds it to the log of errors.
+// A bad record, as it travels from the code that finds it to the error log.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ struct BadRecord {
   /// Returns the term of a record whose checksums are good.
   static AuditTerm sound(uint64_t term) noexcept { return {.as_stored = term, .as_computed = term}; }
 
-  // Its row in the chunk, or in the step in the order of TicketRows::at. If it was passed over (Chunk::passed_over), it
-  // has none: then this is the first row after it, and `audit` is not set.
+  // The record's row in the chunk, or in the step (numbered as TicketRows::at). A record that was passed over
+  // (Chunk::passed_over) has no row. Then this is the first row after the record, and `audit` is not set.
   int64_t row;
   Error error;  // its category, what is wrong, and its place
   AuditTerm audit = {};

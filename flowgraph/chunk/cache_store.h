@@ -13,8 +13,8 @@ namespace feedline::flow {
 /// finds what was kept before.
 class CacheStore {
  public:
-  /// Allocates the memory, or opens the file and removes those that it takes the place of. If the disk refuses, logs
-  /// one line and has no store. Throws Error io_error if the system has no such memory.
+  /// Allocates the memory, or opens the cache file and removes the files whose place it takes. If the disk refuses,
+  /// logs one line and has no store. Throws Error io_error if the system does not have this memory.
   explicit CacheStore(const CachePlan& plan);
 
   /// Null if nothing is kept.

@@ -76,7 +76,7 @@ void Chunk::parse(const Schedule& schedule) {
     failed.reset();
     return;
   }
-  if (ticket.rows == 0) {  // it only brings the end of an epoch; if the data has no sample, it has no memory
+  if (ticket.rows == 0) {  // the ticket stands for the end of an epoch; without samples the slot has no memory
     records_ = {};
     audit_terms_ = {};
     features_.clear();
@@ -92,8 +92,8 @@ void Chunk::parse(const Schedule& schedule) {
     evaluate(schedule, arena);
   } catch (const std::length_error&) {
     if (ticket.extents.empty()) throw;
-    // The planned arena has room for any records that fit into these extents, so the index has too many rows: in the
-    // extent that has more than its bytes can hold, if there is one.
+    // The planned arena has room for any records that fit into these extents, so the index has too many rows. The error
+    // names the extent that has more rows than its bytes can hold or, if there is none, the first extent.
     const auto too_many = std::find_if(ticket.extents.begin(), ticket.extents.end(), [](const Extent& extent) {
       return extent.length / io::frame_bytes < extent.rows;
     });
@@ -205,8 +205,8 @@ bool Chunk::Scan::extent(size_t number) {
       scanner.seek(scanner.position() + io::frame_bytes + stated_length(bytes + scanner.position()));
       continue;
     }
-    // Without the record's length it is unknown where the next record begins, up to the next place that the index knows.
-    // So which rows are lost does not depend on where the extent begins.
+    // Without the record's length it is unknown where the next records begin, up to the next place that the index
+    // knows. All rows up to that place are lost, wherever the extent begins.
     const io::Table<io::IndexEntry>& entries = schedule.data.files[extent.file].index.entries;
     const auto next = std::upper_bound(entries.begin(), entries.end(), offset,
                                        [](uint64_t at, const io::IndexEntry& entry) { return at < entry.offset; });

@@ -23,7 +23,8 @@ struct Schedule;
 class Chunk : public std::enable_shared_from_this<Chunk> {
  public:
   /// Makes the chunk of slot number `slot`. `data` takes the bytes as they are read from the file, and `scratch` the
-  /// columns that are parsed from them. Both must outlive the chunk. `gap` is that of Arena, for tests; 0: there is none.
+  /// columns that are parsed from them. Both must outlive the chunk. `gap` is that of Arena, for tests; 0: there is
+  /// none.
   Chunk(uint32_t slot, std::span<std::byte> data, std::span<std::byte> scratch, size_t gap = 0)
       : slot_(slot), data_(data), scratch_(scratch), gap_(gap) {}
 
@@ -62,7 +63,7 @@ class Chunk : public std::enable_shared_from_this<Chunk> {
 
   /// The number of rows that are good or filler.
   uint32_t rows() const noexcept { return rows_; }
-  /// Removes the rows from `row` on, and what is bad among them, because of `error`.
+  /// Removes the rows from `row` on, and the bad records among them, because of `error`.
   void end_before(uint32_t row, Error error) {
     rows_ = row;
     while (!bad.empty() && bad.back().row >= row) bad.pop_back();

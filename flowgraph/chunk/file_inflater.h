@@ -37,7 +37,8 @@ class FileInflater {
     std::function<void(FileInflater*)> idle;          // called when the file's last chunk is done and nothing is read
   };
 
-  /// memory: inflater_memory_bytes bytes (flowgraph/plan/reader_memory.h). Keeps references to it and to `schedule`.
+  /// `memory` has inflater_memory_bytes bytes (flowgraph/plan/reader_memory.h). Keeps references to `memory` and
+  /// `schedule`.
   FileInflater(const Schedule& schedule, std::span<std::byte> memory, Callbacks callbacks);
 
   /// Begins a file. Precondition: the inflater is idle.

@@ -73,8 +73,8 @@ void LazyReader::pass_over(const io::BadRegion& region, Chunk& chunk) {
   if (exceeds_max_failures(spec, passed_over_)) throw region.error(path);
 }
 
-// If all of records_ have been taken, sets records_ to the next records. Returns false if there are none: either the
-// pass is over, or error_ is set.
+// If all of records_ have been taken, sets records_ to the next records. Returns false if there are no more records:
+// either the pass is over, or error_ is set.
 bool LazyReader::next_records(Chunk& chunk) {
   while (records_.empty() && !error_ && file_ < schedule_.data.files.size()) {
     try {

@@ -44,7 +44,7 @@ class LazyReader {
   uint32_t file_ = 0;
   std::optional<io::RecordStream> stream_;   // reads file_
   std::span<const io::RecordView> records_;  // the records that stream_ has found and that no chunk has taken yet
-  uint64_t told_ = 0;                        // how many bytes of file_ bytes_read_ includes
+  uint64_t told_ = 0;                        // how many bytes of file_ are included in bytes_read_
   uint64_t bytes_read_ = 0;
   uint64_t passed_over_ = 0;    // the bad regions that were passed over in this pass
   std::optional<Error> error_;  // the error with which the data ends

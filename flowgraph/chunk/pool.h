@@ -3,8 +3,8 @@
 //
 // A call of take() that finds no item marks the pool hungry, in the same critical section. When items come back and a
 // hungry pool has enough of them, give_back() clears the mark and kicks the owner once, also in one critical section.
-// The owner must then take until the pool is dry. If the mark were set in another critical section than the one that
-// found no item, an item could come back between the two, and the wake-up would be lost.
+// The owner must then take until the pool is dry. If the mark were not set in the critical section that found no item,
+// but in a later one, an item could come back between the two, and the wake-up would be lost.
 #pragma once
 
 #include <chrono>
@@ -57,8 +57,9 @@ class Pool {
     feed();
   }
 
-  /// Sets how many items the pool must have before it wakes an owner that found it empty. A large count wakes an owner
-  /// that can wait less often. If such an owner waits and the pool has that many items already, wakes it at once.
+  /// Sets how many items the pool must have before it wakes an owner that found it empty. If the count is large, an
+  /// owner that can wait is woken less often. If such an owner waits and the pool has that many items already, wakes it
+  /// at once.
   void set_enough(size_t count) {
     const Lock lock(mutex_);
     enough_ = count;
@@ -96,7 +97,8 @@ class Pool {
   }
 
   mutable Mutex mutex_;
-  // The oldest first. Never more items than at the beginning, so give_back() does not allocate.
+  // The free items, in the order in which they came back. There are never more than at the beginning, so give_back()
+  // does not allocate.
   std::vector<T> free_ FEEDLINE_GUARDED_BY(mutex_);
   const size_t size_;
   const Next next_;

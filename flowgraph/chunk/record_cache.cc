@@ -11,8 +11,8 @@
 namespace feedline::flow {
 namespace {
 
-// Returns the number of a piece's entry in the store. A file on the disk that another process has made may have fewer
-// entries.
+// Returns the number of a piece's entry in the store. Returns nullopt if there is none: a file on the disk that a
+// different process has made may have fewer entries.
 std::optional<uint64_t> entry_of(const Plan& plan, const io::EntryStore& store, uint32_t file, const Piece& piece) {
   const auto entry = plan.cache->pieces()->entry_of(file, piece.number);
   return entry && *entry < store.entries() ? entry : std::nullopt;

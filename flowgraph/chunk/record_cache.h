@@ -1,4 +1,4 @@
-// Chunks that a cache of records keeps: what is found is copied into the slot, and what was read is kept.
+// Keeps the records of chunks in a cache: what is found there is copied into the slot, and what was read is kept.
 #pragma once
 
 #include <atomic>
@@ -11,13 +11,13 @@
 
 namespace feedline::flow {
 
-/// Looks tickets up in a store, piece by piece. Thread-safe; a chunk belongs to the thread that calls with it.
+/// Looks tickets up in a store, piece by piece. Thread-safe; a chunk belongs to the thread that passes it to a method.
 class RecordCache {
  public:
-  /// Keeps references to both. Precondition: the plan's cache is one of records.
+  /// Keeps references to `plan` and `store`. Precondition: the plan's cache keeps records.
   RecordCache(const Plan& plan, io::EntryStore& store) : plan_(plan), store_(store) {}
 
-  /// Returns whether all pieces of a ticket are in the store. Those on a disk may still turn out to be damaged.
+  /// Returns whether all pieces of a ticket are in the store. Pieces on a disk may still turn out to be damaged.
   bool has(const Ticket& ticket) const noexcept;
 
   /// A part of an extent that was not found.
@@ -25,14 +25,15 @@ class RecordCache {
     size_t extent = 0;                // its index in the ticket
     uint64_t offset = 0, length = 0;  // bytes of the file, or of its inflated stream
   };
-  /// Copies the pieces that are found to where they belong, and returns what is missing. Precondition: Chunk::extents
-  /// is set.
+  /// Copies the pieces that are found in the store to their places in the chunk, and returns what is missing.
+  /// Precondition: Chunk::extents is set.
   std::vector<Missing> fetch(Chunk& chunk);
   /// Counts the rows of a ticket that is not looked up.
   void count_missing(const Ticket& ticket) noexcept { not_found_ += ticket.rows; }
 
-  /// Keeps those pieces of a chunk that was read that are to be kept and are not there yet. Each is verified as a whole
-  /// before: one with a bad record is read again in every epoch. Precondition: all bytes of the chunk are there.
+  /// Puts into the store those pieces of a chunk that are to be kept and are not in the store yet. Each piece is first
+  /// verified as a whole. A piece with a bad record is not kept: it is read again in every epoch. Precondition: all
+  /// bytes of the chunk are in memory.
   void keep(Chunk& chunk);
 
   /// Returns how many rows were found, and how many were not.

@@ -16,8 +16,8 @@ namespace feedline::flow {
 /// tensors point into a slot keeps a ChunkRef (MemoryPlan::lends).
 class Slots : public std::enable_shared_from_this<Slots> {
  public:
-  /// copied_to: the device to which batches in the slots are copied (MemoryPlan::lends). If it is a GPU, the memory is
-  /// pinned.
+  /// `copied_to` is the device to which batches in the slots are copied (MemoryPlan::lends). If it is a GPU, the memory
+  /// is pinned.
   explicit Slots(const MemoryPlan& plan, DeviceId copied_to);
 
   /// Takes a free slot and returns its chunk. The slot is given back when the last ChunkRef is gone. Returns null if at

@@ -28,8 +28,8 @@ namespace {
 
 namespace pb = google::protobuf;
 
-// Throws Error bad_pipeline if a rank differs from rank 0 of the group. in_what[r] says how rank r differs from it; an
-// empty text means that they are equal.
+// Throws Error bad_pipeline if a rank differs from rank 0 of the group. in_what[r] says in what rank r differs from
+// rank 0; an empty text means that the two are equal.
 void refuse_differences(const RankGroup& group, const std::vector<std::string>& in_what) {
   std::map<std::string_view, std::vector<size_t>> alike;
   for (size_t rank = 0; rank < in_what.size(); rank++) alike[in_what[rank]].push_back(group.number_in_all(rank));
@@ -64,7 +64,7 @@ class Differences : public pb::util::MessageDifferencer::Reporter {
     return name;
   }
   static std::string value(const pb::Message& message, const Path& path, int index) {
-    if (!path.back().field) return "a value that this version of feedline does not know";  // of another version
+    if (!path.back().field) return "a value that this version of feedline does not know";  // from a different version
     pb::TextFormat::Printer printer;
     printer.SetSingleLineMode(true);
     std::string text;
@@ -137,8 +137,8 @@ void compare_texts(RankGroup& ranks, const DataSet& data, const std::function<st
   };
   const std::vector<std::string> all = ranks.all_gather(mine.take());
   for (size_t rank = 0; rank < all.size(); rank++) lists.push_back(read(all, rank).get_rows<uint64_t>());
-  // Each rank sends the text of the first file in which it differs from rank 0. Rank 0 sends for each rank its own text
-  // of that file.
+  // Each rank sends its text of the first file in which it differs from rank 0. For each rank, rank 0 sends the text
+  // that rank 0 has of that file.
   for (size_t rank = 0; rank < lists.size(); rank++) {
     if (ranks.rank() != 0 && ranks.rank() != rank) continue;
     const std::vector<uint64_t>&there = lists[0], &here = lists[rank];

@@ -21,20 +21,21 @@ struct PipelineSpec;
 struct Position;
 
 /// Compares the pipelines, the number of replicas, the number of parts of a global batch, and the epoch to begin with.
-/// Ignores the fields that depend on the machine: paths, index.dir, index.mode, memory, parallelism and cache.
+/// Ignores the fields that depend on the machine: paths, index.dir, index.mode, memory, parallelism, cache,
+/// lookup.resident and distribute.peer.
 void compare_pipelines(RankGroup& ranks, const config::Pipeline& pipeline, int replicas, int parts, uint64_t epoch);
 
 /// Compares the positions (step and epoch) from which the ranks continue.
 void compare_positions(RankGroup& ranks, const Position& position);
 
-/// Compares the table of each output that looks rows up: its name without folders, its type and its shape, and if it is
-/// open, which it must be on all ranks or on none, the names of its rows.
+/// Compares the table of each output that looks rows up: the table's name without folders, its type and its shape. If
+/// the table is open, compares the names of its rows, too. It must be open on all ranks or on none.
 void compare_tables(RankGroup& ranks, const PipelineSpec& spec);
 
 /// Compares the names of the files, without folders, and their sizes.
 void compare_files(RankGroup& ranks, const DataSet& data);
 
-/// Compares the number of records and the audit sum of each file, and of the records that the filter keeps.
+/// Compares the number of records and the audit sum of each file, and those of the records that the filter keeps.
 void compare_content(RankGroup& ranks, const DataSet& data);
 
 }  // namespace feedline::flow

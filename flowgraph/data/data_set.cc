@@ -12,7 +12,7 @@ uint64_t place_of(const RangeEnd& end, uint64_t records) noexcept {
   return end.percent ? mul_div(records, end.value, RangeEnd::all) : std::min(end.value, records);
 }
 
-// The part of a source that is chosen, by number of the record.
+// The part of a source that is chosen: its good records with the numbers [begin, end).
 struct Chosen {
   uint64_t records = 0;  // good records in the whole source
   uint64_t begin = 0, end = 0;

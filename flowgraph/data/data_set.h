@@ -20,16 +20,17 @@ struct DataFile {
   io::FileId id;
   uint32_t source = 0;
   io::FileIndex index;
-  uint64_t first_record = 0;  // the number of good records in the files before this one of the same source
+  uint64_t first_record = 0;  // the number of good records in the files of the same source before this one
   Selection samples;
   bool left_out = false;  // with SKIP_FILE: the file has a bad region, so it counts as one without records
   // apply_filter() (flowgraph/feed/filter.h) sets these two:
-  std::optional<uint64_t> kept_audit = {};  // sum of the samples' audit terms, with the file's key (base/audit.h)
+  std::optional<uint64_t> kept_audit = {};  // sum of the samples' audit terms, times the file's key (base/audit.h)
   std::shared_ptr<const NumberSet> key_changes = {};  // the samples whose window.key is not that of the sample before
   bool compressed() const noexcept { return index.compression != Compression::none; }
   /// Returns the file's name without its folder.
   std::string_view name() const noexcept { return std::string_view(id.uri).substr(id.uri.rfind('/') + 1); }
-  /// What one pass over the samples adds to the audit, with the file's key (flowgraph/plan/pass_audit.h).
+  /// What one pass over the samples adds to the audit. It includes the factor of the file's key
+  /// (flowgraph/plan/pass_audit.h).
   std::optional<uint64_t> pass_audit = {};
 };
 
@@ -75,7 +76,7 @@ struct DataSet {
   }
   /// Text for the user: why DataFile::pass_audit is not known. Empty if it is known.
   std::string no_pass_audit = "the audit of a pass has not been computed";
-  std::vector<Error> raised;  // with RAISE: the error that ends the feed; none or one
+  std::vector<Error> raised;  // with RAISE: the error that ends the feed, if there is one
 
   /// Warnings: indexes that are not valid or cannot be kept, and shards whose number of records differs from the one in
   /// dataset_info.json.

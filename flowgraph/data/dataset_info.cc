@@ -59,9 +59,9 @@ std::optional<uint64_t> number(const json& value) {
   return value.is_string() ? number(std::string_view(value.get_ref<const std::string&>())) : std::nullopt;
 }
 
-// Returns the parts of the names that a template stands for; nullopt if it is none that can be compared. It is one of
-// TensorFlow Datasets (ShardedFileTemplate), such as "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}". {DATASET} stands
-// for anything, because a data set may have been renamed.
+// Returns the parts of the file names that a template of TensorFlow Datasets (ShardedFileTemplate) stands for. Such a
+// template is "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}". {DATASET} stands for anything, because a data set may
+// have been renamed. Returns nullopt if file names cannot be compared with the template.
 std::optional<std::vector<NamePart>> parts_of(std::string_view text, const std::string& split) {
   using Kind = NamePart::Kind;
   const std::pair<std::string_view, std::vector<NamePart>> variables[] = {
@@ -97,7 +97,7 @@ std::optional<Splits> parse_splits(const std::string& text) {
     if (!split.is_object() || !split.contains("name") || !split["name"].is_string()) return std::nullopt;
     if (!split.contains("shardLengths")) continue;
     const auto given = split.find("filepathTemplate");
-    const json& names = given == split.end() ? usual : *given;  // a copy of deep values could take the whole stack
+    const json& names = given == split.end() ? usual : *given;  // not copied: deep values could take the whole stack
     if (!names.is_string()) return std::nullopt;
     auto file = parts_of(names.get_ref<const std::string&>(), split["name"].get_ref<const std::string&>());
     if (!file || splits.size() == most_splits) return std::nullopt;
@@ -111,7 +111,8 @@ std::optional<Splits> parse_splits(const std::string& text) {
   return splits;
 }
 
-// Returns the splits of a folder; none if it has no dataset_info.json, or adds a warning if that cannot be read.
+// Returns the splits of a folder. Returns no splits if the folder has no dataset_info.json. If that file cannot be
+// read, returns no splits and adds a warning.
 Splits read(const std::filesystem::path& folder, std::vector<std::string>& warnings) {
   constexpr uint64_t longest = uint64_t{64} << 20;
   const std::filesystem::path path = folder / "dataset_info.json";
@@ -130,7 +131,7 @@ Splits read(const std::filesystem::path& folder, std::vector<std::string>& warni
   return {};
 }
 
-/// A name like "mnist-train.tfrecord-00002-of-00010": which one of how many files of a kind it is.
+/// A name such as "mnist-train.tfrecord-00002-of-00010", which says that the file is shard 2 of 10 shards.
 struct ShardName {
   std::string_view stem;   // what comes before the dash and the number
   std::string_view total;  // "-of-00010"
@@ -150,15 +151,15 @@ std::optional<ShardName> shard_name(std::string_view name) {
   return ShardName{name.substr(0, dash), name.substr(of, end - of), name.substr(end), *shard, *shards, of - dash - 1};
 }
 
-// Warns of files whose names are missing in a sequence of shards, and that do not exist either. (A pattern may leave out
-// some of them on purpose.)
+// Warns of shards that are missing among `files` and do not exist. (A pattern may leave out shards that exist on
+// purpose.)
 void warn_of_missing(const std::vector<DataFile>& files, std::vector<std::string>& warnings) {
   struct Shards {
     ShardName first;
     std::string_view folder;
     std::vector<bool> there;
   };
-  constexpr uint64_t most_shards = 1 << 20;  // a larger number is no number of shards
+  constexpr uint64_t most_shards = 1 << 20;  // a larger number is not taken for a number of shards
   std::map<std::string, Shards> kinds;
   for (const DataFile& file : files) {
     const std::string_view path = file.id.uri, name = file.name();
@@ -172,7 +173,7 @@ void warn_of_missing(const std::vector<DataFile>& files, std::vector<std::string
   for (const auto& [text, kind] : kinds) {
     const auto& [first, folder, there] = kind;
     if (std::ranges::all_of(there, std::identity())) continue;
-    std::set<std::string> names;  // in the folder: one look for each missing name would take long on a network
+    std::set<std::string> names;  // in the folder; one look-up for each missing name would take long on a network
     std::error_code error;
     for (std::filesystem::directory_iterator it(folder, error), last; !error && it != last; it.increment(error))
       names.insert(it->path().filename().string());
@@ -196,11 +197,11 @@ struct FoundShard {
   std::optional<uint64_t> shard, shards;
 };
 
-// Returns what a name consists of, if it does of these parts.
+// Returns what a name says of its shard, if the name consists of these parts; nullopt if it does not.
 std::optional<FoundShard> match(std::span<const NamePart> parts, std::string_view name, FoundShard found = {}) {
   for (; !parts.empty(); parts = parts.subspan(1)) {
     const NamePart& part = parts[0];
-    if (part.kind == NamePart::Kind::anything) {  // once at most, so this is no deeper than one level
+    if (part.kind == NamePart::Kind::anything) {  // comes at most once, so the recursion has one level
       for (size_t skipped = 1; skipped <= name.size(); skipped++)
         if (const auto all = match(parts.subspan(1), name.substr(skipped), found)) return all;
       return std::nullopt;
@@ -223,7 +224,7 @@ std::optional<FoundShard> match(std::span<const NamePart> parts, std::string_vie
   return name.empty() ? std::optional(found) : std::nullopt;
 }
 
-// Returns the number of records that the file should have, or null.
+// Returns the number of records that the file should have; null if it is not known.
 const uint64_t* expected(const Splits& splits, std::string_view name) {
   for (const Split& split : splits) {
     const auto found = match(split.file, name);

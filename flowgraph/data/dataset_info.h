@@ -9,11 +9,14 @@
 
 namespace feedline::flow {
 
-/// Returns a warning for each file, up to ten, whose number of good records is not the one in splits[].shardLengths[],
-/// and for each dataset_info.json that cannot be read. Files are compared that have the names of
-/// splits[].filepathTemplate, by default DATASET-SPLIT.tfrecord-00000-of-00001
-/// (tensorflow_datasets/core/utils/shard_utils.py). Besides a warning for each set of local files whose names end with
-/// -00000-of-00009, or that and an extension, if some of these nine are neither among the files nor exist.
+/// Returns these warnings:
+/// - for each file, up to ten, whose number of good records is not the one in splits[].shardLengths[];
+/// - for each dataset_info.json that cannot be read;
+/// - for each set of local shards, such as the nine files NAME-00000-of-00009, NAME-00001-of-00009 and so on, with or
+///   without an extension, if some shards of the set are neither among `files` nor exist.
+///
+/// Numbers of records are compared only for files whose names are those of splits[].filepathTemplate, by default
+/// DATASET-SPLIT.tfrecord-00000-of-00001 (tensorflow_datasets/core/utils/shard_utils.py).
 std::vector<std::string> check_dataset_info(const std::vector<DataFile>& files);
 
 }  // namespace feedline::flow

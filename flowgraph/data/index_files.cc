@@ -29,7 +29,7 @@
 namespace feedline::flow {
 namespace {
 
-// Adds the warning "WHAT (and 3 more files)" if `all` is not empty.
+// Adds one warning for all texts in `all`, such as "FIRST TEXT (and 3 more files)". Adds none if `all` is empty.
 void warn_of(const std::vector<std::string>& all, std::vector<std::string>& warnings) {
   const std::string more = all.size() > 1 ? fmt::format(" (and {} more files)", all.size() - 1) : "";
   if (!all.empty()) warnings.push_back(all.front() + more);
@@ -46,7 +46,7 @@ void warn_of(const std::vector<std::string>& all, std::vector<std::string>& warn
               {file.id.uri, -1, -1, ""});
 }
 
-// `rank` is its number among all ranks.
+// Throws Error bad_pipeline. `rank` is the number, among all ranks, of the rank that sent the description.
 [[noreturn]] void refuse(size_t rank, const std::string& why) {
   throw Error(Category::bad_pipeline,
               fmt::format("rank {} sent an impossible description of its files: {}; all ranks must run the same "
@@ -60,7 +60,7 @@ struct Part {
   uint64_t begin, end;
 };
 
-// The size of a file whose index saves reading more than it costs to open.
+// The smallest size of a file, in bytes, whose index saves more reading than it costs to open.
 constexpr uint64_t worth_keeping = 1 << 20;
 
 // The ranks' shares are cut only at multiples of this many bytes of a file, so that small files are not cut.
@@ -117,7 +117,7 @@ class IndexFiles {
 
   // Indexed by file:
   std::vector<bool> found_;     // this rank has a kept index
-  std::vector<size_t> giver_;   // the first rank that has a kept index; ranks_.size(): none has
+  std::vector<size_t> giver_;   // the first rank that has a kept index; ranks_.size(): no rank has one
   std::vector<bool> wanted_;    // some rank has no kept index
   std::vector<bool> in_parts_;  // the file is counted in parts
   std::vector<Chains> chains_;  // of files counted in parts: first what this rank found, then what all ranks found
@@ -167,7 +167,8 @@ void IndexFiles::find() {
     if (const DataFile& file = data_.files[f]; giver_[f] == all.size() && keeps(file))
       to_keep[source_of(file).index.dir].push_back(file.id.uri);
   for (const auto& [dir, files] : to_keep) io::remove_unfinished_indexes(files, dir);
-  // Small files have no index in any later run either. A few of them are counted sooner than a lazy epoch is worth.
+  // The index of a small file is not kept, so a later run would not have it either. Counting a few small files costs
+  // less than a lazy epoch.
   uint64_t small = 0;
   for (size_t f = 0; f < kept.size(); f++) {
     const DataFile& file = data_.files[f];
@@ -191,7 +192,7 @@ void IndexFiles::deal() {
   size_t rank = 0;  // the first rank whose share ends after the file begins
   const auto border = [&](size_t of_rank) { return mul_div(total, of_rank, ranks_.size()); };
   for (size_t f = 0; f < data_.files.size(); first += weight(f++)) {
-    const auto cut = [&](size_t of_rank) -> uint64_t {  // the offset in the file at which this rank's share begins
+    const auto cut = [&](size_t of_rank) -> uint64_t {  // the offset in the file at which the share of `of_rank` begins
       if (border(of_rank) <= first) return 0;
       return border(of_rank) >= first + weight(f) ? weight(f) : (border(of_rank) - first) / cut_bytes * cut_bytes;
     };

@@ -18,26 +18,28 @@ struct PipelineSpec;
 struct SourceSpec;
 struct DataSet;
 
-/// Returns whether the index of a file is stored: if it saves reading more than it costs to open, or if the pipeline says
-/// where indexes are or that they are made before the start (IndexSpec::given).
+/// Returns whether the index of a file is stored. It is if the file is so large that the index saves more reading than
+/// it costs to open, or if the pipeline asks for an index of each file (IndexSpec::given).
 bool keeps_index(const SourceSpec& source, const io::FileId& file);
 
 /// Returns the options with which the files of a source are counted.
 io::CountOptions count_options(const SourceSpec& source);
 
-/// Returns the error that the lists of bad regions take more than half of memory.limit. `regions` is how many were
-/// found, and `last` describes the last one.
+/// Returns the Error which says that the lists of bad regions take more than half of memory.limit. `regions` is how
+/// many were found, and `last` describes the last one.
 Error bad_regions_fill_memory(const PipelineSpec& spec, uint64_t regions, const Error& last);
 
 /// Fills in every file's index, as count_data() describes it. All ranks must list the same files.
 ///
-/// The files of which no rank has a valid index are laid end to end and cut into equal parts, one for each rank. A
-/// plain file that lies in several parts is counted in parts (io/index/count_records.h), which every rank then joins.
-/// Any other file goes to the rank in whose part it begins. Each rank tells all others what it has counted, and the
-/// indexes that it has and others lack. An index is kept by the rank that counted the file, or the first part of it.
+/// The files of which no rank has a valid index are laid end to end and cut into equal shares, one for each rank. A
+/// plain file that lies in several shares is counted in parts (io/index/count_records.h), which every rank then joins.
+/// Any other file is counted by the rank in whose share it begins. Each rank sends all other ranks what it has counted.
+/// If some ranks have an index and others lack it, the first rank that has it sends it. An index is kept by the rank
+/// that counted the file or its first part.
 ///
 /// Throws Error as soon as more regions were found bad than max_failures allows, or the list of bad regions takes more
-/// than half of memory.limit. With LAZY, if an index is missing that is to be kept, counts nothing and sets `data.lazy`.
+/// than half of memory.limit. With LAZY, counts nothing and sets `data.lazy` if an index is missing that is to be kept,
+/// or if the files without an index have 1 MiB or more together.
 void index_files(const PipelineSpec& spec, DataSet& data, WorkerArena& arena, RankGroup& ranks,
                  const std::function<void(uint64_t done, uint64_t total)>& on_progress);
 

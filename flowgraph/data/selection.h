@@ -1,5 +1,4 @@
-// Which of a file's good records are samples: those in the part that `range` and `num_shards` leave which the filter
-// keeps.
+// Which of a file's good records are samples: those that `range` and `num_shards` choose and the filter keeps.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +8,8 @@
 
 namespace feedline::flow {
 
-/// A set of numbers below some bound: a bitmap with prefix sums, so that rank, before(), takes O(1), and select, at(),
-/// O(log n). Immutable.
+/// A set of numbers below some bound. It is a bitmap with prefix sums, so that before() (rank) takes O(1), and at()
+/// (select) takes O(log n). Immutable.
 class NumberSet {
  public:
   /// Number i is in the set if bit i % 64 of words[i / 64] is 1.
@@ -33,7 +32,7 @@ class NumberSet {
  private:
   static constexpr uint64_t group = 8;  // words in a group
   std::vector<uint64_t> words_;
-  std::vector<uint64_t> before_;  // prefix sums: the numbers in the groups before each group; the last one is the total
+  std::vector<uint64_t> before_;  // prefix sums: how many numbers lie before each group; the last sum is the total
 };
 
 /// The samples of a file. Samples and good records are both numbered from 0. Copies share the set.
@@ -45,7 +44,7 @@ class Selection {
   /// Selects the records in a set.
   explicit Selection(std::shared_ptr<const NumberSet> kept) noexcept : end_(kept->size()), kept_(std::move(kept)) {}
 
-  /// Removes the records from `record` on. Not for a selection that was made of a set.
+  /// Removes the records from `record` on. Precondition: the selection was not made from a set.
   void end_at(uint64_t record) noexcept { end_ = std::max(begin_, std::min(end_, record)); }
 
   uint64_t samples() const noexcept { return end_ - begin_; }

@@ -18,8 +18,8 @@ Error ends_feed(const std::string& limit, const Error& last) {
 }  // namespace
 
 // Returns which limit of `errors` is exceeded by the `bad` records that the feed met, together with those that were
-// left out when the data was counted; nullopt if none is. A file that SKIP_FILE left out counts as one failure, but not
-// as a bad record.
+// left out when the data was counted; nullopt if no limit is exceeded. A file that SKIP_FILE left out counts as one
+// failure, but not as a bad record.
 std::optional<std::string> BadRecords::exceeded_limit(uint64_t bad) const {
   const uint64_t skipped = schedule_.data.skipped_total;
   const uint64_t records = schedule_.spec.on_error == OnError::skip_file ? 0 : skipped;

@@ -21,8 +21,8 @@ class BadRecords {
   /// Keeps a reference to `schedule`.
   explicit BadRecords(const Schedule& schedule) : schedule_(schedule) {}
 
-  /// Notes the bad records of a chunk. If one exceeds a limit of `errors`, ends the chunk's rows before it, with an
-  /// error. Chunks must come in order.
+  /// Notes the bad records of a chunk. If one of them exceeds a limit of `errors`, makes the chunk end before that
+  /// record, with an Error. Chunks must come in order.
   void note(Chunk& chunk);
   /// Returns how many bad records have been noted in chunks.
   uint64_t in_chunks() const noexcept { return in_chunks_.total(); }
@@ -41,7 +41,7 @@ class BadRecords {
 
   const Schedule& schedule_;
   ErrorLog in_chunks_, in_steps_;
-  std::optional<Error> last_in_steps_;  // used by settle()
+  std::optional<Error> last_in_steps_;  // the bad record that settle() noted last
 };
 
 }  // namespace feedline::flow

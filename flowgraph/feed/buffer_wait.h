@@ -27,7 +27,7 @@ class BufferWait {
   }
 
   /// Returns a buffer of the ring, and waits until one is free. Returns null if none is free and stop() returns true;
-  /// stop() is called under the mutex. Tells `delivery` that this replica waits for a buffer.
+  /// stop() is called under the mutex. Tells `delivery` that `replica` waits for a buffer.
   template <typename Stop>
   BatchBuffer* take(BatchRing& ring, Delivery& delivery, int replica, Stop stop) {
     for (;;) {

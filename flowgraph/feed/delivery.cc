@@ -130,7 +130,7 @@ void Delivery::wait_for(const Arrive& arrive, const BatchContent& content, Batch
     } catch (...) {
       failure = std::current_exception();
       batch = Batch();
-      if (content.order) content.order->let_go();  // the batch stays here, and the caller's stream may end
+      if (content.order) content.order->let_go();  // the batch stays queued, and the caller may destroy its stream
     }
   }
   waits_.end(number);
@@ -142,7 +142,7 @@ Delivery::Outcome Delivery::next(int of_replica, std::optional<Clock::time_point
   const auto start = Clock::now();
   check_replica(of_replica);
   const auto number = static_cast<size_t>(of_replica);
-  batch = Batch();  // the batch that the caller had in it goes back first
+  batch = Batch();  // first gives back the batch that the caller had in it
   Lock lock(mutex_);
   Replica& replica = replicas_[number];
   replica.served_by = std::this_thread::get_id();
@@ -194,7 +194,7 @@ Delivery::Outcome Delivery::next(int of_replica, std::optional<Clock::time_point
     if (arrive) wait_for(arrive, *content, batch, number);  // if it throws, this is still the next batch
     ledger_.add(number, *content, replica.ready.front().passes);
   }
-  Ready ready = std::move(replica.ready.front());  // Ready::keeps is released after the lock
+  Ready ready = std::move(replica.ready.front());  // Ready::keeps is released after the lock is
   replica.ready.pop_front();
   const bool falls_short = replica.ready.empty();
   if (falls_short) short_replicas_++;

@@ -22,18 +22,21 @@
 
 namespace feedline::flow {
 
-/// What a replica is given: a batch, the error that ends the feed, or the end of an epoch (then neither is set).
+/// What a replica is given: a batch, the error that ends the feed, or the end of an epoch (then neither `batch` nor
+/// `error` is set).
 struct Ready {
   std::shared_ptr<const BatchContent> batch = {};
   std::shared_ptr<const Error> error = {};
-  std::shared_ptr<const void> keeps = {};  // end of an epoch: the chunk whose slot it holds until it is taken
+  // The chunk that brought the end of an epoch or the error; null if none did. The chunk's slot stays in use until the
+  // replica takes this object.
+  std::shared_ptr<const void> keeps = {};
   EpochEnd end = {};
-  PassAudit passes = {};  // batch: how its audit is split by pass
+  PassAudit passes = {};  // of a batch: how its audit is split by pass
 };
 
 /// What has been delivered since the start, and how long next() waited for it.
 struct DeliveryReport : DeliveredReport, WaitReport {
-  size_t takers = 0;           // how many threads serve replicas
+  size_t takers = 0;           // how many threads call next() for the replicas
   std::optional<Error> error;  // the Error that every further next() throws
 };
 
@@ -41,7 +44,7 @@ struct DeliveryReport : DeliveredReport, WaitReport {
 class Delivery {
  public:
   /// `busy_stage` returns which stage has the work that next() waits for. It may be called at any time and from any
-  /// thread. `together`: a step is put for no replica before every replica has a buffer for it.
+  /// thread. `together`: whether the batches of a step are put only when every replica has a buffer for the step.
   Delivery(std::vector<std::shared_ptr<BatchRing>> rings, int host_prefetch, const Position& start, EpochLedger epochs,
            std::function<Stage(int replica)> busy_stage, bool together = false);
 
@@ -62,9 +65,10 @@ class Delivery {
   /// function must be cheap. Call this before the first next().
   void watch(std::function<std::optional<Error>()> failure_of_others) { others_ = std::move(failure_of_others); }
 
-  /// Returns whether a replica has nothing ready, so that its next() waits or soon will. May be called from any thread.
+  /// Returns whether any replica has nothing ready, so that its next() waits or soon will. May be called from any
+  /// thread.
   bool shortage() const noexcept { return short_replicas_ > 0; }
-  /// Returns how many buffers each replica's batches have.
+  /// Returns how many buffers each replica has for its batches.
   size_t buffers() const {
     const Lock lock(mutex_);
     return replicas_.front().ring->pool().size();
@@ -93,7 +97,7 @@ class Delivery {
   /// Returns the sums of the last epoch that all replicas have finished; nullopt if there is none.
   std::optional<FinishedEpoch> last_sums() const;
   size_t waiting_batches(int replica) const;
-  /// Returns how many batches the caller may take of the replica without giving one back.
+  /// Returns how many batches the caller may take for the replica before it must give one back.
   size_t spare_batches(int replica) const;
   DeliveryLedger::Positions positions() const;
 
@@ -130,7 +134,7 @@ class Delivery {
   std::deque<Replica> replicas_ FEEDLINE_GUARDED_BY(mutex_);
   std::exception_ptr failure_ FEEDLINE_GUARDED_BY(mutex_);
   bool stopped_ FEEDLINE_GUARDED_BY(mutex_) = false;
-  std::optional<Error> error_ FEEDLINE_GUARDED_BY(mutex_);  // DeliveryReport::error, unless failure_ is
+  std::optional<Error> error_ FEEDLINE_GUARDED_BY(mutex_);  // DeliveryReport::error, unless failure_ is set
   WaitClock waits_ FEEDLINE_GUARDED_BY(mutex_);
   DeliveryLedger ledger_ FEEDLINE_GUARDED_BY(mutex_);
 };

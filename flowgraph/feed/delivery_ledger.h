@@ -15,7 +15,7 @@ namespace feedline::flow {
 
 /// What has been delivered since the start.
 struct DeliveredReport {
-  Counters counters;  // what a DeliveryLedger counts of them
+  Counters counters;  // only the members that a DeliveryLedger counts
   uint64_t audit = 0, finished_epochs = 0;
   std::optional<EpochAudit> last_epoch;
   uint64_t parsed = 0;            // EpochEnd::parsed of the last epoch that any replica has finished
@@ -42,7 +42,8 @@ class DeliveryLedger {
 
   /// Returns how many batches and ends of epochs the replica has been given.
   uint64_t received(size_t replica) const { return replicas_[replica].received; }
-  /// Returns the replica that has been given the fewest batches and ends of epochs, the first of several.
+  /// Returns the replica that has been given the smallest number of batches and ends of epochs. If several replicas
+  /// have, returns the first of them.
   size_t slowest() const;
 
   DeliveredReport report() const;

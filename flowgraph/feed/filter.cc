@@ -28,8 +28,8 @@ struct Answer {
         changes(spec.window && !spec.window->key.empty() ? kept.size() : 0),
         audits(data.files.size()) {}
   std::vector<uint64_t> kept;  // bit i % 64 of word i / 64 says whether sample i is kept
-  // In the same form: whether the key of a kept sample differs from that of the kept sample before it. Empty: there is
-  // no key.
+  // In the same form as `kept`: whether the key of a kept sample differs from that of the kept sample before it. Empty
+  // if there is no key.
   std::vector<uint64_t> changes;
   std::vector<uint64_t> audits;  // by file: sum over the samples that are kept
   std::vector<Error> bad;        // the first bad records
@@ -67,7 +67,7 @@ std::string bytes_of(const Answer& answer, uint64_t digest) {
 std::optional<Answer> load(const std::string& path, uint64_t digest, Answer answer) {
   std::string bytes = bytes_of(answer, digest);
   try {
-    // keep() wrote no file of another size, and none that is not regular, so such a file is not read.
+    // keep() writes only regular files of exactly this size, so any other file is not read.
     const auto file = io::InputFile::find(path);
     if (!file || file->size() != bytes.size()) return std::nullopt;
     file->read_at(0, std::as_writable_bytes(std::span(bytes)));

@@ -11,14 +11,15 @@ namespace feedline::flow {
 struct FilterRun {
   int threads = 1;
   IoOptions io;
-  std::function<void(uint64_t done, uint64_t total)> on_progress;  // bytes of files, in proportion to samples
+  // `done` and `total` are bytes of files. `done` is in proportion to the samples that were read.
+  std::function<void(uint64_t done, uint64_t total)> on_progress;
 };
 
 /// Removes the samples for which the filter is 0, and marks the remaining ones at which the window key changes. Reads
 /// and evaluates all samples once, and stores the answer in a file in index.dir, or in the user's cache folder. The
 /// name of the file is a digest of the data and of everything else that the answer depends on. A record that is found
-/// bad is no sample any more, like those that counting found bad. With `on_error: RAISE` the first such record is
-/// thrown as an Error. Does nothing if there is neither a filter nor a key.
+/// bad is not a sample any more, like the records that were found bad when the data was counted. With `on_error:
+/// RAISE`, throws the Error of the first such record. Does nothing if there is neither a filter nor a key.
 void apply_filter(const PipelineSpec& spec, DataSet& data, const FilterRun& run);
 
 }  // namespace feedline::flow

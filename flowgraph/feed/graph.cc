@@ -58,7 +58,7 @@ struct Graph::Impl {
   void stop() noexcept;
 
   /// Runs the body of a node. Every body runs in here, so that an exception ends the feed and next() throws it.
-  /// `number` is that of the chunk or step, for traces.
+  /// `number`: the number of the chunk or step, for traces.
   template <typename Body>
   void guarded(StageCounters& counters, Body&& body, uint64_t number) noexcept {
     const StageCounters::Busy busy(counters, static_cast<int64_t>(number));
@@ -260,8 +260,8 @@ void Graph::Impl::stop() noexcept {
   nodes->graph.cancel();
 }
 
-// Looks for a chunk in the caches, if nobody has yet. Returns false if some of it must be read from a disk; the chunk
-// then comes in another message.
+// Looks for a chunk in the caches, if nobody has done so yet. Returns false if some of the chunk must be read from a
+// disk; then the chunk comes again in a later message.
 bool Graph::Impl::find(const ChunkRef& chunk) noexcept {
   bool all_cached = true;
   if (parse->is_untried(*chunk))
@@ -294,14 +294,15 @@ void Graph::Impl::assemble(const ChunkRef& chunk) {
 }
 
 Stage Graph::Impl::busy_stage(int replica) const {
-  // The thread that parses a chunk opens its file. One that waits for that can do no other work meanwhile.
+  // The thread that parses a chunk opens its file. While a thread waits for a file to open, it cannot do any other
+  // work.
   const int opening = read->opening();
   if (2 * opening >= plan.threads) return Stage::read;
   if (unpack[static_cast<size_t>(replica)].counters().waiting > 0) return Stage::unpack;
   if (parse->counters().waiting > opening) return Stage::parse;
   if (read->inflating().waiting > 0) return Stage::inflate;
   if (opening > 0 || read->reading().waiting > 0) return Stage::read;
-  // No stage has work. Batches that wait for a buffer of another replica may hold every slot.
+  // No stage has work. Batches of another replica, which wait for a buffer, may hold every slot.
   for (const UnpackStage& other : unpack)
     if (other.counters().waiting > 0 && other.ring().pool().dry()) return Stage::replica;
   return Stage::read;

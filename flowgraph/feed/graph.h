@@ -51,11 +51,12 @@ class Graph {
   /// Lets no stage begin new work, and makes every next() throw Error stalled. May be called from any thread.
   void stop() noexcept;
 
-  /// LAZY: returns the indexes of all files once an epoch has ended, otherwise null.
+  /// With index.mode LAZY, returns the indexes of all files once an epoch has ended. Otherwise returns null.
   const std::vector<io::FileIndex>* counted() const noexcept;
 
   std::string backend() const;
-  /// Adds what was read, parsed, found bad and found in the cache since the start. Exact while no stage runs.
+  /// Adds what was read, parsed, found bad and found in the cache since the start. The numbers are exact only while no
+  /// stage runs.
   void add_to(Counters& counters) const;
   std::vector<StageReport> stages() const;
   /// Returns the first bad records.

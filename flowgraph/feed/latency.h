@@ -30,7 +30,7 @@ class Latency {
     }
     return max_us();
   }
-  /// Returns for each bucket that has entries its upper bound, in microseconds, and how many it has.
+  /// Returns for each bucket that has entries its upper bound, in microseconds, and how many entries it has.
   std::vector<std::pair<double, uint64_t>> histogram_us() const {
     std::vector<std::pair<double, uint64_t>> buckets;
     for (size_t b = 0; b < counts_.size(); b++)

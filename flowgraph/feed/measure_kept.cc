@@ -23,11 +23,12 @@ class Measurement {
     return std::ranges::any_of(parts_.parts, [](const CacheParts::Part& part) { return part.step->bytes == 0; });
   }
 
-  // Looks at up to `most_samples` samples at equal distances. Of a compressed file it takes the first ones, because
-  // reaching the others means inflating all before them.
+  // Looks at up to `most_samples` samples at equal distances. In a compressed file, looks at the first ones instead,
+  // because reaching a later one means inflating all before it.
   KeptSizes measure() {
     const uint64_t some = std::min(data_.samples, most_samples);
-    uint64_t first = 0, next = 0;  // the number of the file's first sample; which of the samples is wanted next
+    // `first`: the number of the file's first sample. `next`: which of the `some` samples is wanted next.
+    uint64_t first = 0, next = 0;
     for (const DataFile& file : data_.files) {
       const uint64_t samples = file.samples.samples();
       std::vector<uint64_t> wanted;

@@ -6,9 +6,9 @@
 
 namespace feedline::flow {
 
-/// Looks at some samples, spread over the data, and adds up what a cache would keep of each. The same data and pipeline
-/// have the same answer, on every rank. Reads nothing if all entries have a size that is known. Throws Error io_error
-/// if a file cannot be read.
+/// Looks at some samples, spread over the data, and measures how many bytes a cache would keep of each. Returns the
+/// same on every rank if data and pipeline are the same. Reads nothing if the size of every entry is known beforehand.
+/// Throws Error io_error if a file cannot be read.
 KeptSizes measure_kept(const PipelineSpec& spec, const DataSet& data);
 
 }  // namespace feedline::flow

@@ -14,7 +14,7 @@ namespace feedline::flow {
 /// All members may be called on any thread, for several chunks at a time.
 class ParseStage {
  public:
-  /// Keeps references to all of them.
+  /// Keeps references to all arguments.
   ParseStage(const Plan& plan, const BatchWriter& writer, ReadStage& read)
       : plan_(plan), writer_(writer), read_(read) {}
 

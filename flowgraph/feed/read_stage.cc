@@ -119,8 +119,7 @@ void ReadStage::read() {
 }
 
 // Begins to read the next ticket. Returns false if it is too far ahead, or if no slot or no inflater is free; a kick
-// then runs read() again. (A chunk that is read too early has left the CPU's caches when it is
-// used.)
+// then runs read() again. (A chunk that is read too early has left the CPU's caches when it is used.)
 bool ReadStage::issue_next() {
   if (ended_ || next_sequence_ >= needed_ + read_ahead()) return false;
   Ticket* const ticket = tickets_.front();
@@ -158,7 +157,7 @@ FileInflater*& ReadStage::inflater_of(const Ticket& ticket) {
 
 // Makes an inflater ready for the ticket, if its file is compressed. If the source's inflater has the file open and has
 // not passed the ticket's first byte, it is used; otherwise an idle one begins at the front of the file. Returns false
-// if no inflater is idle; the next one that becomes idle kicks.
+// if no inflater is idle; then the next one that becomes idle kicks the stage.
 bool ReadStage::inflater_ready(const Ticket& ticket) {
   if (ticket.extents.empty()) return true;
   const uint32_t file = ticket.extents.front().file;
@@ -190,7 +189,7 @@ void ReadStage::inflate_into(const ChunkRef& chunk) {
   if (inflater->add(chunk)) run_inflater(inflater);
 }
 
-// Inflates the chunks that the cache of records seemed to have.
+// Inflates the chunks that the cache of records seemed to have, but that turned out to be damaged there.
 void ReadStage::inflate_after_all() {
   for (;;) {
     ChunkRef chunk;
@@ -206,7 +205,7 @@ void ReadStage::inflate_after_all() {
   }
 }
 
-// `found` is what found_all() has said of the chunk's ticket.
+// Begins to read the chunk's ticket. `found`: what found_all() has returned for the ticket.
 void ReadStage::read_into(const ChunkRef& chunk, bool found) {
   const Ticket& ticket = chunk->ticket;
   std::byte* at = chunk->data().data();
@@ -255,12 +254,12 @@ void ReadStage::try_first(const ChunkRef& chunk, bool page) {
   outlets_.parse(Untried());
 }
 
-// Appends the reads of a chunk, without what the cache of records has, which is copied.
+// Appends the reads of a chunk to `reads`. What the cache of records has is copied from there, and not read.
 void ReadStage::add_reads(const ChunkRef& chunk, std::vector<io::Read>& reads) {
   InFlight& flight = flights_[chunk->slot()];
   flight.error = 0;
   flight.parts.clear();
-  // The reads have pointers to their parts, so these must not move.
+  // The reads have pointers to elements of flight.parts, so the elements must not move.
   const auto expect = [&](size_t parts) { flight.parts.reserve(parts); };
   const auto add = [&](size_t e, uint64_t offset, uint64_t length) {
     std::byte* const at = chunk->bytes_at(e, offset, length).data();

@@ -34,7 +34,8 @@
 
 namespace feedline::flow {
 
-/// Says that a chunk is to be looked for in the caches, and then parsed: the oldest one that nobody has looked for yet.
+/// Says that a chunk is to be looked for in the caches, and then parsed. It is the oldest chunk that nobody has looked
+/// for yet.
 struct Untried {};
 /// A message to [parse]: a chunk that has been read, or Untried.
 using ToParse = std::variant<Untried, ChunkRef>;
@@ -51,8 +52,8 @@ class ReadStage {
   };
 
   /// Keeps a reference to `plan`. `lent_to`: the device to which batches in the slots are copied (MemoryPlan::lends).
-  /// `needed`: how many chunks the first step needs. `cache`: null if the plan has none. Throws
-  /// Error if memory or the read backend cannot be obtained.
+  /// `needed`: how many chunks the first step needs. `cache`: null if the plan has none. Throws Error if memory or the
+  /// read backend cannot be obtained.
   ReadStage(const Plan& plan, const Walk::Start& start, const IoOptions& io, DeviceId lent_to, uint64_t needed,
             CacheStore* cache, Outlets outlets);
 
@@ -69,18 +70,18 @@ class ReadStage {
   /// Copies the chunk from the caches, and submits the reads of what they lack. Returns whether all of the chunk was
   /// there. If not, the chunk is given to Outlets::parse when it has been read. Precondition: is_untried().
   bool read_cached(const ChunkRef& chunk);
-  /// Puts the records of a chunk that is about to be parsed into the pipeline's cache, if it keeps them.
+  /// Puts the records of a chunk that is about to be parsed into the pipeline's cache, if the cache keeps them.
   void keep(Chunk& chunk);
 
   /// Lets no new read begin.
   void end() noexcept { ended_ = true; }
-  /// Does what end() does, and ends the kicks.
+  /// Does what end() does. In addition, slots and inflaters that come back do not kick the stage any more.
   void stop() noexcept;
   /// Waits for the reads in flight. Nothing is given to the outlets after it returns.
   void stop_backend();
 
   /// Returns how many callers of read_cached() wait for a file to open.
-  int opening() const noexcept { return backend_ ? backend_->opening() : 0; }  // LAZY has none
+  int opening() const noexcept { return backend_ ? backend_->opening() : 0; }  // with LAZY there is no backend
 
   StageCounters& inflating() noexcept { return inflate_counters_; }
   StageCounters& reading() noexcept { return read_counters_; }
@@ -93,32 +94,33 @@ class ReadStage {
   /// Returns the cache of records; null if there is none.
   const RecordCache* records() const noexcept { return records_ ? &*records_ : nullptr; }
   std::string backend() const;
-  /// LAZY: returns the indexes of all files once an epoch has ended, otherwise null.
+  /// With index.mode LAZY, returns the indexes of all files once an epoch has ended. Otherwise returns null.
   const std::vector<io::FileIndex>* counted() const noexcept {
     return lazy_ && lazy_->counted() ? &*lazy_->counted() : nullptr;
   }
 
  private:
-  /// The reads into a slot, or into an input of an inflater, that are in flight. The addresses of its parts are the tags.
+  /// The reads into a slot, or into an input of an inflater, that are in flight. The addresses of the elements of
+  /// `parts` are the tags of these reads.
   struct InFlight {
-    /// What a read is tagged with: it fills a part of extent `extent` of the chunk's ticket, or the input.
+    /// The tag of a read. The read fills a part of extent `extent` of the chunk's ticket, or the input.
     struct Part {
       InFlight* flight;
       size_t extent;
     };
     ChunkRef chunk;
     FileInflater::Input* input = nullptr;
-    std::vector<Part> parts;  // of the reads, in their order
+    std::vector<Part> parts;  // one for each read, in the order of the reads
     std::atomic<size_t> left{0};
     std::atomic<int> error{0};
-    size_t failed = 0;  // the extent whose read failed first; whoever sets `error` sets it before `left` counts down
+    size_t failed = 0;  // the extent whose read failed first; it is set together with `error`, before `left` is lowered
     void fly(ChunkRef to, size_t reads) {
       chunk = std::move(to);
       left = reads;
     }
-    uint64_t bytes = 0;     // that were read, or are being read
-    bool untried = false;   // [parse] looks into the caches before reads are submitted
-    bool try_page = false;  // it looks into the page cache, too
+    uint64_t bytes = 0;     // how many bytes were read, or are being read
+    bool untried = false;   // whether [parse] looks into the caches before reads are submitted
+    bool try_page = false;  // whether [parse] looks into the page cache, too
   };
 
   void make_inflaters();

@@ -1,4 +1,4 @@
-// Reads single samples of a file, for what looks at some of them before the feed begins.
+// Reads single samples of a file, for code that looks at some samples before the feed begins.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace feedline::flow {
 
-/// Reads records of one file, in ascending order. Goes to a record by the index, or reads a compressed file, or one
-/// that is not counted, from its beginning.
+/// Reads records of one file, in ascending order. Goes to a record by the index. A file that is compressed, or was not
+/// counted, is read from its beginning instead.
 class SampleReader {
  public:
   /// Opens the file. Keeps references to the arguments. Throws Error io_error if it cannot be opened or read; so does
@@ -18,11 +18,12 @@ class SampleReader {
   SampleReader(const DataSet& data, const SourceSpec& source, const DataFile& file);
 
   enum class Found : uint8_t { record, damage, end };
-  /// Goes to the record with this number in the file, which must be larger than that of the call before. Damage is only
-  /// found if the data was not counted and `stops_at_damage` is true; otherwise it is passed over.
+  /// Goes to the record with this number in the file, which must be larger than the number of the previous call. Damage
+  /// is only found if the data was not counted and `stops_at_damage` is true; otherwise it is passed over.
   Found find(uint64_t number, bool stops_at_damage);
 
-  /// The record that was found, until the next call of find(); where it begins in the file; and its number.
+  /// Return the record that was found, which is valid until the next call of find(); the offset in the file at which it
+  /// begins; and its number.
   const io::RecordView& record() const noexcept { return stream_.records()[number_ - stream_.number()]; }
   uint64_t offset() const noexcept {
     return stream_.offset() + static_cast<uint64_t>(record().data - stream_.records().front().data);

@@ -25,8 +25,8 @@ struct StageCounters {
     return {std::move(stage), static_cast<double>(busy_ns) / 1e9, wait_s, messages, queue};
   }
 
-  /// While an object of this class lives, the stage is busy with one message. `number` is that of the chunk or step in
-  /// it.
+  /// While an object of this class lives, the stage is busy with one message. `number`: the number of the chunk or step
+  /// in the message.
   class Busy {
    public:
     explicit Busy(StageCounters& counters, int64_t number = -1) noexcept

@@ -18,9 +18,9 @@ namespace {
 
 using Part = Communicator::Part;
 
-// How long the other ranks have to hear that this rank leaves.
+// The time within which the other ranks must have heard that this rank leaves.
 constexpr auto leave_timeout = std::chrono::seconds(5);
-// The time between two votes while some ranks are to begin anew and others not yet.
+// The time between two votes while some ranks vote to begin anew and some do not yet.
 constexpr auto between_meetings = std::chrono::milliseconds(50);
 constexpr size_t head_numbers = 3, shape_numbers = 1 + Shape::max_rank + 2;
 
@@ -140,8 +140,8 @@ void Transfer::end_if_others_begin_anew() {
     const Lock lock(mutex_);
     if (intent_ != Intent::go_on || beginner_ < 0) return;
   }
-  // All steps that the other rank has received were received here, too, long ago. So this rank asks for one that does not
-  // come.
+  // This rank, too, has received all steps that the other rank has received, and has done so long ago. So the trainer
+  // of this rank asks for a step that will not come.
   if (std::chrono::steady_clock::now() - beginner_since_.load() < long_wait) return;
   communicator_.abort(Error(
       Category::stalled, fmt::format("rank {} sets its feeder to another place, and this rank asks for its next "
@@ -161,7 +161,7 @@ void Transfer::intend(Intent intent) noexcept {
     intent_ = std::max(intent_, intent);
   }
   changed_.notify_all();
-  if (start_.graph) start_.graph->stop();  // the thread may be waiting in its next()
+  if (start_.graph) start_.graph->stop();  // the thread may be waiting in the graph's next()
 }
 
 void Transfer::loop() noexcept {
@@ -271,8 +271,8 @@ Transfer::StepVote Transfer::prepare() {
   return vote;
 }
 
-// Throws Error bad_pipeline unless all readers are at this rank's step and offer the same. A reader that goes on offers
-// something.
+// Throws Error bad_pipeline unless all readers are at this rank's step and make the same offer. A reader that votes to
+// go on must offer something.
 void Transfer::check_votes() const {
   const std::vector<StepVote>& all = exchanged_->votes;
   for (const int reader : readers_) {
@@ -334,8 +334,8 @@ void Transfer::send_heads() {
   for (const Head& head : heads) check_head(head);
 }
 
-// Returns the bytes of the packed tensors in the buffer, with the lengths that follow from the head. Throws Error
-// bad_pipeline if a tensor has no room for them.
+// Returns, for each packed tensor, its bytes in the buffer, as many as follow from the head. Throws Error bad_pipeline
+// if the buffer has no room for the bytes of a tensor.
 std::vector<std::span<std::byte>> Transfer::spans_in(const BatchBuffer& buffer, const Head& head) const {
   const std::vector<Shape> shapes = head.shapes();
   std::vector<std::span<std::byte>> spans;

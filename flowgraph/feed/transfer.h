@@ -5,8 +5,9 @@
 //                                              step by step       +-> ...
 //
 // A thread on each rank makes the calls, ahead of the trainer by as many batches as its buffers hold. Before each step
-// all ranks exchange a vote (StepVote) in an all_gather. In its vote a reader says what comes next, and any rank may
-// say that it leaves or begins anew. So a feed ends with no call left open, and the next feed can use the communicator.
+// all ranks exchange a vote (StepVote) in an all_gather. In its vote a rank that reads (a reader) says what comes next,
+// and any rank may say that it leaves, or that it begins anew (end_together()). So a feed ends with no call left open,
+// and the next feed can use the communicator.
 #pragma once
 
 #include <atomic>
@@ -34,8 +35,8 @@ class Transfer {
     std::shared_ptr<Communicator> communicator;
     Distribution distribution;
     FeedFacts facts;                // facts of the feed of this rank's reader
-    Graph* graph = nullptr;         // on a rank that reads: its replicas are the parts; must outlive this object
-    std::vector<DeviceId> devices;  // for each replica: where its batches go; an Upload copies those for GPUs
+    Graph* graph = nullptr;         // on a reader: the graph whose replicas are the parts; must outlive this object
+    std::vector<DeviceId> devices;  // by replica: the device to which its batches go; an Upload copies those for GPUs
     std::vector<int> parts;         // the reader's part for each replica, or one part that all replicas are given
     bool heads_only = false;        // send only heads, because an Upload sends the rows; a reader keeps its own rows
     int threads = 1;
@@ -44,8 +45,8 @@ class Transfer {
   /// Allocates the buffers, but makes no call. On a rank that does not read, throws Error if the batches that arrive do
   /// not fit into memory.limit.
   Transfer(const PipelineSpec& spec, Start start);
-  /// Leaves the feed: the feeds of the other ranks end after the steps that they have. Waits for at most 5 s until the
-  /// other ranks know that this rank leaves. If some do not, aborts the communicator.
+  /// Leaves the feed: the feeds of the other ranks end after the steps that they have received. Waits for at most 5 s
+  /// until the other ranks know that this rank leaves. If some do not, aborts the communicator.
   ~Transfer();
   Transfer(const Transfer&) = delete;
   Transfer& operator=(const Transfer&) = delete;
@@ -57,11 +58,12 @@ class Transfer {
   /// error ended the feed before, throws that error.
   void end_together();
 
-  /// To be called when the trainer has waited long for its next batch. If another rank waits to be set to another place,
-  /// which this rank cannot be as long as its trainer wants a batch, ends the feeds of all ranks with an Error.
+  /// Call this when the trainer has waited long for its next batch. If another rank waits in end_together(), ends the
+  /// feeds of all ranks with an Error, because this rank cannot make the same call as long as its trainer waits for a
+  /// batch.
   void end_if_others_begin_anew();
 
-  /// Leaves the feed, and waits for no other rank; see Feeder::stop().
+  /// Leaves the feed, and does not wait for any other rank; see Feeder::stop().
   void stop() noexcept;
 
   Delivery& delivery() noexcept { return *delivery_; }
@@ -87,8 +89,9 @@ class Transfer {
     gpu::Memory memory;
     BatchBuffer buffer = {};
   };
-  /// What is sent of a part before its rows. `numbers` are: rows, valid rows, audit, and for each packed tensor its
-  /// rank and its axes, with zeros after them, so that all heads have the same length.
+  /// The description of a part, which is sent before its rows. `numbers` has the number of rows, the number of valid
+  /// rows, the audit, and for each packed tensor the number of its axes and the axes themselves. Zeros follow the axes,
+  /// so that all heads have the same length.
   struct Head {
     std::vector<int64_t> numbers;
     int64_t rows() const { return numbers[0]; }
@@ -139,14 +142,14 @@ class Transfer {
     std::deque<Scratch> scratch;
   };
   std::shared_ptr<Exchanged> exchanged_ = std::make_shared<Exchanged>();
-  std::vector<BatchBuffer*> buffers_;  // by device: the buffer of this step
+  std::vector<BatchBuffer*> buffers_;  // by replica: the buffer of this step
 
   StageCounters counters_{"feedline transfer"};
   std::atomic<uint64_t> sent_{0}, received_{0};
   std::atomic<bool> waits_for_rows_{false};
-  // A rank that is to begin anew, while this one is not: so no more steps come. -1: none.
+  // A rank that is to begin anew while some ranks are not yet, so no more steps come; -1 if there is none.
   std::atomic<int> beginner_{-1};
-  std::atomic<std::chrono::steady_clock::time_point> beginner_since_{};  // valid if there is one
+  std::atomic<std::chrono::steady_clock::time_point> beginner_since_{};  // valid if beginner_ is not -1
 
   Mutex mutex_;
   Condition changed_;

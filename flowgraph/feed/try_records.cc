@@ -15,7 +15,8 @@ namespace feedline::flow {
 namespace {
 
 constexpr uint64_t most_files = 128, most_bytes = uint64_t{256} << 20;
-// How many pictures are decoded, and other rows made that take long: a second or two.
+// The maximum number of records whose rows are made if that takes long, as decoding pictures does. It then takes a
+// second or two.
 constexpr uint64_t most_long_rows = 256;
 
 class Trial {
@@ -46,7 +47,8 @@ class Trial {
   const DataSet& data_;
   const std::unique_ptr<const RecordParser> parser_;
   const Formulas formulas_;
-  // So many records of each file have all of their rows made. Of the others the rows are made that do not take long.
+  // The number of records of each file of which all rows are made. Of further records, only the rows that do not take
+  // long are made.
   uint64_t all_made_of_each_ = std::numeric_limits<uint64_t>::max();
   std::vector<std::byte> row_, scratch_;
   AbsentFeatures absent_;
@@ -64,7 +66,7 @@ void Trial::file(const DataFile& file, uint64_t count) {
     const uint64_t before = reader.bytes_read();
     const auto found = reader.find(data_.lazy ? sample : file.samples.record(sample), spec_.on_error == OnError::raise);
     if (found == SampleReader::Found::end) return;
-    // Other damage was reported by the counting pass.
+    // find() returns damage only if the data was not counted. Otherwise counting has reported it.
     if (found == SampleReader::Found::damage) return note(reader.damage().error(file.id.uri));
     bytes_left_ -= std::min(bytes_left_, reader.bytes_read() - before);
     if (bytes_left_ == 0) return;
@@ -110,8 +112,8 @@ void Trial::record(const DataFile& file, const io::RecordView& record, uint64_t 
   note(std::move(*refused));
 }
 
-// Makes what a feed would make of the record by row writers, or what does not take long of it, and calls
-// on_failure(feature, failure) for what fails first.
+// Makes the rows that a feed would make of the record by row writers; only those that do not take long if `makes_all`
+// is false. Calls on_failure(feature, failure) for the first row that fails.
 template <typename OnFailure>
 void Trial::make_row(std::span<const Column> columns, bool makes_all, const OnFailure& on_failure) {
   for (const OutputSpec& output : spec_.outputs) {

@@ -9,9 +9,10 @@
 
 namespace feedline::flow {
 
-/// Parses the first `of_each_file` samples of each file, or of 128 files from all over the data if there are more,
-/// computes their formulas, and makes their rows: of all, or, where that takes long, of 256 or one of each file. Reads no
-/// more than 256 MiB. Throws Error io_error if a file cannot be read. Precondition: the pipeline's tables are open.
+/// Parses the first `of_each_file` samples of each file. If there are more than 128 files, takes 128 from all over the
+/// data. Computes the formulas of these samples, and makes their rows. Rows that take long to make are made of at most
+/// 256 samples. Reads at most 256 MiB. Throws Error io_error if a file cannot be read. Precondition: the pipeline's
+/// tables are open.
 TriedRecords try_records(const PipelineSpec& spec, const DataSet& data, uint64_t of_each_file);
 
 }  // namespace feedline::flow

@@ -62,7 +62,7 @@ void UnpackStage::deliver_done() {
 }
 
 // Returns whether the batch can be delivered: all batches of its step are written, and their bad rows are allowed. If
-// they are not, adds the Error that ends the feed to `done`.
+// the bad rows are not allowed, adds the Error that ends the feed to `done`.
 bool UnpackStage::settled(Pending& batch, std::vector<Ready>& done) {
   StepOutcome& outcome = *batch.rows.outcome;
   if (outcome.unwritten > 0) return false;
@@ -81,7 +81,8 @@ bool UnpackStage::settled(Pending& batch, std::vector<Ready>& done) {
 }
 
 // Lets the pool kick only when many buffers are free, as long as every replica has batches ready. A shortage of ready
-// batches undoes this: if it came before, the last line does; if it comes later, Delivery::on_shortage() does.
+// batches undoes this. If the shortage came before, the last line undoes it. If the shortage comes later, the function
+// that was given to Delivery::on_shortage() does.
 void UnpackStage::wait_for_many_buffers() {
   const size_t size = ring_->pool().size(), others = size - std::min<size_t>(ring_->held + 1, size);
   ring_->pool().set_enough(std::max<size_t>(1, others / 2));

@@ -35,7 +35,7 @@ class UnpackStage {
     std::function<void()> end;             // the feed has ended with an error: nothing new is to be read
   };
 
-  /// Keeps references to all but `ring`. For `deliver_before_error` see Options.
+  /// Keeps references to all but `ring`. For `deliver_before_error` see Options in feedline/feeder.h.
   UnpackStage(const Plan& plan, int replica, const BatchWriter& writer, std::shared_ptr<BatchRing> ring,
               Delivery& delivery, BadRecords& bad_records, bool deliver_before_error, const Outlets& outlets)
       : plan_(plan),

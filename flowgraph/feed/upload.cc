@@ -27,11 +27,13 @@ constexpr auto between_looks = std::chrono::milliseconds(50),
 // The alignment of lookup tables in bytes: kernels may read tables in words of this size.
 constexpr size_t table_alignment = 16;
 
-// The batches on a GPU, if the pipeline does not say how many: two are made ahead while one is used, and more if they
-// are small, because threads of the host that wake one another take as long as several small batches.
+// The minimum and the maximum number of batches on a GPU, if the pipeline does not say how many. At least two are made
+// ahead while one is used. If batches are small, more are made ahead, because waking a thread of the host takes as long
+// as several small batches.
 constexpr uint64_t fewest_buffers = 3, most_buffers = 9, small_batches_bytes = uint64_t{256} << 20;
 
-// Returns the bytes of a buffer: a batch, and after it the packed rows of the parts that are for other ranks.
+// Returns the size of a buffer in bytes. A buffer has a batch, and after it the packed rows of the parts that are for
+// other ranks.
 uint64_t buffer_bytes_of(const PackedBatches& batches, size_t parts) {
   return batches.buffer_bytes() + (parts - 1) * batches.packed_bytes();
 }
@@ -78,8 +80,8 @@ void check_limit(const PipelineSpec& spec, uint64_t buffers, uint64_t buffer_byt
 }
 
 // Returns the copies that bring the packed tensors to `buffer`. Tensors that lie one after another on both sides are
-// copied at once, with the few bytes between them. `other` is a buffer that already has the tensors in the same places;
-// null: `packed` has them.
+// copied at once, with the few bytes between them. `other`: a buffer that already has the tensors, at the same offsets,
+// and from which they are copied. If it is null, they are copied from `packed`.
 std::vector<gpu::CopyToDevice> copies_of(const Batch& packed, const std::vector<BatchTensor>& places, std::byte* buffer,
                                          const std::byte* other) {
   std::vector<gpu::CopyToDevice> copies;
@@ -177,7 +179,7 @@ Upload::Upload(const PipelineSpec& spec, Start start)
   }
 }
 
-// Returns the GPU from which a replica copies its rows, if it can; nullopt: it is given them by the host.
+// Returns the GPU from which a replica copies its rows; nullopt if the host gives the rows to the replica.
 std::optional<DeviceId> Upload::source_on_gpu(const PipelineSpec& spec, const std::vector<DeviceId>& devices,
                                               size_t replica) const {
   if (replica % alike_ == 0) return std::nullopt;
@@ -245,7 +247,7 @@ void Upload::upload(size_t first) {
     try {
       if (!take(first, packed, end)) return;
     } catch (const Error& error) {
-      for (Ready& last : ready) last.error = std::make_shared<const Error>(error);  // after the batches before it
+      for (Ready& last : ready) last.error = std::make_shared<const Error>(error);  // comes after the batches before it
       packed.clear();
       ended = true;
     }
@@ -283,7 +285,7 @@ void Upload::upload(size_t first) {
   }
 }
 
-// A GPU may be reading these rows, so end() gives their memory back, after it has drained the streams.
+// A GPU may still be reading these rows. So end() gives their memory back only after it has drained the streams.
 void Upload::keep_until_drained(size_t first, Parts&& packed) {
   const Lock lock(mutex_);
   copying_[first].failed = std::move(packed);
@@ -311,7 +313,8 @@ bool Upload::take(size_t first, std::vector<Batch>& packed, EpochEnd& end) {
   return true;
 }
 
-// Returns where a part lies in a buffer. The replica's own part comes first, because the batch is made from it.
+// Returns the offset of a part in a buffer, in bytes. The replica's own part comes first, because the batch is made
+// from it.
 uint64_t Upload::place_of(size_t part) const noexcept {
   if (part == own_) return 0;
   return batches_.buffer_bytes() + (part < own_ ? part : part - 1) * batches_.packed_bytes();
@@ -337,7 +340,7 @@ void Upload::fill(Replica& replica, std::span<const Batch> packed, BatchBuffer& 
                                 previous ? previous->filled->memory : nullptr),
                       std::back_inserter(copies));
   for (const gpu::CopyToDevice& copy : copies) (previous ? between_gpus_ : uploaded_) += copy.from.size();
-  // On the way between GPUs nothing is checked.
+  // Numbers of table rows from another rank are checked below, but not if the rows travel between GPUs.
   const int reader = distribution_.reader_of(distribution_.rank);
   const bool has_arrived = distribution_.transfers() && reader != distribution_.rank && !between_;
   std::vector<unpack::UnpackLaunch> launches;

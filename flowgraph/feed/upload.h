@@ -5,25 +5,27 @@
 //                 ^                                    |
 //                 +------- when the copy is done ------+
 //
-// If all replicas are given the same rows, these are uploaded once, and each GPU copies them from the one before it. A
-// GPU that cannot read the memory of that one is given them by the host.
+// If all replicas are given the same rows, the rows are uploaded once, and each further GPU copies them from the GPU
+// before it. A GPU that cannot read the memory of the GPU before it gets the rows from the host.
 //
 //   packed batches of one replica ------> [upload 0]: copy -> buffer of GPU 0 -> kernels -> Delivery -> next(0)
 //                                                                 | copy
 //                                                             buffer of GPU 1 -> kernels -> Delivery -> next(1)
 //
-// If one rank reads for others, its GPU sends the rows to theirs. All ranks call next() for the same step, and next()
-// enqueues the transfer on the stream that it is given:
+// If one rank reads for others, its GPU sends the rows to the GPUs of the others. All ranks call next() for the same
+// step, and next() enqueues the transfer on the stream that it is given:
 //
 //   the rank that reads    [upload 0]: copy -> buffer of its GPU -> Delivery -> next(0, stream): send ----> kernels
 //   the other ranks        [upload 0]:         buffer of its GPU -> Delivery -> next(0, stream): receive -> kernels
 //
-// If each rank is given other rows, the reader's buffers have room for all parts, and each part goes to its own rank.
+// If every rank gets different rows, the buffers of the rank that reads have room for all parts, and each part goes to
+// its own rank.
 //
-// A source of rows is a replica of `Start::from`, and serves one GPU, or all GPUs that are given the same rows. For
-// each source one thread gives its GPUs the work of one batch after another. It is ahead of the trainer by as many
-// batches as there are buffers, and does not wait for the work: a batch is delivered when its work has been given to
-// the streams (gpu/device/device_ring.h). Another thread waits for each copy and then releases the packed batch.
+// A source of rows is a replica of `Start::from`. It serves one GPU, or all GPUs that are given the same rows. For each
+// source, one thread gives the GPUs their work (copies and kernels) for one batch after another. This thread is ahead
+// of the trainer by as many batches as there are buffers. It does not wait until the work is done: a batch is delivered
+// when its work has been given to the streams (gpu/device/device_ring.h). A second thread waits for each copy and then
+// releases the packed batch.
 #pragma once
 
 #include <atomic>
@@ -64,9 +66,9 @@ class Upload {
     Position position;
     EpochLedger ledger;
   };
-  /// Brings tables that lie on GPUs there, if they are not yet. Throws Error bad_pipeline if buffers and tables do not
-  /// fit into memory.device_limit, Error device_error for a GPU that is not there, or has no such memory, and Error
-  /// io_error if a table cannot be read.
+  /// Copies the tables that lie on GPUs to the GPUs, if they are not there yet. Throws Error bad_pipeline if buffers
+  /// and tables do not fit into memory.device_limit, Error device_error for a GPU that does not exist, or that has too
+  /// little memory, and Error io_error if a table cannot be read.
   Upload(const PipelineSpec& spec, Start start);
   /// Waits for the work that was given to the GPUs.
   ~Upload();
@@ -95,9 +97,9 @@ class Upload {
   void add_to(Counters& counters) const;
   /// Returns two reports for each replica: "upload N", the time of the thread, and "copy N", the time on the GPU.
   std::vector<StageReport> report() const;
-  /// Returns, by name of the output, where each output is made, in words.
+  /// Returns for each output its name, and a text that says where it is made.
   static std::vector<std::pair<std::string, std::string>> outputs(const PipelineSpec& spec, const FeedFacts& facts);
-  /// Returns the same as text for people, with the memory on each GPU.
+  /// Returns the same as one text for people, with the memory that is taken on each GPU.
   static std::string text(const PipelineSpec& spec, const FeedFacts& facts, const std::vector<DeviceId>& devices,
                           size_t parts);
 
@@ -119,7 +121,7 @@ class Upload {
   struct Copying {
     std::deque<Parts> in_flight;  // packed batches that are being copied, in the order of the stream
     bool no_more = false;         // no more batches will be copied
-    Parts failed;                 // those of which a copy may have begun when a call for the GPU failed
+    Parts failed;                 // packed batches that GPUs may still read after a failure or the end of the feed
   };
   // A batch in the Delivery for which arrive() has not been called yet.
   struct PendingArrival {
@@ -132,7 +134,7 @@ class Upload {
   std::optional<DeviceId> source_on_gpu(const PipelineSpec& spec, const std::vector<DeviceId>& devices,
                                         size_t replica) const;
   void end() noexcept;
-  /// Runs the body of one of the two threads of a source. The source is named by its first replica.
+  /// Runs the body of one of the two threads of a source. `first`: the first replica of the source.
   void run(size_t first, void (Upload::*body)(size_t)) noexcept;
   void upload(size_t first);
   void finish_copies(size_t first);
@@ -140,8 +142,8 @@ class Upload {
   bool wait_for_room(size_t first);
   /// Takes the next batches of all parts. Returns false if the feed stops.
   bool take(size_t first, std::vector<Batch>& packed, EpochEnd& end);
-  /// Gives a GPU the work of one batch. `previous` is the replica before this one, if its buffer has the rows; null if
-  /// the host has them.
+  /// Gives a GPU the work of one batch. `previous`: the replica before this one, if the rows are copied from its
+  /// buffer; null if they are copied from the host.
   void fill(Replica& replica, std::span<const Batch> packed, BatchBuffer& buffer, const Replica* previous);
   void exchange(const PendingArrival& arrival, feedline::Stream stream);
   bool arrival_takes_long() FEEDLINE_REQUIRES(mutex_);
@@ -154,7 +156,7 @@ class Upload {
   const size_t alike_;           // how many replicas each source has
   const size_t parts_;           // how many parts a replica's buffer has room for
   const size_t own_;             // number of the replica's own part among these parts
-  const size_t most_in_flight_;  // how many packed batches of one replica are copied at a time
+  const size_t most_in_flight_;  // the maximum number of packed batches of one replica that are copied at a time
   Delivery& from_;
   std::vector<unpack::DeviceUnpacker> unpackers_;  // one for each job of batches_
   std::vector<size_t> job_order_;                  // jobs with the same kernel follow one another: one grid does them
@@ -165,7 +167,7 @@ class Upload {
   mutable Mutex mutex_;  // Replica::buffer_wait uses it, too
   std::deque<PendingArrival> pending_ FEEDLINE_GUARDED_BY(mutex_);
   std::optional<Position> arrived_ FEEDLINE_GUARDED_BY(mutex_);
-  // When the current call of arrive() began; empty if there is none, or if the log has warned of it.
+  // When the current call of arrive() began; empty if there is no current call, or if the log has already warned of it.
   std::optional<std::chrono::steady_clock::time_point> arriving_since_ FEEDLINE_GUARDED_BY(mutex_);
   std::vector<Copying> copying_ FEEDLINE_GUARDED_BY(mutex_);  // by the first replica of a source
   std::deque<Replica> replicas_;

@@ -11,7 +11,7 @@
 
 namespace feedline::flow {
 
-/// A wait that takes this long is in the log, with the stage that it waits for.
+/// A wait that takes this long or longer is logged, with the stage that next() waits for.
 inline constexpr std::chrono::seconds long_wait{10};
 
 /// The stages that next() can wait for.
@@ -31,7 +31,7 @@ const char* name(Stage stage) noexcept;
 /// How long next() has waited since the start.
 struct WaitReport {
   std::optional<std::chrono::steady_clock::time_point> first_batch;
-  Latency next;  // without the first batch of each replica
+  Latency next;  // how long each batch took to come; without the first batch of each replica
   uint64_t next_calls = 0, next_ready = 0;
   // By stage: seconds that all replicas together waited inside next(). Counted since the first batch, or since the
   // start if there is no batch yet.
@@ -47,15 +47,15 @@ class WaitClock {
 
   /// Says that the replica waits for this stage from now on.
   void begin(size_t replica, Stage stage);
-  /// Says that the replica waits no more, be it only to look whether it must wait again.
+  /// Says that the replica has stopped waiting, even if only to check whether it must wait again.
   void end(size_t replica);
 
-  /// Says that what the replica is to be given was not there at `call`, when a call of next() began. Many calls with
-  /// deadlines may follow one another, which together are one wait.
+  /// Says that a call of next(), which began at the time `call`, could not give the replica anything at once. If
+  /// several calls with deadlines follow one another, they are together one wait.
   void note_late(size_t replica, Clock::time_point call);
-  /// Returns whether what the replica is to be given is late by `long_wait` or more.
+  /// Returns whether this wait of the replica has taken `long_wait` or longer.
   bool is_long(size_t replica) const;
-  /// Returns true once for each wait that is long.
+  /// Returns true once for each wait that is long, so that it is logged once.
   bool is_to_be_told(size_t replica);
   /// Says that the call which began at `call` gives the replica what it waited for: a batch, or the end of an epoch.
   void given(size_t replica, bool is_batch, Clock::time_point call);
@@ -70,8 +70,8 @@ class WaitClock {
     };
     std::optional<Waiting> waiting;
     std::optional<Clock::time_point> late_since;
-    bool told = false;       // whether the log says how long this wait is
-    bool has_batch = false;  // whether it has been given one
+    bool told = false;       // whether is_to_be_told() has returned true for this wait
+    bool has_batch = false;  // whether the replica has been given a batch
   };
 
   std::vector<Replica> replicas_;

@@ -20,7 +20,8 @@ namespace feedline::flow {
 class Workers {
  public:
   /// `run` must run tasks until there are none. It is called on any of the threads, on several at the same time, and
-  /// must not throw. Throws std::system_error if the first thread cannot be started; it is no error if others cannot.
+  /// must not throw. Throws std::system_error if the first thread cannot be started; it is not an error if further
+  /// threads cannot be started.
   Workers(int threads, std::function<void()> run);
   ~Workers() { end(); }
   Workers(const Workers&) = delete;

@@ -9,8 +9,8 @@
 
 namespace feedline::flow::elementary {
 
-/// Returns 2^k for a whole k in [-1022, 1023]. Its biased exponent is made in the last bits of a sum and moved into
-/// place.
+/// Returns 2^k for a whole k in [-1022, 1023]. The biased exponent of the result is made in the last bits of a sum, and
+/// then moved into place.
 inline double power_of_two(double k) {
   constexpr double into_last_bits = 0x1.8p52 + 1023;
   return std::bit_cast<double>(std::bit_cast<uint64_t>(k + into_last_bits) << 52);
@@ -39,8 +39,8 @@ inline double small_expm1(double r) {
   return r + r * r * sum;
 }
 
-/// Splits x into k ln(2) + r. ln(2) is used in two parts. The first has so few bits that k times it is exact (Cody and
-/// Waite, 1980).
+/// Splits x into k ln(2) + r. ln(2) is used in two parts. The first part has so few bits that its product with k is
+/// exact (Cody and Waite, 1980).
 struct Reduced {
   double k, r;
   explicit Reduced(double x) : k(nearest_whole(x * 0x1.71547652b82fep0)) {
@@ -55,7 +55,7 @@ inline double exp(double x) {
   return (1 + small_expm1(reduced.r)) * power_of_two(half) * power_of_two(reduced.k - half);
 }
 
-/// Returns -expm1(-2 |x|) / (expm1(-2 |x|) + 2), which loses no precision near 0.
+/// Returns -expm1(-2 |x|) / (expm1(-2 |x|) + 2) with the sign of x. This formula loses no precision near 0.
 inline double tanh(double x) {
   double y = -2 * std::fabs(x);
   y = y < -80 ? -80 : y;

@@ -114,7 +114,7 @@ Scalar evaluate_row(const Formula& formula, int number, std::span<const Program:
   }
 }
 
-// CPUs choose different signs and payloads for a NaN that arithmetic makes.
+// Replaces each NaN by the same NaN, because CPUs choose different signs and payloads for a NaN that arithmetic makes.
 void make_canonical(std::byte* numbers, uint32_t count) noexcept {
   auto* const values = reinterpret_cast<double*>(numbers);
   for (uint32_t i = 0; i < count; i++)
@@ -128,7 +128,8 @@ struct Program::Impl {
   std::vector<Instruction> instructions;
   Type type = Type::float64;
 
-  // Returns whether any row failed; the result is in the register of the last instruction.
+  // Evaluates the formula for `rows` rows from row `first` on. Returns whether any row failed. The values are then in
+  // the register that the last instruction writes.
   bool run(std::span<const Column> inputs, uint32_t first, uint32_t rows,
            std::span<FormulaBlock, most_registers> registers) const {
     uint64_t failed = 0;

@@ -4,12 +4,14 @@
 //   if(c, a, b) abs sign min max floor mod exp log sqrt pow tanh sigmoid
 //
 // int64 operands stay int64 for + - * abs min max mod, for comparisons and for the branches of if. Integer overflow is
-// an error of the row in which it happens. Everything else is float64, as std:: of <cmath> computes it (exp, tanh and
-// sigmoid: as elementary.h does). Numbers written without . and e are int64; constants are float64. Comparisons and
-// logic give int64 0 or 1; every value other than 0 is true, also NaN. The result of mod has the divisor's sign, as
-// with Python's %. mod by 0 is an error of that row for int64, and NaN for float64. min and max are NaN if either
-// operand is. `and`, `or` and `if` look only at the operands that decide. An error in another operand does not count,
-// so if(n == 0, 0, mod(s, n)) is safe.
+// an error of the row in which it happens. Everything else is computed in float64, as the functions of <cmath> do it;
+// exp, tanh and sigmoid are those of elementary.h. Numbers written without . and e are int64. Constants that have a
+// name are float64.
+//
+// Comparisons and logic give int64 0 or 1. Every value other than 0 is true, also NaN. The result of mod has the
+// divisor's sign, as with Python's %. mod by 0 is an error of that row for int64, and NaN for float64. min and max are
+// NaN if either operand is NaN. `and`, `or` and `if` look only at the operands that decide. An error in an operand that
+// does not decide is ignored, so if(n == 0, 0, mod(s, n)) is safe.
 //
 // Every operation is one of formula_ops.h, applied to each row by itself. So results depend neither on the number of
 // rows nor on the CPU's instruction set.
@@ -40,9 +42,10 @@ class Program {
   static constexpr uint32_t no_failure = ~uint32_t{0};
 
   Program() = default;
-  /// Compiles a formula. `known` has every name that may be used, and `constants` those with a fixed value. Throws
-  /// Error bad_pipeline with the part of the formula that is wrong, a caret under the place, and for an unknown name
-  /// the known ones (constants included).
+  /// Compiles a formula. It may use the inputs that `known` names, and the names in `constants`, which have fixed
+  /// values. Throws Error bad_pipeline if the formula is wrong, or if the name of a constant is wrong or also that of
+  /// an input. The message about a formula shows the part that is wrong, with a caret under the place. If a name is
+  /// unknown, the message lists the known names, constants included.
   static Program compile(std::string_view formula, const std::map<std::string, double>& constants,
                          std::span<const Input> known);
 

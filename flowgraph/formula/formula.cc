@@ -44,7 +44,7 @@ bool is_name(std::string_view text) {
 
 bool is_keyword(std::string_view text) { return text == "and" || text == "or" || text == "not"; }
 
-// Returns whether a formula can contain this name: "s", "out.mate".
+// Returns whether a formula can contain this name. It can contain "s" and "out.mate".
 bool can_be_written(std::string_view name) {
   if (name.starts_with("out.")) name.remove_prefix(4);
   return is_name(name) && !is_keyword(name);
@@ -70,7 +70,8 @@ class Parser {
   }
 
  private:
-  // Moves on to the next token. The current one is token_, at position at_; it is empty at the end of the text.
+  // Moves on to the next token. The current token is token_, and begins at position at_ of the text. At the end of the
+  // text token_ is empty.
   void next() {
     size_t i = at_ + token_.size();
     while (i < text_.size() && (text_[i] == ' ' || text_[i] == '\t' || text_[i] == '\n' || text_[i] == '\r')) i++;
@@ -121,7 +122,7 @@ class Parser {
 
   [[noreturn]] void fail(const std::string& why) const { fail(why, at_); }
   [[noreturn]] void fail(const std::string& why, size_t at) const {
-    // Show one line around the place, whatever is in the formula.
+    // Show the text around the place as one line, even if the formula has line breaks there.
     constexpr size_t margin = 60;
     const size_t from = at > margin ? at - margin : 0;
     std::string line(text_.substr(from, 2 * margin));

@@ -21,9 +21,10 @@ struct alignas(64) FormulaBlock {
   }
 };
 
-/// Applies `op` to each row of `from` and stores the results in `to`, which must be none of `from`. Not for Op::input
-/// and Op::constant. Sets `failed` to a nonzero value if any row fails. The function is compiled for each level of
-/// SIMD. The results are the same to the bit, because nothing is contracted or reordered.
+/// Applies `op` to each row of `from` and stores the results in `to`, which must not be one of `from`. Precondition:
+/// `op` is neither Op::input nor Op::constant. Sets `failed` to a nonzero value if any row fails. The function is
+/// compiled for each level of SIMD. The results of all levels are the same to the bit, because no operation is
+/// contracted or reordered.
 void run_block(Op op, FormulaBlock& to, const std::array<FormulaBlock*, 3>& from, uint64_t& failed) noexcept;
 
 }  // namespace feedline::flow

@@ -10,8 +10,8 @@
 
 namespace feedline::flow::ops {
 
-// `failed` becomes nonzero if a row has no result. Integer sums are computed unsigned, because overflow is defined
-// there, and without branches, so that loops over them can be vectorised.
+// `failed` becomes nonzero if a row has no result. Integer sums are computed with unsigned numbers, for which overflow
+// is defined. They are computed without branches, so that compilers can vectorise loops over them.
 inline int64_t wrap(uint64_t bits) { return static_cast<int64_t>(bits); }
 inline uint64_t bits(int64_t value) { return static_cast<uint64_t>(value); }
 
@@ -102,7 +102,7 @@ struct Negate {
 struct Abs {
   static double of(double a, uint64_t&) { return std::fabs(a); }
 };
-struct Min {  // NaN if either operand is, unlike std::fmin
+struct Min {  // NaN if either operand is NaN, unlike std::fmin
   static double of(double a, double b, uint64_t&) { return a < b || a != a ? a : b; }
 };
 struct Max {

@@ -50,7 +50,7 @@ enum class Op : uint8_t {
   if_float,
 };
 
-/// A value of either type in 64 bits.
+/// An int64 or a float64 in 64 bits.
 struct Scalar {
   uint64_t bits = 0;
   static Scalar of(int64_t value) { return {static_cast<uint64_t>(value)}; }
@@ -61,7 +61,8 @@ struct Scalar {
   }
 };
 
-/// Calls `use` with an object of the type in ops:: that `op` stands for. Not for Op::input and Op::constant.
+/// Calls `use` with an object of the type in ops:: that `op` stands for. Precondition: `op` is neither Op::input nor
+/// Op::constant.
 template <typename Use>
 decltype(auto) with_operation(Op op, Use&& use) {
   switch (op) {

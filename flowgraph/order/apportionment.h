@@ -1,4 +1,4 @@
-// How many of each source's samples a step of a mixture has: its share, within two.
+// How many of each source's samples a step of a mixture has: the source's share, within two.
 #pragma once
 
 #include <cstdint>
@@ -6,25 +6,27 @@
 
 namespace feedline::flow {
 
-/// Apportions the samples of a stretch, which come from several sources, to the steps of the stretch. The steps come one
-/// after another. Any step is found in O(sources * log steps), without those before it.
+/// Apportions the samples of a stretch, which come from several sources, to the steps of the stretch. The steps come
+/// one after another. Any step is found in O(sources * log steps) time, without the steps before it.
 ///
 /// The stretch is halved again and again, at the border between two steps, until each piece is one step. Each time the
 /// left part is given its share of each source's samples, rounded up or down at random so that both parts are full.
-/// A step at either end of the stretch that lies in it with only a part is split off first.
+/// If only a part of the first or the last step lies in the stretch, that part is split off first.
 ///
-/// So each step of the stretch has each source's share within two. Let e be by how much a piece may differ from its
-/// share of a source. Splitting it leaves a part that is r of its length with less than e r + 1, because the share of
-/// what the piece has is rounded. Splitting off both ends leaves the middle with less than 2. A piece of three steps or
-/// more is split into parts of at most 2/3 of it, so if e is at most 3, that of its parts is below 3 * 2/3 + 1 = 3. Two
-/// steps are halved: what a half has is off by at most 1/2, so a step differs by at most 3/2 + 1/2 = 2. A step that is
-/// split off three steps has a third, and is off by at most 2/3, so it differs by at most 3/3 + 2/3 < 2. A step at the
-/// end of the stretch differs by less than 1, and if one is split off at either end, that at the end by less than 2.
+/// So each step of the stretch has each source's share within two. For a proof, let e be the maximum by which a piece
+/// differs from its share of a source. If the piece is split, a part that has r times its length differs by less than r
+/// * e + 1, because the part's share of what the piece has is rounded. After both ends have been split off, the middle
+/// differs by less than 2. A piece of three steps or more is split into parts of at most 2/3 of its length. So if e is
+/// at most 3 for the piece, its parts differ by less than 3 * 2/3 + 1 = 3. Two steps are halved. Rounding changes a
+/// half by at most 1/2, so a step differs by at most 3/2 + 1/2 = 2. A step that is split off three steps has a third of
+/// their length. Rounding changes it by at most 2/3, so it differs by at most 3/3 + 2/3 < 2. If a part of a step is
+/// split off at one end of the stretch, it differs by less than 1. If parts are split off at both ends, the one at the
+/// end of the stretch is split off second, and differs by less than 2.
 class Apportionment {
  public:
-  /// The stretch has the samples from number `begin` on; amounts: how many there are of each source. Steps begin at the
-  /// multiples of `step`. `key` chooses how shares are rounded. Begins with the piece in which sample number `at` lies,
-  /// which is a whole step or what the stretch has of one.
+  /// The stretch has the samples from number `begin` on. `amounts` says how many of them come from each source. Steps
+  /// begin at the multiples of `step`. `key` chooses how shares are rounded. Begins with the piece in which sample
+  /// number `at` lies: a whole step, or the part of a step that lies in the stretch.
   Apportionment(std::vector<uint64_t> amounts, uint64_t begin, uint64_t step, uint64_t key, uint64_t at);
 
   bool ended() const noexcept { return pieces_.empty(); }
@@ -47,7 +49,7 @@ class Apportionment {
 
   uint64_t step_, key_;
   std::vector<uint64_t> before_;
-  std::vector<Piece> pieces_;  // what comes, the next piece last
+  std::vector<Piece> pieces_;  // the pieces that are still to come, the next one last
 };
 
 }  // namespace feedline::flow

@@ -86,9 +86,10 @@ std::optional<BufferStream::Sample> BufferStream::next_of_sequence() {
   run_.first++;
   run_.count--;
   next_++;
-  // Sample number n enters the buffer with draw n - B. The first B samples are in it before the first draw; their
-  // blocks expire as if these, too, had entered one with each draw. Otherwise all of these blocks would be open until
-  // draw buffer_age(), beside those of the B samples that have come since.
+  // Sample number n enters the buffer with draw n - B. The first B samples are in the buffer before the first draw.
+  // Their blocks expire as if these samples, too, had entered the buffer one by one, each with a draw. Otherwise all of
+  // these blocks would be open until draw buffer_age(), in addition to the blocks of the B samples that have come
+  // since.
   if (sample.number + 1 == block.rows) expiring_.push_back({number, next_ + order_->buffer_age() - order_->buffer()});
   return sample;
 }

@@ -22,7 +22,7 @@ namespace feedline::flow {
 /// the constructor looks back over about O(B log B) draws.
 ///
 /// The buffer holds only the numbers of samples; their records lie in chunks. A block is opened as one ticket when the
-/// first of its samples is drawn that this rank wants. It is finished Order::buffer_age() draws after its last sample
+/// first of its samples that this rank wants is drawn. It is finished Order::buffer_age() draws after its last sample
 /// entered the buffer; hardly any of its samples are left in the buffer by then. Samples that are left are read again
 /// when they are drawn, each by itself.
 class BufferStream final : public SampleStream {
@@ -68,7 +68,7 @@ class BufferStream final : public SampleStream {
   Run run_;                        // what is left of the run that the sequence returned last
   std::vector<Sample> buffer_;     // its size is the number of samples in the buffer; it shrinks at the end of a pass
   std::vector<uint64_t> open_;     // for each block: its ticket, or `none` if it is not open
-  std::vector<bool> expired_;      // for each block: whether it is finished, so that samples still drawn are read again
+  std::vector<bool> expired_;      // for each block: whether it is finished; samples drawn after that are read again
   std::deque<Expiring> expiring_;  // blocks whose samples have all entered the buffer, the earliest to expire first
   std::optional<Picks> picks_;
 };

@@ -17,10 +17,10 @@ constexpr uint64_t dealt(uint64_t begin, uint64_t end, uint32_t lane, uint32_t l
 /// from the beginning of the epoch, the lanes never differ by more than one sample.
 struct Lanes {
   uint32_t count = 1;     // the number of lanes, C
-  uint64_t step = 1;      // the most samples that a step takes of one lane
-  uint64_t rotation = 0;  // samples of other sources of a mixture that were dealt before this order's first sample
-  // Which lane's turn follows which: item i goes to lane i * stride % count. `turn` is the inverse: turn * stride is 1,
-  // modulo `count`.
+  uint64_t step = 1;      // the maximum number of samples that a step takes of one lane
+  uint64_t rotation = 0;  // in a mixture: how many samples of earlier sources are dealt before it begins, mod `count`
+  // The order in which lanes take turns: item i goes to lane i * stride % count. `turn` is the inverse: turn * stride
+  // is 1, modulo `count`.
   uint32_t stride = 1, turn = 1;
 
   /// Returns the lane that is dealt the order's sample number `sample`, counted from the beginning of the epoch.
@@ -31,8 +31,9 @@ struct Lanes {
   uint64_t samples(uint32_t lane, uint64_t begin, uint64_t end) const noexcept {
     return dealt(rotation + begin, rotation + end, static_cast<uint32_t>(uint64_t{lane} * turn % count), count);
   }
-  /// Has lanes that are far from each other take turns, so that any run of samples is spread evenly over all lanes: the
-  /// stride is near the golden section of their number, and prime to it.
+  /// Sets `stride` and `turn` so that lanes that are far from each other have their turns one after another. Then any
+  /// run of samples is spread evenly over all lanes. The stride is near the golden section of the number of lanes, and
+  /// has no divisor in common with it.
   void spread() noexcept {
     const auto near = static_cast<uint32_t>(uint64_t{count} * 618 / 1000);
     stride = near > 0 ? near : 1;

@@ -13,14 +13,15 @@ namespace feedline::flow {
 
 /// The samples of a mixture. Each comes from a stream of its source; a source has one stream for each of its lanes, to
 /// which its samples are dealt in turn. The rows of a step are ordered by lane, so that ranks, which have runs of rows,
-/// read few lanes besides their own. The stream of a lane is opened when this rank wants the first sample of it.
+/// read few lanes besides their own. The stream of a lane is opened when this rank wants a sample of the lane for the
+/// first time.
 class MixedStream final : public SampleStream {
  public:
   /// Opens a source's stream of a lane, at sample `sample` of the lane.
   using OpenStream = std::function<std::unique_ptr<SampleStream>(size_t source, uint32_t lane, uint64_t sample)>;
 
-  /// Begins at sample `sample` of epoch `epoch`, with which a step begins. frames: the number of rows of a complete
-  /// sample. Keeps a reference to `mixture`.
+  /// Begins at sample `sample` of epoch `epoch`, which must be the first sample of a step. `frames` is the number of
+  /// rows of a complete sample. Keeps a reference to `mixture`.
   MixedStream(const Mixture& mixture, uint64_t epoch, uint64_t sample, int64_t frames, OpenStream open);
 
   void take(int64_t count, Rows wanted, int64_t at, TakeResult& to) override;
@@ -35,7 +36,7 @@ class MixedStream final : public SampleStream {
     int64_t drawn = 0;   // how many of the step's samples come from this lane
     Rows wanted;         // the drawn samples that this rank wants, counted from the lane's first one in the step
     Step taken;          // what the stream gave; its rows are numbered among the drawn samples of this lane
-    size_t run = 0;      // the first run of taken.rows that has not been put into the step, or not all of it
+    size_t run = 0;      // the first run of taken.rows of which not all rows have been put into the step
     uint32_t used = 0;   // the rows of that run that have been put into the step
     int64_t sample = 0;  // the number, among the drawn samples, of the next one to be put into the step
   };
@@ -47,10 +48,10 @@ class MixedStream final : public SampleStream {
   const int64_t frames_;
   const OpenStream open_;
   MixtureDraws draws_;
-  std::vector<uint64_t> taken_;          // for each source: its samples before the next one
+  std::vector<uint64_t> taken_;          // for each source: how many of its samples come before the next one
   std::vector<SourceLane> sources_;      // the lanes of the first source, then those of the next
-  std::vector<uint32_t> drawn_, order_;  // for each of the step's samples its lane in sources_: as drawn; as rows
-  std::vector<uint32_t> rows_before_;    // for each lane: the step's samples of lanes before it
+  std::vector<uint32_t> drawn_, order_;  // the index in sources_ of each of the step's samples: as drawn; in row order
+  std::vector<uint32_t> rows_before_;    // for each lane: how many of the step's samples lie in the lanes before it
 };
 
 }  // namespace feedline::flow

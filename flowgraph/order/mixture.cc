@@ -14,7 +14,8 @@
 namespace feedline::flow {
 namespace {
 
-constexpr uint64_t most_samples = uint64_t{1} << 40;  // the most samples of a source in an epoch: Stratified's limit
+// The maximum number of samples of a source in an epoch: the limit of Stratified.
+constexpr uint64_t most_samples = uint64_t{1} << 40;
 
 uint64_t sum(const std::vector<uint64_t>& numbers) {
   return std::accumulate(numbers.begin(), numbers.end(), uint64_t{0});
@@ -79,7 +80,7 @@ Mixture::Mixture(const MixtureSpec& spec, const std::vector<uint64_t>& sizes, co
       draw_once(sizes);
       break;
     case MixtureStop::cycle_forever:
-      // The fewest steps in which each source can come exactly as often as its weight says.
+      // A part has the minimum number of steps in which each source can come exactly as often as its weight says.
       parts_.emplace_back();
       for (const uint32_t share : shares_)
         parts_.back().push_back(share * (global_batch / std::gcd(all_shares_, global_batch)));
@@ -92,8 +93,8 @@ Mixture::Mixture(const MixtureSpec& spec, const std::vector<uint64_t>& sizes, co
   plan_lanes(lanes);
 }
 
-// The lanes of one source begin where those of the source before it end, so that all lanes of an epoch together have
-// the same number of samples, to within one.
+// The samples of each source are dealt to the lanes from the lane on at which dealing those of the source before it has
+// ended. So, over all sources, all lanes of an epoch have the same number of samples, to within one.
 void Mixture::plan_lanes(uint32_t lanes) {
   uint64_t before = 0;
   for (size_t source = 0; source < shares_.size(); source++) {
@@ -122,7 +123,7 @@ void Mixture::draw_by_weight(const std::vector<uint64_t>& sizes, size_t whole_so
 }
 
 // Makes the epoch of all samples of all sources. The first part ends when the first source is exhausted. In the next
-// part the others are drawn from by their weights, until the next source is exhausted; and so on.
+// part the other sources are drawn from by their weights, until the next source is exhausted; and so on.
 void Mixture::draw_once(const std::vector<uint64_t>& sizes) {
   std::vector<uint64_t> left = sizes;
   for (;;) {
@@ -149,10 +150,10 @@ uint64_t Mixture::part_of(size_t source, uint64_t whole) const noexcept {
   return mul_div(whole, shares_[source], all_shares_) + (whole > 0 ? 1 : 0);
 }
 
-// A step has what it takes of one part or of several. Of each it has a source's share within less than 3
-// (apportionment.h), and all of what it takes if it takes the whole part. In a run of it, each source comes as often as
-// its share of the run's time says, plus or minus two (stratified.h). So all sources together come at least as often as
-// the time says, minus two for each, which bounds the time of `count` samples.
+// A step takes samples of one part or of several. Of each part it has a source's share within less than 3
+// (apportionment.h); if it takes the whole part, it has the part's exact amount. In a run of a step's samples, each
+// source comes as often as its share of the run's time says, plus or minus two (stratified.h). So all sources together
+// come at least as often as the time says, minus two for each source. This bounds the time of a run of `count` samples.
 uint64_t Mixture::most_of(size_t source, uint64_t count) const noexcept {
   const uint64_t more = count < global_batch_ ? 2 * shares_.size() : 0, slack = count < global_batch_ ? 5 : 3;
   uint64_t most = 0;
@@ -187,13 +188,14 @@ MixtureDraws::MixtureDraws(const Mixture& mixture, uint64_t epoch, uint64_t samp
   for (size_t source = 0; source < before_.size(); source++) before_[source] += steps_->before()[source];
 }
 
-// Goes on to the step in which sample number `sample` lies, in the part that is to be entered.
+// Enters part number part_, at the step in which sample number `sample` lies.
 void MixtureDraws::enter_part(uint64_t sample) {
   const bool goes_on = mixture_->epochs_go_on();
   const uint64_t epoch = mixture_->new_order_each_epoch_ ? epoch_ : 0;
   const uint64_t part = goes_on && !mixture_->new_order_each_epoch_ ? 0 : part_;
   part_key_ = key_of({mixture_->seed_, of_epochs, epoch, part});
-  // If epochs go on from each other, a part is whole steps; its samples are counted from its beginning.
+  // If epochs go on from each other, a part consists of whole steps, and its samples are counted from the part's
+  // beginning.
   const uint64_t from = goes_on ? 0 : part_begin_;
   steps_.emplace(mixture_->parts_[goes_on ? 0 : part_], from, mixture_->global_batch_, part_key_,
                  from + sample - part_begin_);

@@ -23,19 +23,22 @@ namespace feedline::flow {
 ///    the last source is exhausted. ALL_DATASETS_EXHAUSTED takes every sample once: a part ends whenever a source is
 ///    exhausted, and the next part goes on without that source.
 /// 2. Steps: how many of these samples each step takes: its share of each source, within two (apportionment.h). A step
-///    in which a source is exhausted has what it takes of each part, which is the part's share within less than three.
+///    in which a source is exhausted takes samples of several parts: of each part a source's share, within less than
+///    three.
 /// 3. Draws: the samples of a step come in a random order that is even, too (stratified.h, MixtureDraws).
 ///
 /// So which source each sample comes from is the same in every shuffle mode. Under BLOCK the samples of each source are
 /// dealt to the source's lanes in turn.
 ///
-/// CYCLE_FOREVER is different: epochs are of a fixed number of steps and go on from each other. The sequence of all
-/// epochs has parts of as many whole steps as it takes to give each source exactly the share that its weight says.
+/// CYCLE_FOREVER is different: epochs have a fixed number of steps and go on from each other. The sequence of all
+/// epochs is cut into parts. A part has as many whole steps as it takes to give each source exactly the share that its
+/// weight says.
 class Mixture {
  public:
-  /// sizes: for each source, the samples that it has in the passes of an epoch. lanes: the number of lanes of each
-  /// source. global_batch: samples of a step. epoch_samples: the number of samples in an epoch if epochs go on from each
-  /// other (CYCLE_FOREVER), else 0. Throws Error bad_pipeline if the sources cannot be mixed in this way.
+  /// `sizes` has for each source the number of samples in the passes of an epoch. `lanes` is the number of lanes of
+  /// each source, and `global_batch` the number of samples of a step. `epoch_samples` is the number of samples in an
+  /// epoch if epochs go on from each other (CYCLE_FOREVER), otherwise 0. Throws Error bad_pipeline if the sources
+  /// cannot be mixed in this way.
   Mixture(const MixtureSpec& spec, const std::vector<uint64_t>& sizes, const ShuffleSpec& shuffle, uint32_t lanes,
           uint64_t global_batch, uint64_t epoch_samples);
 
@@ -49,14 +52,14 @@ class Mixture {
   /// For each source, how its samples are dealt to its lanes.
   const std::vector<Lanes>& lanes() const noexcept { return lanes_; }
   /// Returns for each source how many samples were taken of it in the epochs before `epoch`, if epochs go on from each
-  /// other; else 0.
+  /// other; otherwise 0.
   std::vector<uint64_t> taken_before(uint64_t epoch) const;
 
   /// Returns the source's share, by its weight, of `whole`, which all sources divide among themselves, such as a
   /// shuffle buffer. The share is rounded down and raised by one. The share of 0 is 0.
   uint64_t part_of(size_t source, uint64_t whole) const noexcept;
 
-  /// Returns an upper bound for how many of any `count` consecutive samples of a step come from this source.
+  /// Returns an upper bound for the number of samples from this source among any `count` consecutive samples of a step.
   uint64_t most_of(size_t source, uint64_t count) const noexcept;
 
   /// Returns the source's weight and its samples in an epoch as text for the user.
@@ -71,7 +74,7 @@ class Mixture {
   std::vector<uint32_t> shares_;
   uint64_t all_shares_;
   uint64_t since_epoch_ = 0;
-  std::vector<uint64_t> taken_;  // for each source: the samples that were taken before since_epoch_
+  std::vector<uint64_t> taken_;  // for each source: the number of its samples that were taken before since_epoch_
   uint64_t seed_;
   bool new_order_each_epoch_;
   uint64_t global_batch_;
@@ -79,14 +82,16 @@ class Mixture {
   uint64_t samples_ = 0;
   std::vector<uint64_t> amounts_;
   std::vector<Lanes> lanes_;
-  // For each part the amount of each source. If epochs go on from each other, all parts are as this one.
+  // For each part the amount of each source. If epochs go on from each other, there is one entry, which holds for all
+  // parts.
   std::vector<std::vector<uint64_t>> parts_;
 };
 
 /// Tells from which source each successive sample is drawn.
 class MixtureDraws {
  public:
-  /// Begins at sample `sample` of epoch `epoch`, with which a step begins. Keeps a pointer to `mixture`.
+  /// Begins at sample `sample` of epoch `epoch`, which must be the first sample of a step. Keeps a pointer to
+  /// `mixture`.
   MixtureDraws(const Mixture& mixture, uint64_t epoch, uint64_t sample);
 
   /// Returns the source of the next sample. Goes on into the next epoch if epochs go on from each other. Precondition:
@@ -102,11 +107,11 @@ class MixtureDraws {
   const Mixture* mixture_;
   uint64_t epoch_;  // 0 if epochs go on from each other
   uint64_t part_ = 0;
-  uint64_t part_begin_ = 0;  // the first sample of the part, counted as the constructor's
+  uint64_t part_begin_ = 0;  // the part's first sample, counted from the epoch's (or since_epoch()'s) beginning
   uint64_t part_key_ = 0;
   std::vector<uint64_t> before_;
-  std::optional<Apportionment> steps_;  // the part's steps that come
-  std::optional<Stratified> draws_;     // the samples of the step, or of what the part has of it
+  std::optional<Apportionment> steps_;  // the steps of the part that are still to come
+  std::optional<Stratified> draws_;     // the samples of the current step, as far as they belong to the part
 };
 
 }  // namespace feedline::flow

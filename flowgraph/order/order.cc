@@ -111,9 +111,10 @@ class Cuts {
   Sums sums_;
 };
 
-// Returns the most bytes of a slot that a run of `frames` consecutive frames takes, wherever it begins. A run is read
-// from the index entry before its first frame to the entry after its last one, and each piece of it in whole disk
-// blocks. With `across_files` a run continues into the next files of its source. Linear in the number of entries.
+// Returns the maximum number of bytes of a slot that a run of `frames` consecutive frames takes, wherever it begins. A
+// run is read from the index entry before its first frame to the entry after its last one, and each piece of it in
+// whole disk blocks. With `across_files` a run continues into the next files of its source. The time is linear in the
+// number of entries.
 uint64_t largest_run(std::span<const DataFile> files, uint64_t frames, bool across_files) {
   uint64_t largest = 0;
   Cuts begin(files), end(files);
@@ -226,7 +227,8 @@ Order::Order(const DataSet& data, FileRange files, const ShuffleSpec& shuffle, c
   interleave_.cycle_length = std::min(interleave_.cycle_length, std::max(1u, files_.count()));
   if (mode() == ShuffleMode::global || mode() == ShuffleMode::buffer) {
     pick_bytes_ = largest_run(data.in(files), windows_ ? windows_->span() : 1, window && window->across_files);
-    // All slots have one size, so a ticket of picked samples is to be no larger than those that there are many of.
+    // All slots have one size. So a ticket of picked samples should not be larger than the tickets of which there are
+    // many.
     uint64_t most = picked_bytes;
     if (mode() == ShuffleMode::buffer) {
       uint64_t largest = 0;
@@ -264,14 +266,15 @@ void Order::plan_buffer() {
   uint32_t rows = 1;
   for (const Block& block : blocks_) rows = std::max(rows, block.rows);
   // After B (ln rows + 3) draws, a sample is still in the buffer with a probability of e^-3 / rows. So on average a
-  // block has at most a twentieth of a sample left in the buffer. B draws more, because the first samples of a pass are
-  // drawn from up to B draws later than they count as having entered the buffer.
+  // block has at most a twentieth of a sample left in the buffer. B draws are added for the first samples of a pass:
+  // they can be drawn only from draw 0 on, but count as having entered the buffer up to B draws before that.
   buffer_age_ = buffer_ + static_cast<uint64_t>(static_cast<double>(buffer_) * (std::log(rows) + 3));
 }
 
 uint64_t Order::seed_of_pass(Wide number, uint64_t attempt) const noexcept {
   if (!shuffle_.reshuffle_each_epoch) number = 0;
-  // Attempts are few, so the upper 32 bits of the number stand beside them.
+  // There are few attempts. So one word has `attempt` in its lower half, and the upper 32 bits of the pass number in
+  // its upper half.
   return key_of(
       {shuffle_.seed, of_pass, static_cast<uint64_t>(number), attempt | static_cast<uint64_t>(number >> 64) << 32});
 }
@@ -328,8 +331,10 @@ uint64_t Order::open_in_windows(uint64_t step) const {
   return std::min<uint64_t>(blocks_.size(), most + of_window);
 }
 
-// Before draw number p of a pass, the samples from p + B - age on may lie in an open block, as older blocks have expired.
-// The step draws up to number p + step, when sample p + step + B has not come yet. These are age + step samples.
+// Here B is buffer(), and age is buffer_age(). Before draw number p of a pass, the samples from number p + B - age on
+// may lie in open blocks; the blocks of older samples have expired. A step that begins with draw p ends before draw p +
+// step. Until then, sample number p + step + B has not entered the buffer. So age + step samples may lie in open
+// blocks.
 uint64_t Order::open_in_buffer(uint64_t step) const {
   const uint64_t samples = buffer_age_ + step;
   if (!interleave_.on() && !shuffle_.shuffle_files) return largest_span(samples, true).blocks;
@@ -415,7 +420,8 @@ void Order::cut_lanes(Pass& pass, uint64_t epoch_pass) const {
   }
 }
 
-// Fills in the rounds of all lanes. Returns the most blocks that a lane has open while a step takes its samples.
+// Fills in the rounds of all lanes. Returns the maximum number of blocks that a lane has open while a step takes its
+// samples.
 uint32_t Order::plan_rounds(Pass& pass) const {
   uint32_t most = 0;
   std::vector<uint64_t> ends;

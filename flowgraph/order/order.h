@@ -77,7 +77,7 @@ class Order {
  public:
   /// Makes the order of the files `files` of `data`, and keeps a reference to `data`. Throws Error bad_pipeline if the
   /// files cannot be read in such an order: if a compressed file would be shuffled or interleaved, or if
-  /// shuffle.block_size is no multiple of an index's stride.
+  /// shuffle.block_size is not a multiple of an index's stride.
   Order(const DataSet& data, FileRange files, const ShuffleSpec& shuffle, const InterleaveSpec& interleave,
         const std::optional<WindowSpec>& window, const Lanes& lanes);
 
@@ -116,8 +116,8 @@ class Order {
 
   /// Appends to `ticket` the rows that must be read for the samples [first, first + count) of a file.
   void add_samples(Ticket& ticket, uint32_t file, uint64_t first, uint64_t count) const;
-  /// The rows of a ticket that hold one sample: row number `first`, and count - 1 more, each stride() after the one
-  /// before.
+  /// The rows of a ticket that hold one sample: row number `first`, and count - 1 more, each stride() rows after the
+  /// one before.
   struct SampleRows {
     uint32_t first = 0, count = 1;
   };
@@ -140,28 +140,30 @@ class Order {
   static constexpr uint64_t fewest_picked_bytes = 128 << 10;
   bool picks_rows(int64_t global_batch) const noexcept;
   static bool picks_rows(const Block& block, int64_t global_batch) noexcept;
-  /// Returns the most bytes of a slot that one rank's rows of a block take. Precondition: picks_rows().
+  /// Returns the maximum number of bytes of a slot that one rank's rows of a block take. Precondition: picks_rows().
   uint64_t most_picked_bytes(const Block& block, int64_t global_batch) const noexcept;
 
   /// BUFFER: the number of samples in the buffer.
   uint64_t buffer() const noexcept { return buffer_; }
   /// BUFFER: the number of draws for which a block stays open after its last sample has entered the buffer. The first
-  /// buffer() samples of a pass count as if they, too, entered it one by one, with draws before the first.
+  /// buffer() samples of a pass count as if they had entered the buffer one by one, too, with draws before the first
+  /// draw.
   uint64_t buffer_age() const noexcept { return buffer_age_; }
-  /// BUFFER: returns the most blocks that are open at once while a step takes `step` samples.
+  /// BUFFER: returns the maximum number of blocks that are open at once while a step takes `step` samples.
   uint64_t open_in_buffer(uint64_t step) const;
 
-  /// NONE with windows: returns the most blocks that are open at once while a step takes `step` windows.
+  /// NONE with windows: returns the maximum number of blocks that are open at once while a step takes `step` windows.
   uint64_t open_in_windows(uint64_t step) const;
 
-  /// Interleaved files: returns the most blocks of one pass that are open at once while a step takes `step` samples.
+  /// If files are interleaved: returns the maximum number of blocks of one pass that are open at once while a step
+  /// takes `step` samples.
   uint64_t open_when_interleaved(uint64_t step) const;
 
-  /// GLOBAL, and BUFFER for samples that it reads again: the number of samples in a ticket that reads each of its
-  /// samples by itself.
+  /// The number of samples in a ticket that reads each of its samples by itself. There are such tickets in GLOBAL, and
+  /// in BUFFER for samples that are read again.
   uint32_t picks() const noexcept { return picks_; }
-  /// The most bytes of a slot that a sample takes if it is read by itself: from the index entry before it to the entry
-  /// after it, in whole disk blocks.
+  /// The maximum number of bytes of a slot that a sample takes if it is read by itself: from the index entry before it
+  /// to the entry after it, in whole disk blocks.
   uint64_t pick_bytes() const noexcept { return pick_bytes_; }
 
   /// Returns the pass, counted from the beginning of the epoch, in which a lane's sample lies. If epochs go on from
@@ -172,19 +174,20 @@ class Order {
     return lanes_.samples(lane, 0, passes * samples());
   }
 
-  /// BLOCK: the most blocks that a lane has open at once while a step takes samples. If the random order of a pass
-  /// needs more open blocks, pass() draws another order. Every rank draws the same one.
+  /// BLOCK: the maximum number of blocks that a lane has open at once while a step takes samples. If the random order
+  /// of a pass needs more open blocks, pass() draws a new order, which is the same on every rank.
   uint32_t open_blocks() const noexcept { return open_blocks_; }
 
   struct Span {
     uint64_t blocks = 0, bytes = 0;
   };
-  /// Returns the most blocks, and the most bytes of blocks, that any run of `count` consecutive samples in file order
-  /// touches, wherever the run begins. The run lies within one pass, or in an endless sequence of passes. O(blocks).
+  /// Returns the maximum number of blocks, and of bytes of blocks, that a run of `count` consecutive samples in file
+  /// order touches, wherever the run begins. The run lies within one pass if `within_one_pass` is true, otherwise in an
+  /// endless sequence of passes. Takes O(blocks) time.
   Span largest_span(uint64_t count, bool within_one_pass) const;
 
-  /// Returns the bytes of the blocks, the files' tables, the windows and the passes that are kept. For BUFFER it adds
-  /// the buffers of the streams that follow this order.
+  /// Returns the bytes of memory of the blocks, the tables by file, the windows and the passes that are kept. For
+  /// BUFFER it adds the buffers of the streams that follow this order.
   uint64_t memory_bytes() const noexcept;
 
  private:
@@ -202,8 +205,8 @@ class Order {
   FileRange files_;
   Lanes lanes_;
   std::optional<Windows> windows_;
-  std::vector<uint64_t> file_starts_;  // samples before those of each file; the last entry is the total
-  std::vector<uint32_t> file_blocks_;  // blocks before those of each file
+  std::vector<uint64_t> file_starts_;  // by file: the number of samples before its own; the last entry is the total
+  std::vector<uint32_t> file_blocks_;  // by file: the number of blocks before its own
   uint64_t buffer_ = 0, buffer_age_ = 0;
   uint32_t picks_ = 1;
   uint64_t pick_bytes_ = 0;
@@ -219,14 +222,14 @@ class Order {
   mutable std::array<DrawnPass, 2> drawn_ FEEDLINE_GUARDED_BY(mutex_);  // the pass drawn last is the second
 };
 
-/// Returns the number of samples in some of the files: of windows, or of records if there is no window.
+/// Returns the number of samples in the files `files` of `data`: of windows, or of records if there is no window.
 uint64_t count_samples(const DataSet& data, FileRange files, const std::optional<WindowSpec>& window);
 
-/// Returns the number of lanes, C: shuffle.lanes if the pipeline sets it, else the largest divisor of the global batch
-/// that is at most 64 and leaves each lane at least four samples. It is 1 in all modes but BLOCK. Throws Error
-/// bad_pipeline if shuffle.lanes does not divide the global batch or is too large for `samples`. passes_differ: whether
-/// several passes of an epoch would be cut into lanes in different ways. If all passes are to have the same order there
-/// is one lane then, and more are refused.
+/// Returns the number of lanes, C: shuffle.lanes if the pipeline sets it, otherwise the largest divisor of the global
+/// batch that is at most 64 and leaves each lane at least four samples. It is 1 in all modes but BLOCK. Throws Error
+/// bad_pipeline if shuffle.lanes does not divide the global batch or is too large for `samples`. `passes_differ` says
+/// whether several passes of an epoch would be cut into lanes in different ways. If they would, and all passes are to
+/// have the same order, there is one lane, and more lanes are refused.
 uint32_t choose_lanes(const ShuffleSpec& shuffle, int64_t global_batch, uint64_t samples, bool passes_differ);
 
 /// How a shuffled block (or a lane's part of one) is cut into its W segments: `rows` samples into `count` segments, as

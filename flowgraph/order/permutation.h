@@ -12,7 +12,8 @@ namespace feedline::flow {
 
 /// A random bijection of [0, n), chosen by a key. It is an alternating Feistel network over the numbers below the next
 /// power of two. A result that is not below n is sent through the network again until it is ("cycle walking": Black and
-/// Rogaway, "Ciphers with Arbitrary Finite Domains", 2002). That takes fewer than two rounds through it on average.
+/// Rogaway, "Ciphers with Arbitrary Finite Domains", 2002). On average a number goes through the network fewer than two
+/// times.
 ///
 /// If n is less than 16, the numbers are stored in shuffled order instead: the halves of the network would have only a
 /// bit or two, which is too few to give all bijections equally often.

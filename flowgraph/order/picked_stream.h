@@ -1,5 +1,5 @@
-// NONE, if several ranks share the data and steps are long: each rank reads only its own rows of a block, and not the
-// whole block.
+// The stream of NONE if several ranks share the data and steps are long. Each rank reads only its own rows of a block,
+// and not the whole block.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 namespace feedline::flow {
 
 /// Each block is one ticket. The ticket holds the rows that this rank must have in all steps that the block reaches
-/// into. If a step takes too few bytes of the block (Order::picks_rows()), the ticket also holds the rows between them:
-/// everything from the first of the rank's rows to the last.
+/// into. If a step takes too few bytes of the block (Order::picks_rows()), the ticket also holds the rows between the
+/// rank's rows: everything from the first of the rank's rows to the last.
 class PickedStream final : public SampleStream {
  public:
   PickedStream(const Order& order, const Steps& steps, uint64_t sample);

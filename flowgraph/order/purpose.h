@@ -1,11 +1,12 @@
-// What random numbers of an order are drawn for. It is a part of each key, so that no two kinds of draw share numbers.
+// The purposes for which an order draws random numbers. The purpose is a part of each key, so that no two kinds of draw
+// share numbers.
 #pragma once
 
 #include <cstdint>
 
 namespace feedline::flow {
 
-/// The values are a part of the order that a seed gives: they never change.
+/// The order that a seed gives depends on these values, so they never change.
 enum Purpose : uint64_t {
   of_pass = 0,
   of_segments = 1,

@@ -18,8 +18,8 @@ struct TicketRows {
   int64_t at = 0;
 };
 
-/// Appends the rows of one sample to `rows`. The sample has `sample.count` rows of the ticket, the order's stride
-/// apart. Here `sample.at` is the number of the sample in the step, not of its first row.
+/// Appends the rows of one sample to `rows`. The sample has `sample.count` rows of the ticket, which lie order.stride()
+/// rows apart. Here `sample.at` is the number of the sample in the step, not of its first row.
 inline void add_rows(const Order& order, const TicketRows& sample, std::vector<TicketRows>& rows) {
   const int64_t at = sample.at * order.frames();
   if (order.stride() == 1) return rows.push_back({sample.ticket, sample.first, sample.count, at});
@@ -65,8 +65,8 @@ class SampleStream {
  public:
   virtual ~SampleStream() = default;
 
-  /// Takes the next `count` samples of the lane, which are the samples from number `at` on of the step. Only those that
-  /// this rank needs go into the step: `wanted`, counted from the first of the `count` samples.
+  /// Takes the next `count` samples of the lane. In the step, they are the samples from number `at` on. This rank needs
+  /// only the samples `wanted`, counted from the first of the `count` samples; only these go into the step.
   virtual void take(int64_t count, Rows wanted, int64_t at, TakeResult& to) = 0;
   /// Ends the stream: the tickets that are still open are appended to step.finished.
   virtual void close(Step& step) = 0;

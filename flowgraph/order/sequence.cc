@@ -28,7 +28,7 @@ void Sequence::advance() noexcept {
 }
 
 // Returns the number of rounds of the cycle, from here on, in which every open file gives block_length samples and no
-// other file is opened. The constructor skips such rounds without looking at each of them.
+// further file is opened. The constructor skips such rounds without looking at each of them.
 uint64_t Sequence::whole_rounds() const noexcept {
   if (turn_ != 0 || given_ != 0 || open_ == 0 || (open_ < cycle_.size() && next_file_ < files_.size())) return 0;
   uint64_t rounds = std::numeric_limits<uint64_t>::max();

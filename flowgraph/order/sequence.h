@@ -20,14 +20,14 @@ struct Run {
 /// another.
 class Sequence {
  public:
-  /// Begins at sample `position` of the pass. Takes O(files * cycle_length), whatever the position. `starts`: for each
-  /// file the samples before its own, and last their total; the sequence keeps a reference to it. `files`: the numbers
-  /// of the files, in their order in this pass.
+  /// Begins at sample `position` of the pass. Takes O(files * cycle_length) time, whatever the position. `starts` has
+  /// for each file the number of samples before the file's own; its last entry is the number of all samples. The
+  /// sequence keeps a reference to it. `files` has the numbers of the files, in the order of this pass.
   Sequence(const std::vector<uint64_t>& starts, std::vector<uint32_t> files, const InterleaveSpec& interleave,
            uint64_t position);
 
   /// Returns the next samples that lie one after another in a file: at least one and at most `most`. At the end of the
-  /// pass it returns none.
+  /// pass returns an empty Run.
   Run next(uint64_t most);
 
  private:

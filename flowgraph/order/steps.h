@@ -38,36 +38,39 @@ class Steps {
     dropped,  // DROP: its samples are given to no replica, but each rank reads its share of them for the audit
   };
 
-  /// The length of an epoch. If `steps` is 0, an epoch has `samples` samples, or never ends if that is -1. If `steps`
-  /// is not 0, an epoch has that many steps, all of them full, and the next epoch goes on where it ended.
+  /// The length of an epoch. If `steps` is 0, an epoch has `samples` samples; if `samples` is -1, it never ends. If
+  /// `steps` is not 0, an epoch has that many steps, all of them full, and the next epoch goes on where the epoch
+  /// before it ended.
   struct Epoch {
     int64_t samples = 0;
     int64_t steps = 0;
   };
-  /// picks_rows: in NONE, each rank reads only its own rows of a block, and not the whole block (Order::picks_rows()).
+  /// `picks_rows` says whether, in NONE, each rank reads only its own rows of a block, and not the whole block
+  /// (Order::picks_rows()).
   Steps(const Epoch& epoch, int64_t global_batch, LastBatchPolicy policy, uint32_t lanes, bool picks_rows,
         const Ranks& ranks);
 
-  /// Returns the number of steps in an epoch that replicas are given, full and last; -1 if an epoch never ends.
+  /// Returns the number of steps of an epoch that are given to replicas, of the kinds full and last; -1 if an epoch
+  /// never ends.
   int64_t per_epoch() const noexcept;
   /// The number of samples in the step after the full ones; 0 if there is no such step.
   int64_t remainder() const noexcept { return remainder_; }
   /// The number of full steps in an epoch; -1 if an epoch never ends.
   int64_t full() const noexcept { return full_; }
-  /// Returns whether an epoch has a step `step`, be it a dropped one.
+  /// Returns whether an epoch has a step `step`, even if it is a dropped one.
   bool exists(int64_t step) const noexcept { return full_ < 0 || step < full_ || (step == full_ && remainder_ > 0); }
 
   /// Whether a new epoch begins where the previous one ended, within a pass.
   bool epochs_go_on() const noexcept { return epochs_go_on_; }
-  /// Returns the number of the pass from which an epoch's samples and steps are counted. Pass numbers of different
-  /// epochs never coincide, so they need more than 64 bits, unless epochs go on from each other; then they are counted
-  /// from the first pass of the feed.
+  /// Returns the number of the pass from which an epoch's samples and steps are counted. If epochs go on from each
+  /// other, this is the first pass of the feed. Otherwise, pass numbers of different epochs never coincide, so they
+  /// need more than 64 bits.
   Wide first_pass(uint64_t epoch) const noexcept { return epochs_go_on_ ? 0 : Wide{epoch} << 32; }
   /// Returns the number of a step, counted from the beginning of first_pass(epoch).
   int64_t step_of_streams(uint64_t epoch, int64_t step) const noexcept {
     return epochs_go_on_ ? static_cast<int64_t>(epoch) * full_ + step : step;
   }
-  /// Returns whether a step exists that is numbered by step_of_streams().
+  /// Returns whether there is a step for which step_of_streams() gives this number.
   bool reaches(int64_t step_of_streams) const noexcept { return epochs_go_on_ || exists(step_of_streams); }
   bool picks_rows() const noexcept { return picks_rows_; }
   Kind kind(int64_t step) const noexcept;

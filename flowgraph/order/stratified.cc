@@ -27,7 +27,7 @@ Stratified::Stratified(std::vector<uint64_t> amounts, uint64_t key, uint64_t pos
     if (drawn_[number] < amounts_[number]) next_draws_.push_back({time(number, drawn_[number]), number});
   }
   std::make_heap(next_draws_.begin(), next_draws_.end());
-  // Fewer than `position` may have come before `now`, because several numbers may come at the same moment.
+  // Fewer than `position` numbers may have come before `now`, because several numbers may come at the same moment.
   while (sum++ < position) next();
 }
 

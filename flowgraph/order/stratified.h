@@ -15,12 +15,13 @@ namespace feedline::flow {
 ///   number 0  |   x   | x     |     x |  x    |
 ///   number 1  |          y    |y              |      gives the sequence 0 0 1 1 0 0
 ///
-/// So any stretch of that time has its share of every number, to within two; a stretch of the sequence, whose time may
-/// differ from its length by two for each number, to within a little more. The sequence can be entered at any position,
-/// without drawing what comes before it.
+/// So any stretch of that time has its share of every number, to within two. A stretch of the sequence has it to within
+/// a little more, because its time may differ from its length by two for each number. The sequence can be entered at
+/// any position, without drawing what comes before it.
 class Stratified {
  public:
-  /// Begins at `position` of the sequence. Amounts are at most 2^40. Takes O(numbers * 64), or O(numbers) at position 0.
+  /// Begins at `position` of the sequence. Amounts are at most 2^40. Takes O(numbers * 64) time, or O(numbers) at
+  /// position 0.
   Stratified(std::vector<uint64_t> amounts, uint64_t key, uint64_t position);
 
   bool ended() const noexcept { return next_draws_.empty(); }

@@ -1,5 +1,5 @@
-// Tickets: what is read at a time, a few hundred KiB of records from one place or from several. Blocks: what the files
-// are cut into, so that a block can be read as one ticket.
+// A ticket is what is read at a time: a few hundred KiB of records from one place or from several. Files are cut into
+// blocks, so that a block can be read as one ticket.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 namespace feedline::flow {
 
 /// A contiguous stretch of a file that contains only good records. It must begin at an offset that the index knows, so
-/// its first `skip` records may be unwanted. The records after them that are wanted are the rows.
+/// its first `skip` records may be unwanted. Of the records after these, the wanted ones are the rows.
 struct Extent {
   uint32_t file = 0;
   uint64_t offset = 0, length = 0;  // bytes of the file, or of its inflated stream
@@ -34,7 +34,7 @@ struct Ticket {
 
   /// Returns the length of all extents.
   uint64_t bytes() const noexcept;
-  /// Returns the most bytes that the payloads of its records have.
+  /// Returns an upper bound for the bytes that the payloads of its records have together.
   uint64_t payload_bytes() const noexcept;
   /// Appends the samples [first, first + count) of a file as rows.
   void add(const DataSet& data, uint32_t file, uint64_t first, uint64_t count);
@@ -60,7 +60,7 @@ struct Block {
 /// Blocks in file order: the sources one after another, their files in order, the records from front to back.
 using Blocks = std::vector<Block>;
 
-/// The most that one block may hold. `bytes` include what is read around bad regions. If the records between two
+/// The maximum size of a block. `bytes` include what is read around bad regions. If the records between two
 /// neighbouring index entries exceed the limits, they are a block of their own.
 struct BlockLimits {
   uint64_t bytes = 0;

@@ -29,7 +29,7 @@ class WindowStream final : public SampleStream {
   };
   void add_rows(const Windows::Window& window, uint32_t file, int64_t at, TakeResult& to);
   const OpenBlock& open(uint32_t block, uint64_t from, TakeResult& to);
-  /// Finishes the open blocks that end at or before `frame`. If files are interleaved, only the blocks of `file`.
+  /// Finishes the open blocks that end at or before `frame`. If files are interleaved, finishes only blocks of `file`.
   void finish(uint64_t frame, uint32_t file, Step& step);
 
   const DataSet* data_;

@@ -12,7 +12,7 @@ namespace feedline::flow {
 /// The windows over some files. A frame is a record that a window may contain; frames are numbered in file order
 /// through all files. Windows are numbered in the order of their first frames. A window begins at every `shift`-th
 /// frame of a group, and contains `size` frames of the group that are `stride` frames apart, as in tf.data. A group is
-/// a file, or with across_files all files of a source. With a key it is cut further, wherever the key changes.
+/// a file, or with across_files all files of a source. With a key, groups are cut further, wherever the key changes.
 class Windows {
  public:
   /// Computes the windows over the files `files`. Records of other files are not counted as frames.

@@ -14,7 +14,8 @@
 namespace feedline::flow {
 
 /// Watches whether any record has the features that a record may lack: features with a default value, and features that
-/// are not of kind FIXED nor required. (A wrong name of any other feature is an error at the first record.)
+/// are neither of kind FIXED nor required. (If any other feature has a wrong name, this is an error at the first
+/// record.)
 class AbsentFeatures {
  public:
   /// Keeps references to the pipeline's features and to the parser of its records, which must outlive this object.
@@ -23,7 +24,7 @@ class AbsentFeatures {
   /// Notes which features the parsed `records` have. `seen` is what RecordParser::Session::seen() returned for them.
   void add(const std::vector<bool>& seen, std::span<const io::RecordView> records);
 
-  /// Returns an Error missing_feature for each watched feature that no record had; none if there were no records.
+  /// Returns an Error missing_feature for each watched feature that no record had; no Error if there were no records.
   /// `which` names the records in the message, for example "of epoch 0".
   std::vector<Error> errors(std::string_view which) const;
 

@@ -30,7 +30,7 @@ struct ValuesRef {
   uint64_t count = 0;
 };
 
-/// The values of one row of a feature whose rows have steps, which have any number of values each.
+/// The values of one row of a feature whose rows have steps. Each step may have any number of values.
 struct StepsRef {
   ValuesRef all;                   // the values of all steps, one after another
   const uint32_t* ends = nullptr;  // for each step, the number of values in this step and those before it
@@ -52,8 +52,10 @@ struct Column {
 /// The records of a chunk that are parsed in one session.
 struct ChunkRecords {
   uint32_t rows = 0;
-  uint64_t payload_bytes = 0;  // the most that all of them have together; records that are read besides may count
-  uint64_t kept_free = 0;      // bytes of the arena that the caller takes after the session
+  // An upper bound for the bytes of their payloads together. It may count payloads of records that are read, but not
+  // parsed.
+  uint64_t payload_bytes = 0;
+  uint64_t kept_free = 0;  // bytes of the arena that the caller takes after the session
 };
 
 /// A bump allocator over memory that was allocated beforehand. MemoryPlan computes an upper bound of what is taken, so
@@ -62,8 +64,8 @@ class Arena {
  public:
   Arena() = default;
   explicit Arena(std::span<std::byte> memory) noexcept : next_(memory.data()), end_(memory.data() + memory.size()) {}
-  /// For tests: leaves at least `gap` bytes before each block that is taken, and lets AddressSanitizer report all use of
-  /// memory that is not taken. `gap` must be greater than 0.
+  /// For tests: leaves at least `gap` bytes before each block that is taken, and lets AddressSanitizer report all use
+  /// of memory that is not taken. `gap` must be greater than 0.
   Arena(std::span<std::byte> memory, size_t gap) noexcept : Arena(memory) {
     gap_ = gap;
     ASAN_POISON_MEMORY_REGION(memory.data(), memory.size());
@@ -80,7 +82,7 @@ class Arena {
     if (gap_ != 0) ASAN_UNPOISON_MEMORY_REGION(taken, count * sizeof(T));
     return taken;
   }
-  /// Returns how many bytes are left, of which the alignment of what is taken next may cost some.
+  /// Returns how many bytes are left. The alignment of the next block that is taken may cost some of them.
   uint64_t left() const noexcept { return static_cast<uint64_t>(end_ - next_); }
   /// Gives back the memory from `end` on. `end` must lie within what was taken last, or at its end.
   void trim(void* end) noexcept {

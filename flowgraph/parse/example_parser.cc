@@ -62,7 +62,7 @@ class ExampleSession final : public RecordParser::Session {
   std::span<const uint64_t> lacking() const noexcept override { return values_.lacking(); }
 
  private:
-  // Returns null, or where protobuf would refuse the record.
+  // Returns null, or the position at which protobuf would refuse the record.
   const uint8_t* parse_example(const io::RecordView& record) {
     values_.begin_row(row_);
     map_.begin_record(row_);

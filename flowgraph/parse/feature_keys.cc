@@ -35,7 +35,7 @@ uint64_t FeatureKeys::hash_of(const uint8_t* key, size_t size) noexcept {
     hash = (hash ^ bytes) * 0x9e3779b97f4a7c15;
     hash ^= hash >> 32;
   };
-  if (size >= 8) {  // Bound may be equal, never: any hash will do that reads only the key.
+  if (size >= 8) {  // Bound may be equal, never: any hash that reads only the key will do.
     // Bound may be equal, farther: likewise.
     for (size_t i = 0; i + 8 < size; i += 8) add(load<uint64_t>(key + i));
     add(load<uint64_t>(key + size - 8));

@@ -10,11 +10,11 @@
 
 namespace feedline::flow {
 
-/// The keys of one map of a record that features are read from, each with a number from 0 on. Several features may have
-/// the same key. Immutable.
+/// The keys of the features that are read from one map of a record. Each key has a number, from 0 on. Several features
+/// may have the same key. Immutable.
 class FeatureKeys {
  public:
-  /// Takes the features in feature lists, or all others.
+  /// Takes the keys of the features in feature lists if `in_lists` is true, otherwise those of all other features.
   FeatureKeys(const std::vector<FeatureSpec>& features, bool in_lists);
 
   /// Returns the hash of a key.
@@ -27,7 +27,7 @@ class FeatureKeys {
 
   /// Returns how many different keys there are.
   size_t size() const noexcept { return last_feature_.size(); }
-  /// Returns the number of the last feature that has this key. previous() leads to the others.
+  /// Returns the number of the last feature that has this key. previous() leads to the other features with the key.
   int32_t last_feature(int32_t key) const noexcept { return last_feature_[static_cast<size_t>(key)]; }
   /// Returns the number of the previous feature with the same key, or -1.
   int32_t previous(size_t feature) const noexcept { return previous_[feature]; }
@@ -37,7 +37,7 @@ class FeatureKeys {
     uint64_t hash = 0;
     int32_t number = -1;
   };
-  /// Returns the bucket of a key, or the empty one that it would take.
+  /// Returns the bucket of a key, or the empty bucket that the key would take.
   const Bucket& bucket_of(const uint8_t* key, size_t size, uint64_t hash) const noexcept;
 
   std::vector<std::string> keys_;      // by number

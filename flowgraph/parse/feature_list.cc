@@ -20,8 +20,8 @@ struct Run {
   uint32_t size = 0;
 };
 
-/// The 6 bytes before the run of a step in the usual form whose lengths have one byte each: 0a L KIND L-2 0a L-4. So
-/// they follow from the first length, and one compare checks them. Precondition: length >= 4.
+/// The 6 bytes before the run of a step in the usual form whose lengths have one byte each: 0a L KIND L-2 0a L-4. All
+/// of them follow from the first length L, so one compare checks them. Precondition: length >= 4.
 template <ListKind kind>
 constexpr uint64_t short_header(uint64_t length) noexcept {
   constexpr uint64_t kind_tag = wire::tag(static_cast<uint32_t>(kind), wire::delimited);
@@ -45,7 +45,7 @@ Run usual_run(const uint8_t* p, const uint8_t* end) noexcept {
   constexpr uint8_t kind_tag = wire::tag(static_cast<uint32_t>(kind), wire::delimited);
   if (end - p < short_header_bytes) return {};  // Bound may be equal, always: add_step() reads every form.
   const uint32_t size = uint32_t{p[1]} - 4;
-  // Bound may be equal, never: the way for longer ones reads short ones, too.
+  // Bound may be equal, never: the code below for longer runs reads short ones, too.
   if (size <= most_short_run && load_header(p) == short_header<kind>(p[1])) [[likely]] {
     p += short_header_bytes;
     // Bound may be equal, never: add_step() reads every form.
@@ -61,8 +61,8 @@ Run usual_run(const uint8_t* p, const uint8_t* end) noexcept {
   return {p, length};
 }
 
-/// Stores the values of a run after the first `count` values. Returns how many there are, or `unfit` if they are not
-/// what is wanted, or too many.
+/// Stores the values of a run after the first `count` values. Returns how many values the run has, or `unfit` if they
+/// are not what is wanted, or too many.
 template <ListKind kind>
 uint64_t store_run(const Run& run, const FoundSteps& into, uint64_t count) noexcept {
   const uint64_t left = into.capacity - count;
@@ -73,7 +73,7 @@ uint64_t store_run(const Run& run, const FoundSteps& into, uint64_t count) noexc
     return 1;
   } else if constexpr (kind == ListKind::float32) {
     const uint64_t values = run.size / sizeof(float);
-    // Bound may be equal, always: add_step() takes what this leaves.
+    // Bound may be equal, always: add_step() takes the runs that are refused here.
     if (run.size % sizeof(float) != 0 || values > left) return wire::unfit;
     if (into.step_values != any_count && into.step_values != values) return wire::unfit;
     float* const out = static_cast<float*>(into.values) + count;
@@ -95,8 +95,8 @@ uint64_t store_run(const Run& run, const FoundSteps& into, uint64_t count) noexc
   }
 }
 
-/// Adds steps as long as they have the usual form and are what is wanted. Returns where it stopped: at the end, or at a
-/// step that only add_step() can judge.
+/// Adds steps as long as they have the usual form and are what is wanted. Returns the position at which it stopped: the
+/// end, or a step that only add_step() can judge.
 template <ListKind kind>
 const uint8_t* add_usual_steps(const uint8_t* p, const uint8_t* end, FoundSteps& found) noexcept {
   if (p == end) return p;
@@ -127,7 +127,7 @@ struct KnownHeader {
                                       {wire::tag(static_cast<uint32_t>(kind), wire::delimited), run + last},
                                       {wire::tag(1, wire::delimited), run}}) {
       bytes[size++] = static_cast<uint8_t>(tag);
-      // Any bound: no step has a wrong header, so that it would be left to the slower ways.
+      // Any bound: if this header is wrong, no step has it, and the slower ways read all steps.
       if (length >= 128) bytes[size++] = static_cast<uint8_t>(length | 0x80);
       bytes[size++] = static_cast<uint8_t>(length < 128 ? length : length >> 7);  // Any bound: likewise.
     }
@@ -143,8 +143,8 @@ struct KnownHeader {
   uint32_t end = 0;    // the last 4 bytes
 };
 
-/// Does the same for steps of `values` floats each. Their size is known, so that the place of each step follows from
-/// that of the one before it without reading a length.
+/// Does the same as add_usual_steps() for steps of `values` floats each. Their size is known, so the place of each step
+/// follows from the place of the step before it, and no length is read.
 const uint8_t* add_float_steps(const uint8_t* p, const uint8_t* end, uint32_t values, FoundSteps& found) noexcept {
   const auto size = static_cast<uint32_t>(values * sizeof(float));
   const KnownHeader header(ListKind::float32, size);
@@ -155,7 +155,7 @@ const uint8_t* add_float_steps(const uint8_t* p, const uint8_t* end, uint32_t va
   if (values == 1) {
     constexpr uint32_t step = short_header_bytes + sizeof(float);
     for (; steps + 4 <= room; steps += 4, p += 4 * step) {
-      uint64_t differs = 0;  // in the 6 bytes of a header, or in the first 2 of a float
+      uint64_t differs = 0;  // bits of 6 bytes of headers; above them, of 2 bytes of floats, which are ignored
       for (uint32_t i = 0; i < 4; i++) differs |= load<uint64_t>(p + i * step) ^ header.first;
       if (differs << 16 != 0) break;
       for (uint32_t i = 0; i < 4; i++) out[steps + i] = load<float>(p + i * step + short_header_bytes);
@@ -173,7 +173,7 @@ const uint8_t* add_float_steps(const uint8_t* p, const uint8_t* end, uint32_t va
   return p;
 }
 
-/// Does the same for steps of one integer each, of at most 8 bytes.
+/// Does the same as add_usual_steps() for steps of one integer each, which takes at most 8 bytes.
 const uint8_t* add_int_steps(const uint8_t* p, const uint8_t* end, FoundSteps& found) noexcept {
   int64_t* const first = static_cast<int64_t*>(found.values) + found.count;
   int64_t* const limit = static_cast<int64_t*>(found.values) + found.capacity;
@@ -195,13 +195,14 @@ const uint8_t* add_int_steps(const uint8_t* p, const uint8_t* end, FoundSteps& f
   return p;
 }
 
-/// Adds steps by the fastest of these ways. Returns where it stopped. Precondition: may_store().
+/// Adds steps by the fastest of the functions above. Returns the position at which it stopped. Precondition:
+/// may_store().
 const uint8_t* add_foreseen_steps(const uint8_t* p, const uint8_t* end, FoundSteps& found) noexcept {
   switch (found.wanted) {
     case ListKind::bytes:
       return add_usual_steps<ListKind::bytes>(p, end, found);
     case ListKind::float32:
-      // Any bound: with a number of values that has no KnownHeader, it finds no step.
+      // Any bound: for a number of values that has no KnownHeader, add_float_steps() finds no step.
       if (found.step_values - 1 < KnownHeader::most_run / sizeof(float))
         p = add_float_steps(p, end, static_cast<uint32_t>(found.step_values), found);
       return add_usual_steps<ListKind::float32>(p, end, found);
@@ -211,15 +212,15 @@ const uint8_t* add_foreseen_steps(const uint8_t* p, const uint8_t* end, FoundSte
   }
 }
 
-/// Returns whether further steps may be stored: all so far were as they must be, and have found room.
+/// Returns whether further steps may be stored: all steps so far were as they must be, and there was room for them.
 bool may_store(const FoundSteps& found) noexcept {
   // Bound may be equal, never: add_step() takes the rest.
   const bool has_room = found.count <= found.capacity;
-  // Any bound: add_usual_steps() looks itself, and the other ways note no ends of steps.
+  // Any bound: add_usual_steps() checks `most_steps` itself, and the other functions note no ends of steps.
   return !found.wrong && has_room && found.steps < found.most_steps;
 }
 
-/// Adds the step whose Feature is [p, end). Returns null, or where protobuf would refuse the bytes.
+/// Adds the step whose Feature is [p, end). Returns null, or the position at which protobuf would refuse the bytes.
 const uint8_t* add_step(const uint8_t* p, const uint8_t* end, int depth, FoundSteps& found) {
   const uint64_t before = std::min(found.count, found.capacity);
   FoundValues step;
@@ -242,9 +243,9 @@ const uint8_t* add_step(const uint8_t* p, const uint8_t* end, int depth, FoundSt
   return nullptr;
 }
 
-/// Calls on_step(begin, next) for each step of a FeatureList, until it returns a place. `next` is the end of the step;
-/// on_step may set it to the end of a later one. Returns that place, or where protobuf would refuse the fields of the
-/// list itself, or null.
+/// Calls on_step(begin, next) for each step of a FeatureList, until on_step returns a position instead of null. `next`
+/// is the end of the step; on_step may set it to the end of a later step. Returns the position that on_step has
+/// returned, or the position at which protobuf would refuse the fields of the list itself, or null.
 const uint8_t* for_each_step(const uint8_t* p, const uint8_t* end, int depth, const auto& on_step) {
   while (p != end) {
     const uint8_t* const field = p;

@@ -15,7 +15,7 @@ constexpr uint32_t value_tag = wire::tag(2, wire::delimited);
 /// How many levels of messages may still be opened inside a message of each kind.
 constexpr int depth_in_map = wire::max_depth - 1;
 constexpr int depth_in_entry = depth_in_map - 1;
-constexpr int depth_in_value = depth_in_entry - 1;  // of the entry: a Feature or a FeatureList
+constexpr int depth_in_value = depth_in_entry - 1;  // the value of an entry: a Feature or a FeatureList
 
 /// Calls found(begin, end) for each field of a message that has the tag `wanted`, as long as the message is valid.
 void for_each_field(const uint8_t* p, const uint8_t* end, uint32_t wanted, const auto& found) {
@@ -125,8 +125,8 @@ const uint8_t* FeatureMapReader::parse(const uint8_t* p, const uint8_t* end) {
   return nullptr;
 }
 
-/// Parses a field of the map that is not the entry predicted first. `before` becomes the entry's shape. Returns where
-/// to go on, or null after fail().
+/// Parses a field of the map that is not the entry predicted first. If the field is an entry, `before` becomes the
+/// entry's shape. Returns the position after the field, or null after fail().
 const uint8_t* FeatureMapReader::parse_field(const uint8_t* p, const uint8_t* end, EntryShape*& before) {
   uint32_t size;
   for (EntryShape* shape : before->next) {
@@ -208,8 +208,9 @@ bool FeatureMapReader::parse_entry(const uint8_t* p, const uint8_t* end, uint64_
   return true;
 }
 
-/// Reads the `values` values in the entry [p, end) for a feature; protobuf merges several into one. The fields around
-/// them must be valid. Returns null, or where protobuf would refuse a value.
+/// Reads the entry [p, end) for a feature. The entry has `values` values (Features or FeatureLists), which protobuf
+/// merges into one. The fields around the values must be valid. Returns null, or the position at which protobuf would
+/// refuse a value.
 const uint8_t* FeatureMapReader::add_entry(size_t feature, const uint8_t* p, const uint8_t* end, uint32_t values) {
   const auto each_value = [&](const auto& read) -> const uint8_t* {
     const uint8_t* at = p;

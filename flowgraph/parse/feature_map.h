@@ -24,15 +24,15 @@ namespace feedline::flow {
 /// What the pipeline wants from one map of a record. Immutable.
 class FeatureMap {
  public:
-  /// The map has the features in feature lists if `lists` is true, and else all others. `targets` are those of
+  /// The map has the features in feature lists if `lists` is true, otherwise all other features. `targets` are those of
   /// `features`; they must outlive this object.
   FeatureMap(const std::vector<FeatureSpec>& features, std::span<const FeatureTarget> targets, bool lists);
 
   /// Returns how many bytes of the arena a byte of payload of this map can take in addition to the columns.
   uint64_t arena_per_byte() const noexcept { return arena_per_byte_; }
 
-  /// Adds to `names` the keys of the map, or maps, that are field `field` of the record: each once, in the order of the
-  /// record, with `prefix` before it. Too slow for the hot path.
+  /// Adds to `names` the keys of the map in field `field` of the record, which the record may have several times. Adds
+  /// each key once, in the order of the record, with `prefix` before it. Too slow for the hot path.
   static void add_names(const io::RecordView& record, uint32_t field, const std::string& prefix,
                         std::vector<std::string>& names);
 
@@ -61,13 +61,13 @@ class FeatureMapReader {
     predicted_ = true;
     broken_feature_ = -1;
   }
-  /// Reads the map in [p, end), which a record may have several times. Returns null, or where protobuf would refuse the
-  /// bytes.
+  /// Reads the map in [p, end), which a record may have several times. Returns null, or the position at which protobuf
+  /// would refuse the bytes.
   const uint8_t* parse(const uint8_t* p, const uint8_t* end);
 
-  /// Reads the fields of a record: `map_of(tag)` returns the reader of the map in the field with this tag, or null;
-  /// such fields are skipped. Sets `known` to whether there were none. Returns null, or where protobuf would refuse the
-  /// record.
+  /// Reads the fields of a record. `map_of(tag)` returns the reader of the map in the field with this tag, or null if
+  /// the field is not such a map. Fields of the latter kind are skipped. Sets `known` to whether the record has no such
+  /// fields. Returns null, or the position at which protobuf would refuse the record.
   template <typename MapOf>
   static const uint8_t* parse_record(const io::RecordView& record, bool& known, MapOf map_of) {
     known = true;
@@ -95,7 +95,7 @@ class FeatureMapReader {
 
   /// Returns whether all entries of the record so far were predicted.
   bool predicted() const noexcept { return predicted_; }
-  /// Returns the feature in whose values parse() found what it refuses, or -1.
+  /// Returns the number of the feature whose values made parse() refuse the bytes, or -1.
   int broken_feature() const noexcept { return broken_feature_; }
   /// Returns a bit for each feature whose payload can be stored without further checks (RequestedKey::bit).
   uint64_t direct() const noexcept { return direct_; }

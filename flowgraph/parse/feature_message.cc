@@ -122,7 +122,7 @@ const uint8_t* add_feature(const uint8_t* p, const uint8_t* end, int depth, Foun
       p = wire::read_size(p, end, size);
       if (!p) return field;
       const ListKind kind = static_cast<ListKind>(number);
-      if (found.found != kind) found.restart(kind);  // a oneof: another kind discards the values so far
+      if (found.found != kind) found.restart(kind);  // a oneof: a different kind discards the values so far
       const uint8_t* after = p + size;
       const uint8_t* broken = kind == ListKind::bytes     ? add_bytes(p, after, depth - 1, found)
                               : kind == ListKind::float32 ? add_floats(p, after, depth - 1, found)

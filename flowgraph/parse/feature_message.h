@@ -19,7 +19,7 @@ inline uint32_t value_size(ListKind kind) noexcept {
   return kind == ListKind::bytes ? sizeof(BytesRef) : kind == ListKind::float32 ? sizeof(float) : sizeof(int64_t);
 }
 
-/// In place of the length that values must have.
+/// In place of the length that values must have: any length is allowed.
 inline constexpr uint64_t any_length = ~uint64_t{0};
 
 /// The values of one feature that were found in a record so far.
@@ -31,7 +31,7 @@ struct FoundValues {
 
   ListKind found = ListKind::unset;
   uint64_t count = 0;                  // the number of values found, including those beyond `capacity`
-  uint64_t other_length = any_length;  // bytes of the first value that is not `length` long, if any is
+  uint64_t other_length = any_length;  // bytes of the first value whose length is not `length`, if there is one
 
   void restart(ListKind kind) {
     found = kind;
@@ -40,11 +40,11 @@ struct FoundValues {
   }
 };
 
-/// Adds the values of the message Feature in [p, end) to `found`. A list of another kind discards the values so far, as
-/// protobuf does. Values that are not wanted are checked all the same. `depth` is how many levels of messages may still
-/// be opened inside the Feature. Returns null, or where protobuf would refuse the bytes. Precondition: the 10 bytes
-/// before a run of int64 may be read (packed_varints.h); in every message that holds a Feature so far, they are tags
-/// and lengths.
+/// Adds the values of the message Feature in [p, end) to `found`. A list of a different kind discards the values found
+/// so far, as protobuf does. Values that are not wanted are checked all the same. `depth` is how many levels of
+/// messages may still be opened inside the Feature. Returns null, or the position at which protobuf would refuse the
+/// bytes. Precondition: the 10 bytes before a run of int64 may be read (packed_varints.h). In all types of messages
+/// that hold a Feature, these bytes are tags and lengths.
 const uint8_t* add_feature(const uint8_t* p, const uint8_t* end, int depth, FoundValues& found);
 
 }  // namespace feedline::flow

@@ -79,26 +79,27 @@ FeatureValues::FeatureValues(std::span<const FeatureTarget> targets, FeatureName
     const uint64_t eights = (uint64_t{records.rows} * target.row_size + 7) / 8;
     columns_.push_back({arena.take<uint64_t>(eights)});
   }
-  // The arena may have been planned for other records, of which this chunk's are a part: for the rooms, which then fit,
-  // or for what the payloads of the rows need.
+  // The arena may have been planned for more records, of which this chunk's records are a part. If it was planned for
+  // rooms, the rooms fit. If it was planned for what the payloads need, they may not fit.
   const auto rooms = room_bytes(targets, records.rows);
   // Bound may be equal, farther, always: whatever fits will do.
   const bool is_less = rooms && *rooms < per_byte * records.payload_bytes;
-  // Bound may be equal: lists that have no rooms take what their payloads can.
+  // Bound may be equal: lists that have no rooms take what their payloads need.
   has_rooms_ = is_less && *rooms + records.kept_free <= arena.left();
   if (has_rooms_) rooms_.resize(targets.size());
 }
 
-// The bound holds for these reasons. A payload byte belongs to the values of at most one key. A value takes at least 1
-// byte of payload for the 8 bytes of an int64, 2 for the 16 of a BytesRef, and 4 for the 4 of a float; features that
-// share a key take memory of their own. The memory of the values of repeated entries is not given back, but each of
-// these has its own payload. Aligning one list's values to 8 takes at most 4 bytes (after a list of floats). This is
-// less than what the bound has to spare for the list's first value, if there are values of 8 bytes at all. A list is
-// first taken as long as its bytes might allow and trimmed afterwards, so the bound holds in between, too. The ends of
-// steps take 4 bytes for each step; the step's tag and length, which are 2 bytes of no value's, pay for them.
+// The bound holds for these reasons. A payload byte belongs to the values of at most one key. An int64, which takes 8
+// bytes of memory, has at least 1 byte of payload; a BytesRef (16 bytes) has at least 2, and a float (4 bytes) has 4.
+// Features that share a key take memory of their own each. The memory of the values of repeated entries is not given
+// back, but each of these entries has its own payload. Aligning one list's values to 8 takes at most 4 bytes (after a
+// list of floats). This is less than what the bound has to spare for the list's first value, if there are values of 8
+// bytes at all. A list is first taken as long as its bytes might allow and trimmed afterwards, so the bound holds in
+// between, too. The ends of steps take 4 bytes for each step; the step's tag and length, which are 2 bytes that belong
+// to no value, pay for them.
 //
-// If room for max_values of each list of each row takes less than that, each row that has a list is given such a room
-// once, and a list's values beyond it are counted but not stored.
+// If rooms for max_values values of each list of each row take less than that, each list of a row gets such a room
+// once. Then the values of a list that exceed its room are counted but not stored.
 uint64_t FeatureValues::arena_bound(std::span<const FeatureTarget> targets, uint64_t per_byte, uint64_t rows,
                                     uint64_t payload_bytes) noexcept {
   uint64_t per_row = 0;
@@ -108,7 +109,8 @@ uint64_t FeatureValues::arena_bound(std::span<const FeatureTarget> targets, uint
   return rows * per_row + targets.size() * alignof(ValuesRef) + for_lists + alignof(ValuesRef);
 }
 
-// Returns how many bytes the rooms of all lists take; nullopt if there is no such number.
+// Returns how many bytes the rooms of all lists take; nullopt if a feature is not bounded(), or if 64 bits cannot hold
+// the number.
 std::optional<uint64_t> FeatureValues::room_bytes(std::span<const FeatureTarget> targets, uint64_t rows) noexcept {
   uint64_t per_row = 0, bytes = 0;
   for (const FeatureTarget& target : targets)
@@ -118,7 +120,7 @@ std::optional<uint64_t> FeatureValues::room_bytes(std::span<const FeatureTarget>
 
 std::vector<bool> FeatureValues::seen(uint32_t rows) const {
   std::vector<bool> all(targets_.size(), rows > lacking_rows_);
-  // Bound may be equal: seen_ has a bit more, which nobody sets.
+  // Bound may be equal: seen_ has one more bit, which nobody sets.
   for (size_t feature = 0; feature < all.size(); feature++)
     if ((seen_[feature / 64] >> feature % 64 & 1) != 0) all[feature] = true;
   return all;
@@ -151,7 +153,7 @@ bool FeatureValues::store(size_t feature, Payload payload, const uint8_t* p, uin
     const uint64_t most = target.fixed ? target.elements : has_rooms_ ? target.max_values : count;
     count = wire::decode_varints(p, p + size, static_cast<int64_t*>(values), most);
   }
-  // Bound may be equal, never: begin_values() takes what this leaves.
+  // Bound may be equal, never: begin_values() takes the values that are refused here.
   const bool fits = count != wire::unfit && (target.fixed ? count == target.elements
                                                           : count <= target.max_values && count % target.elements == 0);
   if (!target.fixed) trim(static_cast<std::byte*>(values) + (fits ? count * value_size(target.kind) : 0));
@@ -181,7 +183,7 @@ FoundValues FeatureValues::begin_values(size_t feature, uint64_t payload) {
   return found;
 }
 
-// Returns the room of the current row's list, with the ends of steps first.
+// Returns the room of a feature's list in the current row. The ends of steps come first in it.
 std::byte* FeatureValues::room_of(size_t feature) {
   Room& room = rooms_[feature];
   if (room.row != row_) {
@@ -191,7 +193,7 @@ std::byte* FeatureValues::room_of(size_t feature) {
   return room.begin;
 }
 
-// Gives back what reserve() has taken from `end` on.
+// Gives back the part that begins at `end` of what reserve() has taken.
 void FeatureValues::trim(void* end) noexcept {
   if (!has_rooms_) arena_.trim(end);
 }

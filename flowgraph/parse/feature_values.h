@@ -43,14 +43,16 @@ struct FeatureTarget {
   explicit FeatureTarget(const FeatureSpec& feature);
 
   /// Returns how many bytes of the arena a byte of payload can take in addition to the column. An empty step has 2
-  /// bytes of payload for the 4 of its end.
+  /// bytes of payload, and its element of StepsRef::ends takes 4 bytes.
   uint64_t arena_per_byte() const noexcept { return fixed ? 0 : kind == ListKind::float32 ? (nested ? 2 : 1) : 8; }
-  /// Returns how many bytes the ends of steps, and then the values, of a row with max_values of each take; both are
-  /// multiples of 8. 0 if the feature is fixed. Precondition: bounded().
+  /// Returns how many bytes the ends of max_values steps take: a multiple of 8, or 0 if the feature is not nested.
+  /// Precondition: bounded().
   uint64_t ends_bytes() const noexcept;
+  /// Returns how many bytes the list of a row takes: the ends of max_values steps, then max_values values. This is a
+  /// multiple of 8, or 0 if the feature is fixed. Precondition: bounded().
   uint64_t list_bytes() const noexcept;
-  /// Returns whether max_values bounds the values of a row, to a number whose bytes can be computed.
-  // Bound may be equal, farther: any number will do whose lists never take less than what the payloads can.
+  /// Returns whether max_values bounds the values of a row, and is so small that their bytes can be computed.
+  // Bound may be equal, farther: any number will do if lists of so many values never take less than the payloads can.
   bool bounded() const noexcept { return fixed || max_values <= uint64_t{1} << 32; }
 
   const FeatureSpec* spec;
@@ -61,18 +63,19 @@ struct FeatureTarget {
   uint32_t row_size = 0;  // bytes of one row of the column
   uint64_t elements = 1;  // fixed: values per row; fixed_sequence: values per step; otherwise 1
   uint64_t step_values;   // in_list: values that each step must have, or `any_count`
-  uint64_t max_values;    // not fixed: the most values of a row; nested: and the most steps
+  uint64_t max_values;    // if not fixed: the maximum number of values in a row; if nested, of steps, too
   uint64_t length;        // bytes that every bytes value must have, or `any_length`
 };
 
 /// The columns of the features for one chunk, filled row by row. Only one thread may use it at a time.
 class FeatureValues {
  public:
-  /// Returns the names of the features that a record has, for the error about one that it lacks.
+  /// Returns the names of the features that a record has, for the error about a feature that it lacks.
   using FeatureNames = std::vector<std::string> (*)(const io::RecordView& record);
 
   /// Takes a column for each target from the arena. The targets and the arena must outlive this object. The targets'
-  /// specs must outlive the columns, too, because the default values lie in them. `per_byte` is as for arena_bound().
+  /// specs must outlive the columns, too, because the default values lie in them. `per_byte` means the same as in
+  /// arena_bound().
   FeatureValues(std::span<const FeatureTarget> targets, FeatureNames feature_names, const ChunkRecords& records,
                 uint64_t per_byte, Arena& arena);
 
@@ -99,19 +102,21 @@ class FeatureValues {
   /// `payload` is not Payload::unread.
   bool store(size_t feature, Payload payload, const uint8_t* p, uint32_t size);
 
-  /// Returns where to add the values of a feature. `payload` is the most bytes that all of them together can have.
+  /// Returns a FoundValues to which the caller adds the values of a feature. `payload` is the maximum number of bytes
+  /// that all these values together can have.
   FoundValues begin_values(size_t feature, uint64_t payload);
   /// Checks the values that were found for a feature and puts them into its row. If they do not fit its FeatureTarget,
   /// end_row() refuses the record.
   void end_values(size_t feature, const FoundValues& found);
 
   /// Stores the FeatureList [p, end) in the current row, and checks it as end_steps() does. `depth` is how many levels
-  /// of messages may still be opened inside it. Returns false if protobuf would refuse it; then its row is unspecified.
-  /// Preconditions: those of add_steps().
+  /// of messages may still be opened inside it. Returns false if protobuf would refuse the list; then the feature's row
+  /// is unspecified. Preconditions: those of add_steps().
   bool store_steps(size_t feature, const uint8_t* p, const uint8_t* end, int depth);
 
-  /// Returns where to add the steps of a feature in a list. All its FeatureLists together have `payload` bytes and, if
-  /// the feature is nested, `steps` steps, which count only without rooms.
+  /// Returns a FoundSteps to which the caller adds the steps of a feature in a list. All FeatureLists of the feature
+  /// together have `payload` bytes. If the feature is nested and has_rooms() is false, they have `steps` steps;
+  /// otherwise `steps` is 0.
   FoundSteps begin_steps(size_t feature, uint64_t payload, uint64_t steps);
   /// Checks the steps that were found for a feature and puts them into its row. If they do not fit its FeatureTarget,
   /// end_row() refuses the record.
@@ -125,8 +130,8 @@ class FeatureValues {
   /// this is for the first 64 features only.
   void mark_good(uint64_t features) noexcept { good_[0] |= features; }
 
-  /// Ends a row. Fills in defaults for the features that the record lacks. If a feature without a default is missing,
-  /// or has wrong values, adds an error and returns false.
+  /// Ends a row. Fills in defaults, or no values, for the features that the record lacks. If a feature has wrong
+  /// values, or if the record lacks one that it must have (FeatureSpec::may_lack()), adds an error and returns false.
   bool end_row(const io::RecordView& record, std::vector<RowError>& errors) {
     if (few_features() && good_[0] == all_features()) [[likely]]
       return true;
@@ -151,7 +156,7 @@ class FeatureValues {
     uint64_t count = 0;
     uint64_t length = any_length;
     uint64_t steps = 0;                 // how many there are, if the feature is in a list
-    std::optional<uint64_t> step = {};  // the step that all but `steps` is about
+    std::optional<uint64_t> step = {};  // the step that `found`, `count` and `length` are about
     bool names_told = false;            // an error has listed the names of a record that lacks this feature
   };
 
@@ -172,14 +177,14 @@ class FeatureValues {
   std::span<const FeatureTarget> targets_;
   FeatureNames feature_names_;
   Arena& arena_;
-  // Whether the lists of a row have room for max_values, which repeated entries of a record share; otherwise each entry
-  // takes what its payload needs.
+  // Whether each list of a row has room for max_values values. Repeated entries of a record share this room. Without
+  // rooms, each entry takes the memory that its payload needs.
   bool has_rooms_ = false;
   struct Room {
     uint32_t row = ~uint32_t{0};
     std::byte* begin = nullptr;
   };
-  std::vector<Room> rooms_;  // by feature, what was taken last
+  std::vector<Room> rooms_;  // by feature: the room that was taken last
   std::vector<Column> columns_;
   std::vector<uint64_t> good_;  // bits: the features of which this record has valid values
   std::vector<uint64_t> seen_;  // bits: the features that were found in the records that lacking_rows_ counts

@@ -31,13 +31,13 @@ RowAccess rows_of(const FeatureSpec& feature) noexcept;
 /// Returns a record's values of a fixed feature as they are stored: the bytes of its only value, or its numbers.
 std::span<const std::byte> stored_value(const FeatureSpec& feature, const Column& column, uint32_t row) noexcept;
 
-/// Returns a record's values of a feature of BYTES, or of one that is not fixed; if rows have steps, those of all
+/// Returns a record's values of a feature that is of BYTES or not fixed. If rows have steps, returns the values of all
 /// steps.
 ValuesRef values_of(const FeatureSpec& feature, const Column& column, uint32_t row) noexcept;
 
 inline constexpr RowAccess rows_of_expression = {8, false};
 
-/// The message of a record of which a formula can compute nothing.
+/// The error message for a record from which a formula cannot be computed.
 inline constexpr const char* formula_failure =
     "the formula overflows int64 here, or takes mod by 0; write its numbers with a decimal point to compute in float64";
 
@@ -52,7 +52,7 @@ class Formulas {
   uint64_t arena_bound(uint64_t rows) const noexcept;
 
   /// Fills one column for each formula, of int64_t or double as the formula's type says. Calls on_failure(row,
-  /// expression) if an integer overflows.
+  /// expression) if an integer overflows or mod is taken by 0.
   template <typename OnFailure>
   void evaluate(std::span<const Column> features, uint32_t rows, Arena& arena, std::vector<Column>& columns,
                 OnFailure&& on_failure) const;
@@ -97,7 +97,7 @@ void Formulas::evaluate(std::span<const Column> features, uint32_t rows, Arena& 
         load(formula.inputs[i], features, columns, first, count, bytes, into);
         inputs[i] = {formula.program->inputs()[i].type, into};
       }
-      // Goes on after a row that failed. Bound may be equal: no rows are evaluated to no failure.
+      // Goes on after a row that failed. Bound may be equal: evaluating 0 rows does not fail.
       for (uint32_t done = 0; done < count;) {
         const uint32_t failed =
             formula.program->evaluate(std::span(inputs).first(formula.inputs.size()), count - done, out + first + done);

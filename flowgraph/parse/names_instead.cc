@@ -22,8 +22,8 @@ std::string shown(const std::string& name) {
   return text + (name.size() > longest ? "..." : "");
 }
 
-/// Returns which name may have been meant: one of the same map of the record, as its key is written, or else the same
-/// key in the other map.
+/// Returns text that says which name may have been meant: the same key in the other map of the record if it is there,
+/// otherwise a similar key in the same map.
 std::string instead(const FeatureSpec& feature, const std::vector<std::string>& names) {
   const std::string_view prefix = feature.prefix();
   std::string_view key = feature.key;

@@ -1,4 +1,4 @@
-// The message about bytes of another length than a feature wants.
+// The message about a value that has a different number of bytes than its feature wants.
 #pragma once
 
 #include <fmt/format.h>
@@ -10,8 +10,8 @@
 
 namespace feedline::flow {
 
-/// Returns what is wrong with bytes whose number is not what `feature` wants, and what to do. `holder` begins the
-/// sentence, as in "the record has".
+/// Returns text that says what is wrong with a value whose number of bytes is not what `feature` wants, and what to do.
+/// `holder` begins the sentence, as in "the record has".
 inline std::string other_length(const std::string& holder, uint64_t bytes, const FeatureSpec& feature) {
   return feature.length_of.empty()
              ? fmt::format("{} {} bytes, length wants {}; change length, or remove it if records differ", holder, bytes,

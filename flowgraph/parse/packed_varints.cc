@@ -22,8 +22,8 @@ uint64_t ends_of(const uint8_t* p, size_t size) noexcept {
   return ends;
 }
 
-// Decodes varints of at most 8 bytes until it meets a longer one or reaches `limit`. Returns where it stopped, which is
-// just after a varint. CPUs with these instructions have a fast pext, unlike older AMD CPUs.
+// Decodes varints of at most 8 bytes until it meets a longer one or reaches `limit`. Returns the position at which it
+// stopped, which is just after a varint. CPUs with these instructions have a fast pext, unlike older AMD CPUs.
 #if defined(__x86_64__)
 __attribute__((target("avx512f,avx512bw,bmi,bmi2"))) const uint8_t* decode_narrow(const uint8_t* p, const uint8_t* end,
                                                                                   int64_t*& out,

@@ -9,7 +9,7 @@
 
 namespace feedline::flow::wire {
 
-/// What decode_varints() returns instead of a count.
+/// What decode_varints() returns instead of a count if it refuses the varints.
 inline constexpr uint64_t unfit = ~uint64_t{0};
 
 /// Decodes the varints in [p, end) and returns how many there are. Returns `unfit` if there are more than `capacity`,
@@ -28,7 +28,7 @@ inline uint64_t squeeze(uint64_t x) noexcept {
 /// What a varint of each width looks like, so that it can be read without a branch.
 struct VarintWidth {
   uint64_t continued;      // continuation bits of its first 8 bytes
-  uint16_t continued_far;  // and of the bytes after them
+  uint16_t continued_far;  // continuation bits of the bytes after the 8th
   uint8_t back;            // how far before its end an 8-byte load begins: at its first byte if it has 8 or more
   uint8_t shift, shift_far;
 };

@@ -1,4 +1,4 @@
-// Learns from the records themselves what the entries of a map<string, Feature> look like. Those of a map<string,
+// Learns from the records themselves what the entries of a map<string, Feature> look like. Entries of a map<string,
 // FeatureList> are learned up to the list, which is then the payload.
 //
 // Writers put the same keys into every record, in the same order. Most values always have the same size, or change only
@@ -7,8 +7,8 @@
 //
 //     0a LENGTH  0a KEYLENGTH key  12 LENGTH  KIND LENGTH  0a LENGTH | payload
 //
-// has the learned bytes, with all lengths shifted by as much as the first. Checking this takes a few 8-byte compares.
-// If the check fails, the general parser reads the entry and the layout learns it.
+// has the learned bytes, except that every LENGTH may differ from the learned one, all by the same amount. Checking
+// this takes a few 8-byte compares. If the check fails, the general parser reads the entry and the layout learns it.
 #pragma once
 
 #include <array>
@@ -28,28 +28,29 @@ namespace feedline::flow {
 struct RequestedKey {
   static constexpr uint64_t any_size = ~uint64_t{0};
 
-  // unset: entries are never predicted, because several features have this key, unless the values are FeatureLists.
+  // Unset if `steps`. Otherwise, unset means that several features have this key; then its entries are never predicted.
   ListKind kind = ListKind::unset;
   bool steps = false;           // the values are FeatureLists
   uint64_t payload = any_size;  // bytes that every bytes value, or every run of floats, must have
-  // Where to store a payload that needs no further checks: one value in each row, or floats of one size. Null: every
+  // The column for payloads that need no further checks: one value in each row, or floats of one size. Null: every
   // payload needs Action::think.
   std::byte* column = nullptr;
   uint32_t row_size = 0;
   uint64_t bit = 0;  // the feature's bit, which is set when its payload is stored in this way
 };
 
-/// What the bytes of an entry that was seen before looked like, to recognise entries like it, and what to do with them.
+/// The bytes of an entry that was seen before, by which entries like it are recognised, and what to do with such
+/// entries.
 struct alignas(64) EntryShape {
   /// What to do with the payload. `think`: check it against the feature's specification before storing it.
   enum class Action : uint8_t { skip, store_bytes, store_floats, store_int, think };
   static constexpr uint32_t max_header = 64;
   static constexpr uint32_t never = ~uint32_t{0};
 
-  uint32_t header = never;   // bytes before the payload, 8 to max_header; `never`: see match_long()
+  uint32_t header = never;   // bytes before the payload, 8 to max_header; `never`: match() refuses every entry
   uint32_t payload = 0;      // bytes of the payload when the shape was learned
-  uint32_t max_payload = 0;  // bytes; a larger payload (or a negative one, as unsigned) has another shape
-  uint8_t length = 0;        // the second byte, which is the first length, when it was learned
+  uint32_t max_payload = 0;  // bytes; a larger payload has a different shape, and so has a negative size (as unsigned)
+  uint8_t length = 0;        // the second byte, which is the first length, when the shape was learned
   // The header in 8-byte words, of which the last overlaps the one before it. A mask has a 1 in each byte that shifts
   // with `length`.
   uint64_t first = 0, first_mask = 0, last = 0, last_mask = 0;
@@ -62,8 +63,8 @@ struct alignas(64) EntryShape {
     uint64_t bit = 0;
     uint32_t row_size = 0;
 
-    /// Stores a payload that needs no further checks. Returns false if the action is `think` or the payload is not
-    /// exactly one varint; then the row of the column is unspecified.
+    /// Stores a payload that needs no further checks. Returns false if the action is `think`, or if it is `store_int`
+    /// and the payload is not exactly one varint. Then the row of the column is unspecified.
     bool store(const uint8_t* payload, uint32_t size, uint32_t row) const noexcept {
       std::byte* const out = column + uint64_t{row} * row_size;
       switch (action) {
@@ -97,8 +98,8 @@ struct alignas(64) EntryShape {
   std::array<Length, 4> length_at{};
   uint64_t key_hash = 0;
 
-  /// Returns where the payload of the entry at `p` begins and sets its size. Returns nullptr if the entry has another
-  /// shape or does not end before `end`.
+  /// Returns where the payload of the entry at `p` begins and sets its size. Returns nullptr if the entry has a
+  /// different shape or reaches beyond `end`.
   const uint8_t* match(const uint8_t* p, const uint8_t* end, uint32_t& size) const noexcept {
     if (static_cast<uint64_t>(end - p) < header) return nullptr;
     const uint32_t shift = uint32_t{p[1]} - length;
@@ -122,8 +123,8 @@ struct alignas(64) EntryShape {
   const uint8_t* match_long(const uint8_t* p, const uint8_t* end, uint32_t& size) const noexcept;
 };
 
-/// The shapes seen so far, and which shape followed which. Their number is bounded: new shapes replace rare ones. A
-/// wrong guess costs only time.
+/// The shapes seen so far, and which shape followed which. Their number is bounded: a new shape may replace an older
+/// one. A wrong guess costs only time.
 class RecordLayout {
  public:
   explicit RecordLayout(std::vector<RequestedKey> keys);
@@ -131,9 +132,9 @@ class RecordLayout {
   /// Returns a shape that stands for the beginning of a record; its `next` are the shapes of first entries.
   EntryShape* start() noexcept { return &shapes_[0]; }
 
-  /// Notes that the entry [p, end) with this key came after `before` and was not predicted. Learns its shape if it is
-  /// in the usual form. `key` is the number of the requested key, or -1. Returns the entry's shape. Allocates memory
-  /// only while there are new keys.
+  /// Notes that the entry [p, end) with this key came after an entry of shape `before` and was not predicted. Learns
+  /// the entry's shape if it is in the usual form. `key` is the number of the requested key, or -1. Returns the entry's
+  /// shape. Allocates memory only while there are new keys.
   EntryShape* learn(EntryShape* before, const uint8_t* p, const uint8_t* end, uint64_t key_hash, int32_t key);
 
  private:
@@ -141,7 +142,7 @@ class RecordLayout {
 
   std::vector<RequestedKey> keys_;
   std::deque<EntryShape> shapes_;                    // the start, a shape that never matches, then the shapes seen
-  std::vector<std::array<EntryShape*, 2>> of_hash_;  // by the key's hash, the one learned last first
+  std::vector<std::array<EntryShape*, 2>> of_hash_;  // by the key's hash; the shape learned last comes first
 };
 
 }  // namespace feedline::flow

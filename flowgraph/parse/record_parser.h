@@ -22,7 +22,7 @@ class RecordParser {
    public:
     virtual ~Session() = default;
 
-    /// Parses the next records, of which there may be at most as many as rows are left. A record that is refused is
+    /// Parses the next records. There may be at most as many records as rows are left. A record that is refused is
     /// added to `errors` (rows ascending, at most one error for each row) and leaves its row of every column
     /// unspecified. Allocates memory only for errors, and to learn layouts that it has not seen before. The records'
     /// memory must stay valid as long as the columns are used. Nothing outside a record is read.
@@ -49,21 +49,22 @@ class RecordParser {
   /// path.
   virtual std::vector<std::string> feature_names(const io::RecordView& record) const = 0;
 
-  /// Begins to parse a chunk, and allocates the columns in the arena. The parser and the arena must outlive the session.
-  /// The parser must outlive the columns, too, because columns refer to the default values in it.
+  /// Begins to parse a chunk, and allocates the columns in the arena. The parser and the arena must outlive the
+  /// session. The parser must outlive the columns, too, because columns refer to default values in the parser.
   virtual std::unique_ptr<Session> begin(const ChunkRecords& records, Arena& arena) const = 0;
 };
 
 /// Makes the parser of tf.train.Example (example_parser.cc).
 std::unique_ptr<const RecordParser> example_parser(std::vector<FeatureSpec> features);
-/// Makes the parser of tf.train.SequenceExample (sequence_example_parser.cc). A feature whose `where` is feature_list is
-/// looked for in the feature lists, every other one in the context.
+/// Makes the parser of tf.train.SequenceExample (sequence_example_parser.cc). A feature whose `where` is feature_list
+/// is looked for in the feature lists, every other feature in the context.
 std::unique_ptr<const RecordParser> sequence_example_parser(std::vector<FeatureSpec> features);
 /// Makes the parser of records that are not protobuf messages: a record is the bytes of the only feature. Precondition:
 /// the feature is fixed, of dtype bytes, with one value.
 std::unique_ptr<const RecordParser> raw_parser(std::vector<FeatureSpec> features);
 
-/// Makes the parser for the pipeline's features and record type, which validate() has made the same for all sources.
+/// Makes the parser for the pipeline's features and record type, which is the same for all sources (validate() checks
+/// this).
 std::unique_ptr<const RecordParser> record_parser(const PipelineSpec& spec);
 
 }  // namespace feedline::flow

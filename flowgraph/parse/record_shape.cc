@@ -10,7 +10,7 @@ using Action = EntryShape::Action;
 
 constexpr size_t most_known = 1024;  // beyond this a record is so long that computing its offsets costs little
 
-/// Fills `shape` from the record. Returns false if its entries do not make a shape.
+/// Fills `shape` from the record. Returns false if the record's entries do not make a shape.
 bool take_apart(RecordLayout& layout, const uint8_t* record, uint32_t size, uint64_t wanted, RecordShape& shape) {
   const uint8_t* const end = record + size;
   const uint8_t* p = record;

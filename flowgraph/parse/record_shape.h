@@ -48,20 +48,22 @@ struct RecordShape {
 /// The learned shapes of records: a cache with one shape for each size mod `buckets`.
 class RecordShapes {
  public:
-  /// Returns the shape of this record, or null if it has none that is known.
+  /// Returns the shape of this record, or null if the shape is not known.
   const RecordShape* of(const uint8_t* record, uint32_t size) const noexcept {
     const RecordShape& shape = buckets_[size % buckets].shape;
     return shape.size == size && !shape.known.empty() && shape.matches(record) ? &shape : nullptr;
   }
 
-  /// Learns the shape of a record that had none, if `layout` knows all its entries, no entry needs Action::think, and
-  /// the entries have all bits of `wanted` (RequestedKey::bit). Tries this only if the same size comes again, and ever
-  /// more rarely, because there may be many sizes, and many shapes of one size. Allocates memory only while shapes
-  /// grow.
+  /// Learns the shape of a record for which of() has found none. Does so only if `layout` knows all entries of the
+  /// record, no entry needs Action::think, and the entries together have all bits of `wanted` (RequestedKey::bit).
+  /// Tries this only if the same size comes again, and ever more rarely, because there may be many sizes, and many
+  /// shapes of one size. Allocates memory only while shapes grow.
   void learn(RecordLayout& layout, const uint8_t* record, uint32_t size, uint64_t wanted);
 
  private:
-  static constexpr size_t buckets = 16;  // varints lead to a few sizes of records; pictures, of any size, share buckets
+  // If only varints change the size of records, there are a few sizes. Records with pictures have any size, so that
+  // different sizes share a bucket.
+  static constexpr size_t buckets = 16;
   struct Bucket {
     uint32_t last_size = 0;  // size of the last record in this bucket that had no shape
     uint32_t tries = 0;

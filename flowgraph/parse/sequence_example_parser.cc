@@ -20,7 +20,7 @@ namespace {
 // The fields of a SequenceExample.
 constexpr uint32_t context_field = 1, feature_lists_field = 2;
 
-// Returns the names, each with context_prefix or feature_lists_prefix.
+// Returns the names of the record's features, each with context_prefix or feature_lists_prefix.
 std::vector<std::string> names_in_sequence_example(const io::RecordView& record) {
   std::vector<std::string> names;
   FeatureMap::add_names(record, context_field, std::string(context_prefix), names);
@@ -59,7 +59,7 @@ class SequenceExampleSession final : public RecordParser::Session {
   std::span<const uint64_t> lacking() const noexcept override { return values_.lacking(); }
 
  private:
-  // Returns null, or where protobuf would refuse the record.
+  // Returns null, or the position at which protobuf would refuse the record.
   const uint8_t* parse_sequence_example(const io::RecordView& record) {
     values_.begin_row(row_);
     context_.begin_record(row_);

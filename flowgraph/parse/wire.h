@@ -1,9 +1,9 @@
 // Reads the protobuf wire format as protobuf's C++ parser does (google/protobuf/parse_context.h of 3.21):
 // protobuf.dev/programming-guides/encoding.
 //
-// The functions take [p, end), the rest of the innermost message. They return where to go on, or nullptr if protobuf
-// would refuse the bytes. None of them reads beyond `end`. They work only on little-endian machines, like all code that
-// maps stored numbers.
+// The functions take [p, end), the rest of the innermost message. They return the position after what they have read,
+// or nullptr if protobuf would refuse the bytes. None of them reads beyond `end`. They work only on little-endian
+// machines, like all code that maps stored numbers.
 #pragma once
 
 #include <bit>
@@ -19,7 +19,7 @@ enum Type : uint32_t { varint = 0, fixed64 = 1, delimited = 2, group = 3, end_gr
 
 constexpr uint32_t tag(uint32_t number, Type type) { return number << 3 | type; }
 
-/// The most levels that messages and groups may be nested: protobuf's default recursion limit.
+/// The maximum number of levels to which messages and groups may be nested: protobuf's default recursion limit.
 inline constexpr int max_depth = 100;
 
 /// Reads the varint at `p` into `value`; bits beyond the 64th are dropped. Returns the position after it, or nullptr if
@@ -65,8 +65,8 @@ inline const uint8_t* read_size(const uint8_t* p, const uint8_t* end, uint32_t& 
   return read_long_size(p, end, size);
 }
 
-/// Skips an unknown field whose tag was just read, including the groups in it, and returns the place after it. `depth`
-/// is how many levels may still be opened here.
+/// Skips an unknown field whose tag was just read, including the groups in it, and returns the position after it.
+/// `depth` is how many levels may still be opened here.
 const uint8_t* skip_field(uint32_t tag, const uint8_t* p, const uint8_t* end, int depth) noexcept;
 
 }  // namespace feedline::flow::wire

@@ -16,7 +16,8 @@
 namespace feedline::flow {
 namespace {
 
-// The most bytes of a state's text that are parsed, because the JSON parser recurses. States are far shorter.
+// The maximum size of a state's text in bytes. A longer text is refused, because the JSON parser recurses. States are
+// far shorter.
 constexpr size_t longest = 1 << 20;
 
 constexpr int64_t countable_samples = std::numeric_limits<int64_t>::max() / 2;
@@ -141,9 +142,11 @@ WrittenStages digests_of(const config::Pipeline& pipeline) {
     shuffle.Clear();
     if (draws_alike) shuffle.set_reshuffle_each_epoch(false);
   }
-  // A pipeline without a shuffle must differ from one with a BLOCK shuffle, even if all fields of that have defaults.
+  // A pipeline without a shuffle must differ from one with a BLOCK shuffle, even if all fields of the shuffle have
+  // their defaults.
   const uint32_t shuffled = pipeline.has_shuffle() && pipeline.shuffle().mode() != config::Shuffle::NONE ? 1 : 0;
-  // The same holds for a mixture. The number is that of the order which mixtures have: it counts up when they change.
+  // The same holds for a mixture. The number 2 is the version of the order in which mixtures draw. It must be raised
+  // when that order changes.
   const uint32_t mixed = pipeline.has_mixture() ? 2 : 0;
   shuffle.clear_seed();
   config::Epoch epoch = pipeline.epoch();

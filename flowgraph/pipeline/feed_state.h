@@ -9,8 +9,8 @@
 //
 // If the weights of a mixture were changed, there are two more fields. "since" is the epoch from which on the new
 // weights hold. "mixture" has for each source 6 hexadecimal digits of its weight, and 10 digits of the number of
-// samples that had been taken of it by then. If such a number is 2^40 or more, "feedline_state" is 2 and these numbers
-// have 16 digits.
+// samples that had been taken of it before that epoch. If such a number of samples is 2^40 or more, "feedline_state" is
+// 2, and all numbers of samples have 16 digits.
 #pragma once
 
 #include <array>
@@ -29,7 +29,7 @@ class Pipeline;
 
 namespace feedline::flow {
 
-/// A place in the feed: all epochs before `epoch`, and `step` steps of it, have been received.
+/// A place in the feed: all epochs before `epoch`, and the first `step` steps of `epoch`, have been received.
 struct Position {
   uint64_t epoch = 0;
   int64_t step = 0;
@@ -41,26 +41,27 @@ Error in_step(const Position& position, const Error& why);
 /// Weights of a mixture that replace those of the pipeline.
 struct Reweighted {
   std::vector<uint32_t> shares = {};  // as MixtureSpec::shares
-  // For epochs that go on from each other: the epoch since which the weights hold, and how many samples had been taken
-  // of each source by then.
+  // For a mixture in which each epoch goes on where the one before it ended: the epoch from which on the weights hold,
+  // and how many samples had been taken of each source before that epoch.
   uint64_t since_epoch = 0;
   std::vector<uint64_t> taken = {};
   bool operator==(const Reweighted&) const = default;
 };
 
-/// The stages of a pipeline that a state compares, in the order of its text: a feed may continue only if they are the
+/// The stages of a pipeline that a state compares, in the order of its text. A feed may continue only if they are the
 /// same. Outputs, features, parallelism, memory, index and cache are not among them, because they do not change the
-/// order of samples. Features that `filter` or window.key read may: so these two are compared by what they keep as well.
-/// `errors` is compared by the set of records that it leaves out.
+/// order of samples. But features that `filter` or window.key read may change it. So `filter` and `window` are also
+/// compared by what they do: which samples are kept, and where the key changes. `errors` is compared by the set of
+/// records that it leaves out.
 inline constexpr std::array<std::string_view, 10> state_stages = {
     "source", "interleave", "filter", "window", "mixture", "shuffle", "seed", "epoch", "batch", "errors"};
-/// How many of these stages, the first ones, are digested as the pipeline's text has them.
+/// How many stages at the beginning of state_stages are digested as the pipeline's text has them.
 inline constexpr size_t written_stages = 8;
 inline constexpr size_t filter_stage = 2, window_stage = 3;
 using WrittenStages = std::array<uint32_t, written_stages>;
 
-/// Returns digests of the written stages, without the fields that do not change the order. A default that is spelled
-/// out may have another digest than one that is left out.
+/// Returns digests of the written stages, without the fields that do not change the order. A default that is written
+/// out may have a different digest than one that is left out.
 WrittenStages digests_of(const config::Pipeline& pipeline);
 
 /// What a state says about its feed, and what a position is checked against. Ranks that do not read have no Plan, but
@@ -75,8 +76,8 @@ struct FeedIdentity {
   std::optional<Reweighted> reweighted = std::nullopt;
 };
 
-/// Throws Error bad_pipeline if a feed cannot be at this position: the epoch has no such step, or comes before the
-/// mixture's weights hold, or is too large for the samples to be counted.
+/// Throws Error bad_pipeline if a feed cannot be at this position: if the epoch has no such step, comes before the
+/// epoch from which on the mixture's weights hold, or is too large for its samples to be counted.
 void check_position(const FeedIdentity& feed, const Position& position);
 
 /// Returns the text of the state of `feed` at `position`.
@@ -87,9 +88,9 @@ struct FeedState {
   Position position;
   std::optional<Reweighted> reweighted = std::nullopt;
 };
-/// Reads the text of a state. Throws Error bad_pipeline if it is no state. Unless `accept_changes`, throws Error
-/// bad_pipeline also if the data or the pipeline are not those of `feed`; the error names what changed. Does not check
-/// the position: call check_position() with the identity of the feed that has the state's weights.
+/// Reads the text of a state. Throws Error bad_pipeline if the text is not a state. Unless `accept_changes`, throws
+/// Error bad_pipeline also if the data or the pipeline are not those of `feed`; the error names what changed. Does not
+/// check the position: call check_position() with the identity of the feed that has the state's weights.
 FeedState read_state(std::string_view text, const FeedIdentity& feed, bool accept_changes);
 
 }  // namespace feedline::flow

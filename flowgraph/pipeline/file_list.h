@@ -11,13 +11,14 @@ namespace feedline::flow {
 
 struct FilePatterns {
   std::string field;   // the source in messages, such as "source[1]"
-  std::string folder;  // relative patterns are relative to it; absolute
+  std::string folder;  // an absolute path, to which relative patterns are relative
   std::vector<std::string> files;
-  std::vector<std::string> exclude;  // one with a '/' is compared with the whole path, others with the file's name
+  std::vector<std::string> exclude;  // with a '/': compared with the whole path; else with the file's name
 };
 
 struct FileList {
-  std::vector<std::string> files;  // absolute paths, each once; in the order of the patterns, sorted by byte within one
+  // Absolute paths, each once, in the order of the patterns. The files of one pattern are sorted by byte.
+  std::vector<std::string> files;
   std::vector<std::string> warnings;
 };
 

@@ -62,7 +62,7 @@ Before look_before(std::string_view text, const pb::Descriptor* root, int line, 
   return before;
 }
 
-// Returns the n-th part of a message that is "quoted", counted from 0; empty if there is none.
+// Returns the n-th "quoted" part of a message, counted from 0; empty if there is none.
 std::string quoted(const std::string& message, int n) {
   size_t from = 0;
   for (;; n--) {
@@ -79,8 +79,8 @@ std::vector<std::string> field_names(const pb::Descriptor& message) {
   return names;
 }
 
-// Replaces protobuf's message about an unknown field or enum value, which names only the word and points after it, by
-// one that lists the known names and points to the word itself.
+// Replaces protobuf's message about an unknown field or enum value by one that lists the known names and points to the
+// unknown word. Protobuf's message names only this word, and points to the place after it.
 void explain(TextError& error, std::string_view text, const pb::Descriptor* root) {
   const bool unknown_field = error.message.find("has no field named") != std::string::npos;
   const bool unknown_value = error.message.find("Unknown enumeration value") != std::string::npos;

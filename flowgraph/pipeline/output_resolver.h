@@ -27,31 +27,34 @@ enum class ImageLayout { unknown, hwc, chw };
 /// Makes the OutputSpec of one output, and checks the output.
 class OutputResolver {
  public:
-  /// Keeps references to all of them but `path`, which names the output in errors. `seed` and `folder` are those of the
-  /// pipeline.
+  /// Keeps references to all arguments but `path` and `seed`. `path` names the output in errors. `seed` and `folder`
+  /// are those of the pipeline.
   OutputResolver(const config::Output& config, std::string path, uint64_t seed, const std::string& folder,
                  const FeatureNumbers& numbers, PipelineSpec& spec);
 
   [[noreturn]] void refuse(std::string_view field, const std::string& why) const;
 
-  /// Refuses a feature beside `what` makes the output from.
+  /// Refuses the output if it names a feature, because `what` makes it without one.
   void nothing_but(std::string_view what) const;
-  /// Returns the number of the feature that `field` names.
+  /// Returns the number of the feature `wanted`, which the output names in `field`. Refuses the output if there is no
+  /// such feature.
   int feature_number(std::string_view field, const std::string& wanted) const;
   const FeatureSpec& feature(int number) const { return features[static_cast<size_t>(number)]; }
-  /// Returns the number of the output's feature, which has one BYTES value in each record.
+  /// Returns the number of the output's feature. Refuses the output if this feature does not have one BYTES value in
+  /// each record, which `operation` needs.
   int bytes_feature(std::string_view operation) const;
 
-  /// Returns the fields that say what becomes of a picture, and whether they are given.
+  /// Returns the names of the fields that say what becomes of a picture, each with whether it is given.
   std::array<std::pair<const char*, bool>, 3> shaping() const {
     return {{{"crop", config.has_crop()}, {"resize", config.has_resize()}, {"flip", config.has_flip()}}};
   }
 
   void add_job(const ColumnRef& column, unpack::UnpackSpec unpack, size_t values = 1);
 
-  /// Returns the numbers given for the channels: none, one for all, or one for each channel. The channels are the axis
-  /// `channel_axis`. If that is not known (-1), several numbers belong to the last axis, as NumPy broadcasts, and
-  /// `channel_axis` is set to it; if they could belong to the first axis as well, the output is refused.
+  /// Returns the numbers that `field` gives for the channels: none, one for all channels, or one for each channel.
+  /// `channel_axis` is the axis of the channels. If it is not known (-1), several numbers belong to the last axis, as
+  /// NumPy broadcasts, and `channel_axis` is set to that axis. The output is refused if the numbers could belong to the
+  /// first axis as well.
   std::vector<float> channel_values(std::string_view field, const auto& values, const Shape& shape,
                                     int& channel_axis) const {
     std::vector<float> result;
@@ -83,11 +86,11 @@ class OutputResolver {
     return result;
   }
 
-  /// Permutes the axes if the output's layout, or the one that holds otherwise, is not the stored one. Returns the
-  /// channel axis of the delivered shape, or -1 if it is not known.
+  /// Permutes the axes if the layout of the output differs from `stored`. `otherwise` is the layout of an output that
+  /// does not say one. Returns the channel axis of the delivered shape, or -1 if it is not known.
   int turn(unpack::UnpackSpec& unpack, ImageLayout stored, ImageLayout otherwise = ImageLayout::unknown) const;
-  /// Sets `normalize` and the dtype of the output: the one in the pipeline, or else `natural`, but FLOAT32 if the output
-  /// is normalised.
+  /// Sets `normalize`, and the dtype of the output. The dtype is the one in the pipeline. If the pipeline gives none,
+  /// it is FLOAT32 for an output that is normalised, and `natural` for any other.
   void finish(unpack::UnpackSpec& unpack, int channel_axis, DType natural);
 
   /// Makes the output from numbers as they lie in a column.
@@ -112,8 +115,9 @@ ImageLayout layout_of(config::Output::Layout layout);
 /// Returns the type of the numbers that a decode_raw reads.
 DType stored_dtype(const config::DecodeRaw& raw);
 
-// The kinds of outputs: each fills in `output`. Throws Error bad_pipeline, which names the output and its field.
-void resolve_feature(OutputResolver& of);     // a feature, or one of those that are reserved
+// The functions for the kinds of outputs. Each fills in `of.output`. Throws Error bad_pipeline, which names the output
+// and its field.
+void resolve_feature(OutputResolver& of);     // a feature of the pipeline, or a reserved one
 void resolve_expression(OutputResolver& of);  // resolve_formulas() does the rest
 void resolve_stack(OutputResolver& of);
 void resolve_bits(OutputResolver& of);     // unpack_bits

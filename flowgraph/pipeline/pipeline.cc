@@ -34,7 +34,7 @@ struct ReadPipelineOp {
 
 // Some editors begin a text in UTF-8 with this mark.
 constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
-constexpr size_t longest_text = size_t{64} << 20;  // bytes; a longer text is some other file
+constexpr size_t longest_text = size_t{64} << 20;  // bytes; a longer text is not a pipeline
 
 void parse(std::string_view text, std::string_view text_name, pb::Message& message, Given* given = nullptr) {
   if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
@@ -53,7 +53,7 @@ void parse(std::string_view text, std::string_view text_name, pb::Message& messa
                 fmt::format("{}:{}:{}: {}", text_name, error->line, error->column, error->message));
 }
 
-// Clears every field of `base` that the text of `over` names, so that merging `over` into it replaces them.
+// Clears every field of `base` that the text of `over` names, so that merging `over` into `base` replaces these fields.
 void make_room(pb::Message& base, const pb::Message& over, const Given& given) {
   const pb::Reflection& reflection = *base.GetReflection();
   for (int i = 0; i < base.GetDescriptor()->field_count(); i++) {
@@ -92,9 +92,9 @@ std::string element_name(const pb::Message& element) {
   throw Error(Category::bad_pipeline, fmt::format("{}: {}", path, why));
 }
 
-// Returns the element of a repeated field that `rest`, the rest of a path, names, and removes the name from `rest`.
-// Names may contain dots; if several names match, the longest counts. A single element need not be named. Throws Error
-// bad_pipeline if no element has the name.
+// Returns the element of a repeated field that a path names. `rest` is the part of the path after the field; the name
+// is removed from it. Names may contain dots. If several names match, the longest counts. A single element need not be
+// named. Throws Error bad_pipeline if no element has the name.
 pb::Message* find_element(pb::Message& parent, const pb::FieldDescriptor* field, std::string_view path,
                           std::string_view& rest) {
   const pb::Reflection& reflection = *parent.GetReflection();
@@ -124,8 +124,8 @@ pb::Message* find_element(pb::Message& parent, const pb::FieldDescriptor* field,
                              flow::no_such_field(*field->message_type(), std::string(next))));
 }
 
-// Returns the number of the element whose name is all that is left of a path; -1 if there is none. If a single element
-// has a field of that name, the field is meant.
+// Returns the number of the element whose name is all of `rest`, the part of a path after the field; -1 if there is no
+// such element. If there is a single element, and it has a field of that name, the field is meant: returns -1.
 int element_at(const pb::Message& parent, const pb::FieldDescriptor* field, std::string_view rest) {
   const pb::Reflection& reflection = *parent.GetReflection();
   const int count = reflection.FieldSize(parent, field);
@@ -135,7 +135,8 @@ int element_at(const pb::Message& parent, const pb::FieldDescriptor* field, std:
   return -1;
 }
 
-// Reads `text`, which sets the one field `field` of a message like `message`, or throws Error bad_pipeline.
+// Returns a message of the type of `message` that is read from `text`. Throws Error bad_pipeline if the text is wrong,
+// or sets any field but `field`.
 std::unique_ptr<pb::Message> read_field(const pb::Message& message, const pb::FieldDescriptor* field,
                                         const std::string& text, std::string_view path) {
   std::unique_ptr<pb::Message> read(message.New());
@@ -147,7 +148,7 @@ std::unique_ptr<pb::Message> read_field(const pb::Message& message, const pb::Fi
   return read;
 }
 
-// Replaces an element by what the value says, and keeps its name and place. An empty value removes it.
+// Replaces an element by what the value says, and keeps its name and place. An empty value removes the element.
 void replace_element(pb::Message& parent, const pb::FieldDescriptor* field, int number, std::string_view path,
                      std::string_view value) {
   const pb::Reflection& reflection = *parent.GetReflection();

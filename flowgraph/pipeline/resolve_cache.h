@@ -6,7 +6,7 @@
 
 namespace feedline::flow {
 
-/// Sets spec.cache, before the outputs are resolved. Throws Error bad_pipeline.
+/// Sets spec.cache. Must be called before the outputs are resolved. Throws Error bad_pipeline.
 void resolve_cache(const Pipeline& pipeline, PipelineSpec& spec);
 
 /// Throws Error bad_pipeline if there is a cache and it could keep nothing of any output.

@@ -117,7 +117,7 @@ FeatureSpec resolve(const config::Feature& config, int index, int count, RecordT
            "shape: it is missing; give the number of steps, and then the shape of one step, or write kind: "
            "FIXED_SEQUENCE if records differ");
 
-  constexpr int64_t largest_value = 16;  // bytes of a value in a column: that of a reference to bytes
+  constexpr int64_t largest_value = 16;  // bytes of a value in a column: the size of a reference to bytes
   if (feature.shape.elements() > longest_value / largest_value)
     refuse(feature, fmt::format("shape: {} values in a record; at most {} are supported", feature.shape.elements(),
                                 longest_value / largest_value));

@@ -43,7 +43,7 @@ class FormulaResolver {
                 fmt::format("output '{}': expression.formula: {}", spec_.outputs[output].name, why));
   }
 
-  // Returns the number of the output's expression. Places the expressions that it reads before it.
+  // Places the output's expression in the spec, and before it the expressions that it reads. Returns its number.
   int place(size_t output) {
     if (number_[output] >= 0) return number_[output];
     if (std::find(open_.begin(), open_.end(), output) != open_.end()) {
@@ -75,8 +75,8 @@ class FormulaResolver {
   Program compile(size_t output) const {
     const config::Expression& expression = config_[static_cast<int>(output)].expression();
     const std::map<std::string, double> constants(expression.constants().begin(), expression.constants().end());
-    // Compiling looks at all names that it is told, so it is told those that the text has. An error lists the others,
-    // too.
+    // Program::compile() looks at every name in its list, so at first the list has only the names in the formula's
+    // text. If that fails, the list has every name, so that the error can offer those that the formula may read.
     try {
       return Program::compile(expression.formula(), constants, known_in(expression.formula(), constants));
     } catch (const Error&) {
@@ -156,7 +156,7 @@ class FormulaResolver {
     return input;
   }
 
-  /// Returns the column of an output that is a formula, otherwise null.
+  /// Returns the column of an output that a formula makes; null for any other output.
   static ColumnRef* expression_of(OutputSpec& output) {
     const bool is_one = output.dense() && output.jobs[0].column.kind == ColumnRef::Kind::expression;
     return is_one ? &output.jobs[0].column : nullptr;

@@ -7,9 +7,9 @@
 namespace feedline::flow {
 
 /// Compiles the expression of each output into `spec.expressions`, sorted so that each comes after those that it reads.
-/// Stores in the entry of `spec.outputs` that belongs to an output the index of its expression. Precondition:
-/// spec.outputs has an entry for each of `outputs`, in their order. Warns of internal outputs that no formula reads.
-/// Throws Error bad_pipeline.
+/// Stores the index of an output's expression in the output's entry of `spec.outputs`. Precondition: spec.outputs has
+/// an entry for each of `outputs`, in their order. Warns of internal outputs that no formula reads. Throws Error
+/// bad_pipeline.
 void resolve_formulas(const google::protobuf::RepeatedPtrField<config::Output>& outputs, PipelineSpec& spec);
 
 }  // namespace feedline::flow

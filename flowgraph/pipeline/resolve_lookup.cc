@@ -16,7 +16,7 @@ std::string path_of(const OutputResolver& of, std::string_view field, const std:
   return io::absolute_name(of.folder, path);
 }
 
-// Returns the table. Outputs share one that is the same.
+// Returns the table of an output. Outputs with the same TableSpec share one table.
 std::shared_ptr<Table> table_of(OutputResolver& of, TableSpec wanted) {
   for (const std::shared_ptr<Table>& table : of.tables)
     if (table->spec() == wanted) return table;

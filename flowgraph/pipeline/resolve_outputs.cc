@@ -20,7 +20,7 @@ namespace {
 
 using config::Output;
 
-// The kinds of outputs. An output of no other kind is a feature.
+// All kinds of outputs but one. An output that is of none of these kinds is a feature.
 constexpr struct {
   Output::FromCase from;
   void (*resolve)(OutputResolver& of);

@@ -10,7 +10,7 @@
 namespace feedline::flow {
 namespace {
 
-constexpr int64_t longest_side = 65535;  // in pixels, as JPEG has it
+constexpr int64_t longest_side = 65535;  // in pixels, the maximum of JPEG
 
 class PictureResolver {
  public:
@@ -118,7 +118,7 @@ class PictureResolver {
     geometry.area = area;
   }
 
-  // Takes two numbers, the least and the most. Leaves the defaults if none are given.
+  // Sets `least` and `most` to the two given numbers. Leaves their defaults if no numbers are given.
   void range(std::string_view field, const auto& given, double highest, double& least, double& most) const {
     if (given.empty()) return;
     if (given.size() != 2 || !(given[0] > 0) || !(given[0] <= given[1]) || !(given[1] <= highest))

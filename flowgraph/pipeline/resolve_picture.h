@@ -13,18 +13,19 @@ struct PictureSpec {
   PictureOrigin origin;
   pictures::GeometrySpec geometry;
   pictures::Size size;      // of the tensor
-  pictures::Finish finish;  // filter, channels and fill; the rest is as for other outputs
-  ChoiceKeys keys;          // without the seed
+  pictures::Finish finish;  // filter, channels and fill; add_picture() sets the rest
+  ChoiceKeys keys;          // without the seed, which add_picture() sets
 };
 
 /// Checks the fields of an encoded picture, and fills in defaults. `path` names the output in errors. Throws Error
 /// bad_pipeline.
 PictureSpec resolve_picture(const config::Output& output, const std::string& path);
 
-/// The same for pixels of decode_raw. All of them have one size.
+/// Does the same for pictures that are pixels of decode_raw. All these pictures have the same size.
 PictureSpec resolve_picture(const config::Output& output, const std::string& path, const StoredPixels& stored);
 
-/// Makes the output of `of` from the pictures of a feature. `otherwise` is the layout if the output says none.
+/// Makes the output of `of` from the pictures of feature `number`. `otherwise` is the layout of an output that does not
+/// say one.
 void add_picture(OutputResolver& of, int number, PictureSpec picture, ImageLayout otherwise);
 
 }  // namespace feedline::flow

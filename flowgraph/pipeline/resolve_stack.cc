@@ -45,7 +45,7 @@ void resolve_stack(OutputResolver& of) {
       of.refuse("dtype", fmt::format("feature '{}' is {} and '{}' is {}; write the dtype of the output",
                                      of.feature(features[0]).name, name(first), from.name, name(from.dtype)));
   }
-  // Check it as one tensor first, then make a job for each feature.
+  // Check the stack as one tensor first, then make a job for each feature.
   unpack::UnpackSpec whole = stored_elements(first, Shape({static_cast<int64_t>(features.size())}));
   of.turn(whole, ImageLayout::unknown);
   of.finish(whole, -1, first);

@@ -40,31 +40,32 @@ struct FeatureSpec {
   DType dtype = DType::unset;  // bytes, float32 or int64
   FeatureKind kind = FeatureKind::fixed;
   Where where = Where::features;
-  // fixed: shape of the values, whose first axis are the steps in a feature list; fixed_sequence: shape of one step
+  // For kind fixed: the shape of a record's values; in a feature list its first axis are the steps. For fixed_sequence:
+  // the shape of one step.
   Shape shape;
-  int64_t length = -1;    // bytes: size of every value; -1: any size
+  int64_t length = -1;    // for BYTES: the size of every value; -1: any size
   std::string length_of;  // the output whose decode_raw sets the length; empty: the pipeline sets it, or nobody does
-  // variable, ragged, fixed_sequence: a record with more values is refused (wrong_count); -1: any number is allowed.
-  // If the feature is nested, a record with more steps is refused, too.
+  // For the kinds variable, ragged and fixed_sequence: a record with more values is refused (wrong_count). If the
+  // feature is nested, a record with more steps is refused, too. -1: any number is allowed.
   int64_t max_values = -1;
-  bool required = false;  // not fixed: a record that lacks the feature is refused (missing_feature)
+  bool required = false;  // not for kind fixed: a record that lacks the feature is refused (missing_feature)
 
-  // fixed: the values for a record that lacks the feature, as many as `shape` has elements. If there are none, every
-  // record must have the feature.
-  // fixed_sequence: one padding value (0 or empty if the pipeline names none).
+  // For kind fixed: the values for a record that lacks the feature, as many as `shape` has elements. If there are none,
+  // every record must have the feature. For fixed_sequence: the padding value. If the pipeline names none, the padding
+  // is 0 or empty.
   std::vector<float> default_floats;
   std::vector<int64_t> default_ints;
   std::vector<std::string> default_bytes;
   bool has_default = false;
 
   bool in_list() const noexcept { return where == Where::feature_list; }
-  /// Returns whether a row has steps which have any number of values each.
+  /// Returns whether a row has steps, each of which may have any number of values.
   bool nested() const noexcept { return in_list() && (kind == FeatureKind::variable || kind == FeatureKind::ragged); }
   /// Returns whether a record may lack the feature.
   bool may_lack() const noexcept { return kind == FeatureKind::fixed ? has_default : !required; }
-  /// Returns the key as messages name it: with the map of a SequenceExample in which it is looked for.
+  /// Returns the key as messages name it. In a SequenceExample the map in which the key is looked for comes before it.
   std::string place() const { return std::string(prefix()) + key; }
-  /// Returns what stands before the key there: nothing in an Example.
+  /// Returns what stands before the key in place(): nothing in an Example.
   std::string_view prefix() const noexcept;
 };
 
@@ -79,8 +80,8 @@ struct IndexSpec {
   IndexMode mode = IndexMode::build;
   std::string dir;  // absolute path; empty: beside the data, or in the user's cache folder
   uint64_t stride = io::default_stride;
-  // The pipeline has an `index` that asks for one of each file: then the indexes of small files are kept, too. LAZY does
-  // only with a `dir`, as it is written to start at once.
+  // Whether the pipeline has an `index` that asks for an index of each file. The indexes of small files are then kept,
+  // too. An `index` with mode LAZY asks for that only if it has a `dir`, because people write LAZY to start at once.
   bool given = false;
 };
 
@@ -93,7 +94,8 @@ struct RangeEnd {
 
 struct SourceSpec {
   std::string name;
-  // Absolute paths, each at most once. Globs are expanded and sorted within a glob; excluded files are removed.
+  // Absolute paths, each at most once. Globs are expanded, and the files of each glob are sorted. Excluded files are
+  // removed.
   std::vector<std::string> files;
   Compression compression = Compression::automatic;
   RecordType record_type = RecordType::example;
@@ -120,10 +122,11 @@ struct ColumnRef {
 /// How each row of a dense output, or a part of each row, is made from a column.
 struct DenseJob {
   ColumnRef column;
-  /// Makes the rows from the values of a feature; then the output has no other job. Null: `unpack` says how.
+  /// Makes the rows from the values of a feature; then the output has no other job. Null: `unpack` says how rows are
+  /// made.
   std::shared_ptr<const RowWriter> writer = nullptr;
-  /// How one value is unpacked. A value is the bytes of a bytes feature, or all numbers that a record has for another
-  /// feature, as they lie in memory.
+  /// How one value is unpacked. A value is the bytes of a BYTES feature, or all numbers that a record has for a feature
+  /// of numbers, as they lie in memory.
   unpack::UnpackSpec unpack;
   size_t values = 1;  // values in a record; they are written one after another
   size_t offset = 0;  // bytes from the beginning of a row
@@ -134,38 +137,40 @@ struct DenseJob {
 struct OutputSpec {
   std::string name;
   DType dtype = DType::unset;  // dtype of the tensor; bytes: the tensors are NAME.bytes and NAME.offsets
-  Shape shape;                 // of one row; if variable, of one value
+  Shape shape;                 // of one row; if padded, of one step; if variable, of one value
   std::vector<DenseJob> jobs;  // a stack has one for each feature, any other dense output has one
   // If it is not dense:
   int feature = -1;
   std::optional<unpack::UnpackSpec> unpack_value;  // how a single number is cast and normalised
-  // Padded: makes a step of the tensor from each value of the feature, which are BYTES, and padding is zeros. Null: the
-  // steps are the feature's own.
+  // If the output is padded: makes a step of the tensor from each value of the feature, which has BYTES. The padding is
+  // then zeros. Null: the steps are the feature's own.
   std::shared_ptr<const RowWriter> step_writer = nullptr;
-  // The tensors are NAME.values and NAME.row_splits, or for bytes NAME.bytes, NAME.offsets and NAME.row_splits. If the
-  // feature is nested, NAME.step_splits comes before NAME.row_splits.
+  // If true, the tensors are NAME.values and NAME.row_splits, or for bytes NAME.bytes, NAME.offsets and
+  // NAME.row_splits. If the feature is nested, NAME.step_splits comes before NAME.row_splits.
   bool variable = false;
-  bool padded = false;  // fixed_sequence: the tensor is [rows, longest of the batch, shape...]
+  bool padded = false;  // of a fixed_sequence: the tensor is [rows, longest of the batch, shape...]
   bool internal = false;
-  std::shared_ptr<const Table> table = nullptr;  // what it looks rows up in; null: nothing
+  std::shared_ptr<const Table> table = nullptr;  // in which it looks rows up; null: it looks nothing up
 
   bool dense() const noexcept { return !jobs.empty(); }
   uint64_t row_bytes() const noexcept { return static_cast<uint64_t>(shape.elements()) * size_of(dtype); }
-  /// Returns what makes rows that can fail; null if there is nothing of that kind.
+  /// Returns the writer of rows that can fail; null if no row can fail.
   const RowWriter* writer() const noexcept { return dense() ? jobs[0].writer.get() : step_writer.get(); }
-  /// Returns what a cache can keep of the output, or why it can keep nothing. Null: RowWriter::kept_step() is.
+  /// Returns what a cache can keep of the output, or why it can keep nothing. Returns null if there is no writer(), or
+  /// if its kept_step() is null.
   const KeptStep* kept_step() const noexcept;
 };
 
-/// A formula. The expressions of a pipeline are in an order in which each needs only those before it.
+/// A formula. The expressions of a pipeline are in an order in which each reads only those before it.
 struct ExpressionSpec {
   std::string output;
   Program program;
-  /// Returns the type of its column.
+  /// Returns the type of the column that the formula makes.
   DType dtype() const noexcept { return program.type() == Program::Type::int64 ? DType::int64 : DType::float64; }
   struct Input {
-    // A scalar feature: int64 (as an int64 column) or float32 (widened to float64). Or what another output delivers, as
-    // float64: unpacked from a feature by `unpack`, or the value of an expression, rounded to `dtype`.
+    // An input is a scalar feature or what another output delivers. An int64 feature stays int64. A float32 feature is
+    // widened to float64. What another output delivers becomes float64. It is unpacked from a feature by `unpack`, or
+    // it is the value of an expression, rounded to `dtype`.
     int feature = -1;
     int expression = -1;
     std::optional<unpack::UnpackSpec> unpack;  // its `out` is `dtype`
@@ -174,8 +179,8 @@ struct ExpressionSpec {
   std::vector<Input> inputs;  // in the order of program.inputs()
 };
 
-/// How the files of a pass are interleaved, as by tf.data's interleave: one after another, unless `cycle_length` is
-/// greater than 1.
+/// How the files of a pass are interleaved, as tf.data's interleave does it. If `cycle_length` is 1, the files come one
+/// after another.
 struct InterleaveSpec {
   uint32_t cycle_length = 1;
   uint64_t block_length = std::numeric_limits<uint64_t>::max();
@@ -188,7 +193,7 @@ struct WindowSpec {
   int64_t size = 0, shift = 1, stride = 1;
   bool drop_remainder = true;  // false: windows at the end of a file are short, and their missing frames are filler
   bool across_files = false;
-  std::string key;  // a feature: no window reaches across a change of its value; empty: no such feature
+  std::string key;  // a feature's name: no window reaches across a change of its value; empty: there is none
 };
 
 enum class ShuffleMode : uint8_t { none, block, global, buffer };
@@ -196,7 +201,8 @@ enum class ShuffleMode : uint8_t { none, block, global, buffer };
 struct ShuffleSpec {
   ShuffleMode mode = ShuffleMode::none;
   int64_t buffer_size = 0;
-  // In place of buffer_size, if not 0: how many bytes of samples mix, in all lanes together.
+  // If not 0, this counts in place of buffer_size: how many bytes of samples are mixed at a time, in all lanes
+  // together.
   uint64_t buffer_bytes = 0;
   uint64_t block_bytes = 256 << 10;
   uint64_t seed = 0;
@@ -209,7 +215,7 @@ enum class MixtureStop : uint8_t { first_exhausted, all_exhausted, cycle_until_a
 
 /// How the sources are mixed.
 struct MixtureSpec {
-  static constexpr uint32_t whole = (1 << 24) - 1;  // the sum of all weights
+  static constexpr uint32_t whole = (1 << 24) - 1;  // the sum of all shares, but for rounding
 
   MixtureStop stop = MixtureStop::first_exhausted;
   std::vector<uint32_t> shares = {};  // by source: its weight in parts of `whole`, at least one
@@ -226,22 +232,24 @@ enum class AbsentFeature : uint8_t { warn, error, ignore };
 
 struct PipelineSpec {
   /// The feed that evaluates `filter` and `window.key` before the plan is made. Samples are kept if its output `filter`
-  /// (float64) is not 0. Its outputs `@file` and `@audit` say which row is which. If there is a window.key, its output
-  /// `@key` says when the key changes. Null: there is neither a filter nor a key.
+  /// (float64) is not 0. Its outputs `@file` and `@audit` say from which file each row is, and what it adds to the
+  /// audit. If there is a window.key, its output `@key` tells where the key changes. Null: there is neither a filter
+  /// nor a key.
   std::shared_ptr<const PipelineSpec> filter;
-  /// The text of filter, window.key and features: everything but the data that the filter's result depends on.
+  /// The text of filter, window.key and features. The filter's result depends on this text, on the data with the
+  /// samples that are chosen from it, and on `on_error`.
   std::string filter_text;
   std::vector<SourceSpec> sources;
   std::vector<FeatureSpec> features;  // with record_type RAW there is one: `record`
   std::vector<ExpressionSpec> expressions;
   std::vector<OutputSpec> outputs;             // in the pipeline's order, including internal ones
-  std::vector<std::shared_ptr<Table>> tables;  // what outputs look rows up in, each once; open_tables() opens them
+  std::vector<std::shared_ptr<Table>> tables;  // where outputs look rows up, each table once; open_tables() opens them
   std::optional<CacheSpec> cache;
   InterleaveSpec interleave;
   std::optional<WindowSpec> window;
   std::optional<MixtureSpec> mixture;
   ShuffleSpec shuffle;
-  int64_t repeat = 1;             // passes over the data in an epoch; -1: without end, as it is with epoch_steps
+  int64_t repeat = 1;             // passes over the data in an epoch; -1: without end; -1 if epoch_steps is set
   int64_t epoch_steps = 0;        // not 0: an epoch has this many steps, wherever passes end
   bool allow_empty = false;       // an epoch may have no step
   int64_t global_batch_size = 0;  // either this or batch_size_per_replica is set, and the other is 0
@@ -269,7 +277,7 @@ struct PipelineSpec {
   struct RowWriterMemory {
     uint64_t scratch = 0, heap = 0;
   };
-  /// Returns nullopt if writing rows cannot fail.
+  /// Returns what each thread needs; nullopt if writing rows cannot fail.
   std::optional<RowWriterMemory> row_writer_memory() const noexcept;
   bool rows_can_fail() const noexcept { return row_writer_memory().has_value(); }
 };

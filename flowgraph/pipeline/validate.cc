@@ -64,7 +64,8 @@ IndexSpec resolve_index(const Pipeline& pipeline, const config::Source& source, 
   return spec;
 }
 
-// Returns one end of a range of records, such as "10%:90%", "0:50000" or ":50%"; returns `otherwise` if it is left out.
+// Returns one end of a range of records. `text` is the part of the range before or after its colon, as in "10%:90%",
+// "0:50000" or ":50%". Returns `otherwise` if the end is left out.
 RangeEnd resolve_range_end(const std::string& field, std::string_view text, RangeEnd otherwise) {
   if (text.empty()) return otherwise;
   const auto refuse_it = [&] {
@@ -103,7 +104,8 @@ void resolve_part(const config::Source& source, const std::string& path, SourceS
   spec.shard_id = static_cast<uint32_t>(source.shard_id());
 }
 
-// Warns of files that two sources feed. No warning if both take only a part of their files (`range` or `num_shards`).
+// Warns of files that two sources feed. Does not warn if both sources take only a part of their files (`range` or
+// `num_shards`).
 void warn_of_shared_files(const config::Pipeline& config, const std::vector<SourceSpec>& sources,
                           std::vector<std::string>& warnings) {
   const auto takes_part = [&](int s) { return !config.source(s).range().empty() || config.source(s).num_shards() > 1; };

@@ -117,7 +117,7 @@ FeedFigures figures_of(const Plan& plan) {
   const auto frames = static_cast<uint64_t>(plan.frames);
   feed.sample_bytes = frames * payload / records;
   feed.read_bytes = read / records + (frames - 1) * payload / records;
-  // A tensor of varying length has room for far more than it mostly holds, which is at most what the records have.
+  // A tensor of varying length mostly holds far less than it has room for: at most what the records have.
   const uint64_t batch_payload = feed.batch_rows * payload / records;
   feed.batch_bytes = batch_payload;
   for (const BatchTensor& tensor : plan.memory.tensors) {

@@ -28,7 +28,7 @@ struct FeedFigures {
   bool costly_rows = false;       // rows are made from pictures or tables, which takes longer than their bytes tell
   int host_prefetch = 0;          // as the pipeline says; 0: it says nothing
   uint64_t batches = 0;           // the batches of a replica's ring
-  uint64_t batches_if_unset = 0;  // those that it would have if the pipeline did not say host_prefetch
+  uint64_t batches_if_unset = 0;  // the batches it would have if the pipeline did not set host_prefetch
 };
 FeedFigures figures_of(const Plan& plan);
 

@@ -19,8 +19,8 @@
 namespace feedline::flow {
 namespace {
 
-constexpr uint64_t version = 2;  // of what entries hold
-// By how many standard errors the sizes are taken to be larger than they were measured.
+constexpr uint64_t version = 2;  // the version of what entries hold
+// Sizes are planned this many standard errors larger than they were measured.
 constexpr double caution = 4;
 
 const char* name(CacheWhat what) { return what == CacheWhat::decoded ? "DECODED" : "RESIZED"; }
@@ -54,8 +54,8 @@ CachePlan::CachePlan(const PipelineSpec& spec, const DataSet& data, const KeptSi
   spec_.what == CacheWhat::records ? keep_pieces(spec, data) : keep_samples(spec, data, sizes);
 }
 
-// Returns the bytes that the cache may take. Returns nothing if there is a file already, whose layout is then set, or
-// if the cache is off.
+// Returns the bytes that the cache may take. If there is a cache file already, sets layout_ to the layout of the file,
+// and returns nullopt. Returns nullopt, too, if the cache is off.
 std::optional<uint64_t> CachePlan::room(const PipelineSpec& spec, const DataSet& data) {
   if (spec_.where == CacheWhere::memory) return spec_.limit;
   choose_file(spec, data);
@@ -66,7 +66,7 @@ std::optional<uint64_t> CachePlan::room(const PipelineSpec& spec, const DataSet&
       for (const DataFile& file : data.files) most += pieces_of(file.index);
     else
       most = samples_ * parts_.parts.size();
-    if (found->entries > most) {  // memory for the table would be planned
+    if (found->entries > most) {  // otherwise memory would be planned for so large a table
       why_off_ = fmt::format("{} is damaged: it says that it has {} entries, and this data has at most {}; remove it",
                              path_, found->entries, most);
       return std::nullopt;
@@ -82,7 +82,8 @@ std::optional<uint64_t> CachePlan::room(const PipelineSpec& spec, const DataSet&
   }
 }
 
-// Turns the cache off if the disk has no room for the smallest thing to keep. Throws Error if the limit has none.
+// If nothing is kept: turns the cache off if the disk has no room for the smallest thing to keep, and throws Error
+// bad_pipeline if the limit has none.
 void CachePlan::refuse_if_none(uint64_t room, uint64_t smallest, const char* what) {
   if (kept_ > 0) return;
   if (room < spec_.limit) {
@@ -115,7 +116,7 @@ void CachePlan::keep_samples(const PipelineSpec& spec, const DataSet& data, cons
     kept_ = std::min(samples_, layout_.entries / parts);
     return;
   }
-  // What so many samples take. Those that are kept may be larger than others by chance.
+  // The bytes that this number of samples takes. The kept samples may by chance be larger than the other samples.
   const auto bytes_of = [&](uint64_t samples) {
     const auto count = static_cast<double>(samples);
     return count * sample_bytes_ +
@@ -158,7 +159,8 @@ void CachePlan::keep_pieces(const PipelineSpec& spec, const DataSet& data) {
 }
 
 // Two runs share a file if they have the same data and make the same entries of the same samples. So the digest has
-// all that decides which bytes of a record an entry is made of, and what is made of them. A file is in another's place if it is for the same choice among the same files.
+// all that decides from which bytes of a record an entry is made, and what is made of them. Two files have the same
+// place if they are for the same choice among the same data files.
 void CachePlan::choose_file(const PipelineSpec& spec, const DataSet& data) {
   uint64_t place = 0;
   const auto add = [](uint64_t& digest, uint64_t value) { digest = mix64(digest ^ mix64(value)); };

@@ -23,8 +23,8 @@ struct Distribution {
   int data_parallel_size = 1;                  // the number of parts into which a global batch is split among ranks
   std::vector<int> data_parallel_ranks = {0};  // for each rank: the number of the part that it is given
 
-  /// Throws Error bad_pipeline if a rank is given a part that does not exist. If all_known, every rank's part has been
-  /// told, and a part that no rank is given is an error, too.
+  /// Throws Error bad_pipeline if a rank is given a part that does not exist. `all_known` says that every rank's part
+  /// is known. Then a part that no rank is given is an error, too.
   void check(bool all_known) const;
 
   int ranks() const noexcept { return static_cast<int>(data_parallel_ranks.size()); }
@@ -37,11 +37,11 @@ struct Distribution {
   bool reads(int of_rank) const noexcept { return reader_of(of_rank) == of_rank; }
   std::vector<int> readers() const;
 
-  /// Returns the ranks and replicas for which this rank's Plan is made, and so which rows its graph makes batches of.
-  /// If rows travel, each replica of the result stands for one part that the graph makes and sends.
+  /// Returns the ranks and replicas for which this rank's Plan is made. They decide from which rows its graph makes
+  /// batches. If rows travel, each replica of the result stands for one part that the graph makes and sends.
   Ranks planned() const noexcept;
   /// Returns the numbers of the reader's parts that a rank is given: one for each of its replicas (scatter), or one for
-  /// all of them.
+  /// all its replicas.
   std::vector<int> parts_of(int of_rank) const;
   /// Returns whether one reader gives all ranks the same rows.
   bool one_part() const noexcept { return mode == DistributeMode::replicate && data_parallel_size == 1; }

@@ -11,12 +11,12 @@
 
 namespace feedline::flow {
 
-/// The most records, damaged after the data was counted, for which judge() tries both possibilities: that the payload
-/// was damaged, and that the stored CRC was. See EpochEnd::doubts.
+/// The maximum number of records, damaged after the data was counted, for which judge() tries both possibilities: that
+/// the payload was damaged, and that the stored CRC was. See EpochEnd::doubts.
 inline constexpr size_t doubts_tried = 10;
 
-/// The sums that the graph's node [assemble] has at the end of an epoch. Reading is epochs ahead of delivery, so they
-/// travel with the end of the epoch to the EpochLedger, which adds up the delivered rows.
+/// The sums that the graph's node [assemble] has at the end of an epoch. Reading may be epochs ahead of delivery. So
+/// these sums travel with the end of the epoch to the EpochLedger, which adds up the delivered rows.
 struct EpochEnd {
   uint64_t epoch = 0;
   int64_t first_step = 0;  // the step of the epoch at which the feed began; 0 if it fed the epoch from its beginning
@@ -28,7 +28,7 @@ struct EpochEnd {
   std::vector<uint64_t> doubts = {};
   std::optional<uint64_t> counted = {};  // LAZY: the audit of what the epoch held, found while reading it
   uint64_t parsed = 0;                   // the number of records that this rank has parsed for the epoch
-  std::vector<uint64_t> lacking = {};    // by feature: how many of them lack it, and were given a default or no values
+  std::vector<uint64_t> lacking = {};    // by feature: how many of these records lack it and got a default or no values
 };
 
 /// The sums of an epoch, for one rank or for all ranks together.
@@ -51,7 +51,7 @@ struct ExpectedAudit {
   std::optional<Passes> passes = {};
 };
 
-/// The sums of a finished epoch, or with ExpectedAudit::Passes those of the passes that ended in it.
+/// The sums of a finished epoch or, with ExpectedAudit::Passes, the sums of the passes that ended in the epoch.
 struct FinishedEpoch {
   EpochSums sums;
   ExpectedAudit expected;

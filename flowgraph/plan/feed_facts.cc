@@ -30,8 +30,8 @@ void check_identity(int rank, const FeedFacts& facts, const PipelineSpec& spec) 
     refuse(rank, "its feed");
 }
 
-// Throws Error bad_pipeline unless these are the tensors of the pipeline's batches, lie one after another in the buffer,
-// and have room for the rows. Rows are received into the buffer, and unpacked from it, as this layout says.
+// Throws Error bad_pipeline unless these are the tensors of the pipeline's batches, lie one after another in the
+// buffer, and have room for the rows. Rows are received into the buffer, and unpacked from it, as this layout says.
 void check_layout(int rank, const FeedFacts& facts, const PipelineSpec& spec) {
   const int64_t frames = spec.window ? spec.window->size : 1;
   if (facts.frames != frames || facts.rows < frames || facts.rows % frames != 0 ||
@@ -57,9 +57,10 @@ void check_layout(int rank, const FeedFacts& facts, const PipelineSpec& spec) {
 }
 
 // Returns the digests of all state_stages as text. PipelineSpec::written_stages has the digests of the stages as the
-// pipeline's text has them. What they do is digested as well where other parts of the text decide it, too: which records
-// `filter` keeps and where window.key changes depends on the features that they read. `batch` and `errors` are digested
-// only by their effect: how many samples a step has, and which records are left out.
+// pipeline's text has them. If other parts of the text, too, decide what a stage does, its effect is digested as well.
+// This holds for the records that `filter` keeps, and for the places where window.key changes: both depend on the
+// features that they read. `batch` and `errors` are digested only by their effect: how many samples a step has, and
+// which records are left out.
 std::string stages_of(const Schedule& plan) {
   std::array<uint32_t, state_stages.size()> digests;
   std::copy(plan.spec.written_stages.begin(), plan.spec.written_stages.end(), digests.begin());
@@ -73,7 +74,7 @@ std::string stages_of(const Schedule& plan) {
   digests[written_stages] = static_cast<uint32_t>(
       mix64(static_cast<uint64_t>(plan.global_batch) << 2 | static_cast<uint64_t>(plan.spec.last_batch_policy)));
   uint64_t left = 0;
-  // Only files of which something is left out count, so that a sound one may come or go.
+  // Only files of which something is left out count, so that a sound file may be added or removed.
   for (const DataFile& file : plan.data.files) {
     if (file.left_out || !file.index.bad.empty()) left = mix64(left ^ hash64(file.name()) ^ uint64_t{file.left_out});
     for (const io::BadRegion& region : file.index.bad) left = mix64(left ^ mix64(region.offset) ^ region.length);

@@ -23,7 +23,7 @@ struct FeedFacts {
   std::string text;                     // Plan::text()
 
   // The layout of one of the plan's batches.
-  int64_t rows = 0;    // the most rows, where each frame of a window counts as a row
+  int64_t rows = 0;    // the maximum number of rows, where each frame of a window counts as a row
   int64_t frames = 1;  // the rows of a sample
   uint64_t buffer_bytes = 0;
   std::vector<BatchTensor> tensors = {};
@@ -34,8 +34,8 @@ FeedIdentity identity_of(const Schedule& plan);
 /// Returns the facts as a message to other ranks, for feeds whose rows travel between ranks. `lazy` is left out,
 /// because such feeds are never lazy.
 std::string to_message(const FeedFacts& facts);
-/// Returns the facts that the message of a rank holds. Throws Error bad_pipeline unless they can be those of a plan of
-/// `spec`.
+/// Returns the facts that the message of a rank holds. Throws Error bad_pipeline unless they can be the facts of a plan
+/// of `spec`.
 FeedFacts facts_in(std::string_view message, int rank, const PipelineSpec& spec);
 
 }  // namespace feedline::flow

@@ -11,7 +11,8 @@
 namespace feedline::flow {
 namespace {
 
-// At the default stride a unit of a plain file is 256 KiB. So what is missing in a read of some 100 KiB lies together.
+// At the default stride a unit of a plain file is 256 KiB. So the missing pieces of a read of some 100 KiB lie
+// together.
 constexpr uint64_t pieces_of_unit = 16;
 
 }  // namespace

@@ -22,23 +22,24 @@ class KeptPieces {
   /// Keeps as many units as fit. `limit` and `room` are bytes, and `room` is at most the limit; `row_bytes` is what an
   /// entry takes besides its bytes. Call either this or keep_entries(), once.
   void keep(uint64_t limit, uint64_t room, uint64_t row_bytes);
-  /// Keeps the units that had so many entries with the same limit.
+  /// Keeps the units that a run with the same limit has kept by keep(). They had `entries` entries.
   void keep_entries(uint64_t limit, uint64_t entries, uint64_t row_bytes);
 
-  /// Returns the entries of the kept pieces, and their bytes.
+  /// Returns how many entries the kept pieces have, and how many bytes.
   const io::EntryLayout& layout() const noexcept { return layout_; }
   /// Returns how many samples lie in kept pieces.
   uint64_t samples() const noexcept { return samples_; }
-  /// Returns how many bytes the smallest unit takes, with its rows; 0 if there is no unit.
+  /// Returns how many bytes the smallest unit takes, including `row_bytes` for each of its entries; 0 if there is no
+  /// unit.
   uint64_t smallest() const noexcept { return smallest_; }
   /// Returns how many files are compressed, and how many of these are kept.
   uint64_t compressed() const noexcept { return compressed_; }
   uint64_t kept_compressed() const noexcept { return kept_compressed_; }
-  /// Returns how many files are not compressed. Files without samples are not counted here and there.
+  /// Returns how many files are not compressed. Files without samples are counted neither here nor by compressed().
   uint64_t plain() const noexcept { return plain_; }
   uint64_t memory_bytes() const noexcept { return first_entry_.size() * sizeof(uint64_t); }
 
-  /// Returns the number of the entry of a piece; nullopt if it is not kept. `file` is a number as Extent has it.
+  /// Returns the number of the entry of a piece; nullopt if it is not kept. `file` is a number as in Extent.
   std::optional<uint64_t> entry_of(uint32_t file, uint64_t piece) const noexcept {
     const FileUnits& of = units_of_[file];
     if (piece < of.first_piece || piece > of.last_piece) return std::nullopt;
@@ -62,7 +63,7 @@ class KeptPieces {
   void keep_while(uint64_t limit, uint64_t row_bytes, Fits fits);
 
   std::vector<FileUnits> units_of_;    // by file
-  std::vector<Unit> units_;            // until they are chosen
+  std::vector<Unit> units_;            // empty once the units to keep have been chosen
   std::vector<uint64_t> first_entry_;  // by unit; none: the unit is not kept
   io::EntryLayout layout_;
   uint64_t samples_ = 0, smallest_ = 0, compressed_ = 0, kept_compressed_ = 0, plain_ = 0;

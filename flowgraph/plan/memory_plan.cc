@@ -14,13 +14,15 @@ namespace {
 
 constexpr uint64_t reads_ahead = 8, fewest_reads_ahead = 2;
 constexpr uint64_t bytes_ahead = 4 << 20;
-// What a file takes beside its index: its DataFile, its place in lists of files, and what finding its index leaves in the
-// heap. Its name lies in the pipeline's spec, the data set, the table of open files and in what ranks know of the feed.
+// What a file takes beside its index: its DataFile, its place in lists of files, and what the search for its index
+// leaves in the heap. Its name is stored four times: in the pipeline's spec, the data set, the table of open files and
+// the FeedFacts.
 constexpr uint64_t bytes_of_file = 2 * sizeof(DataFile), names_of_file = 4, of_allocation = 16;
 // The limits of most_batches_ahead().
 constexpr uint64_t small_batches_bytes = 8 << 20, most_small_batches = 32;
 constexpr uint64_t reads_ahead_of_blocks = 6;  // few, so that what a shuffle mixes stays in the cache
-// The most reads and bytes that are in flight from a disk, so that the disk stays busy while all threads work.
+// The maximum numbers of reads and bytes that are in flight from a disk, so that the disk stays busy while all threads
+// work.
 constexpr uint64_t most_in_flight = io::BackendOptions().depth, bytes_in_flight = 64 << 20;
 
 // The result of product() if the product is larger (saturating arithmetic). It is far beyond any memory, so fit()
@@ -38,8 +40,8 @@ uint64_t sum_of(const std::vector<MemoryLine>& lines) {
   return sum;
 }
 
-// Returns the most values that `payload` bytes of records can hold. A packed varint takes at least one byte, a float
-// four, and a string at least its tag and length.
+// Returns the maximum number of values that `payload` bytes of records can hold. A packed varint takes at least one
+// byte, a float four, and a string at least its tag and length.
 uint64_t most_values(DType dtype, uint64_t payload) {
   switch (dtype) {
     case DType::float32:
@@ -51,8 +53,8 @@ uint64_t most_values(DType dtype, uint64_t payload) {
   }
 }
 
-// Returns the most values that the record of this size can have of a sequence. In a feature list each step takes its
-// own tags and lengths.
+// Returns the maximum number of values of a sequence that a record of `payload` bytes can have. In a feature list each
+// step takes its own tags and lengths.
 uint64_t most_sequence_values(const FeatureSpec& feature, uint64_t payload) {
   if (!feature.in_list()) return most_values(feature.dtype, payload);
   const auto each = static_cast<uint64_t>(feature.shape.elements());
@@ -61,7 +63,8 @@ uint64_t most_sequence_values(const FeatureSpec& feature, uint64_t payload) {
   return payload / (4 + (feature.dtype == DType::bytes ? apart : std::min(packed, apart))) * each;
 }
 
-// Returns the most bytes of a slot that the columns of `rows` rows take, if their payloads have `payload` bytes.
+// Returns the maximum number of bytes of a slot that the columns of `rows` rows take, if the payloads of the rows
+// together have `payload` bytes.
 uint64_t arena_bytes(const Schedule& schedule, uint32_t rows, uint64_t payload) {
   return rows * (sizeof(io::RecordView) + sizeof(uint64_t)) + alignof(io::RecordView) +
          schedule.parser->arena_bound(rows, payload) + schedule.formulas.arena_bound(rows);
@@ -175,7 +178,7 @@ void MemoryPlan::plan_outputs(const Schedule& schedule) {
       const uint64_t values = std::min(allowed, most_values(feature.dtype, payload));
       return tensor.part == Part::bytes         ? payload
              : tensor.part == Part::offsets     ? values + 1
-             : tensor.part == Part::step_splits ? std::min(allowed, payload / 2) + 1  // an empty one is tag and length
+             : tensor.part == Part::step_splits ? std::min(allowed, payload / 2) + 1  // an empty step has 2 bytes
                                                 : values;
     }
     uint64_t defaults = 0;
@@ -201,9 +204,9 @@ void MemoryPlan::fit(const Schedule& schedule, const std::vector<MemoryLine>& mo
   const uint64_t chunks = step_chunks = schedule.chunks_of_step();
   auto buffers = static_cast<uint64_t>(schedule.replicas) * buffers_per_replica;
   const uint64_t lent = lent_chunks(schedule.replicas);
-  // A step needs all its chunks at once. Besides, one chunk is being read, and the rows of one are being written. The
-  // end of an epoch holds a slot until every replica has taken it. One replica may be `host_prefetch` batches and ends
-  // of epochs later than another, so several ends may hold a slot at once.
+  // A step needs all its chunks at once. Besides, one chunk is being read, and the rows of another one are being
+  // written. The end of an epoch holds a slot until every replica has taken it. One replica may be `host_prefetch`
+  // batches and ends of epochs behind another replica, so several ends may hold a slot each.
   const uint64_t ends = schedule.replicas > 1 && schedule.steps_per_epoch >= 0
                             ? static_cast<uint64_t>(spec.host_prefetch / (schedule.steps_per_epoch + 1)) + 1
                             : 1;
@@ -274,7 +277,8 @@ void MemoryPlan::fit(const Schedule& schedule, const std::vector<MemoryLine>& mo
   if (data.lazy)
     advice += fmt::format(", or a smaller source.record_limit: index.mode LAZY plans for records of {}",
                           format_byte_size(data.largest_record()));
-  // What is named besides would help: without it, or with the least of it, the plan would fit.
+  // Tells whether it helps to change a further setting: whether the plan would fit without the memory that the setting
+  // takes now, or with the least that it can take.
   const auto fits_with = [&](uint64_t now, uint64_t least) { return bytes() - now + least <= spec.memory_limit; };
   const uint64_t of_slots = product(slots, slot_bytes), of_batches = product(buffers, buffer_bytes);
   if (spec.shuffle.mode == ShuffleMode::block && chunks > 1 && fits_with(of_slots, product(3, slot_bytes)))

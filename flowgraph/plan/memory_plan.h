@@ -14,7 +14,8 @@ namespace feedline::flow {
 /// write neighbouring elements then write whole lines of memory.
 inline constexpr uint64_t tensor_alignment = 256;
 
-/// No batch has more bytes: far more than any memory, and so few that they can be counted for any number of batches.
+/// No batch has more bytes. The number is far beyond any memory, but small enough to count the bytes of any number of
+/// batches.
 inline constexpr uint64_t most_batch_bytes = uint64_t{1} << 44;
 
 /// One tensor of a batch buffer.
@@ -36,8 +37,9 @@ struct BatchTensor {
 /// Returns the tensors of a pipeline's batches, in their order, without offsets and capacities.
 std::vector<BatchTensor> tensors_of(const PipelineSpec& spec);
 
-/// Returns how many batches of so many bytes a replica's ring has if the pipeline does not say how many to prefetch,
-/// and memory.limit allows as many: many small ones, so that the feed rarely wakes a thread while the trainer is slow.
+/// Returns how many batches of `batch_bytes` bytes a replica's ring has if the pipeline does not say how many to
+/// prefetch, and memory.limit allows as many. A ring has many small batches, so that the feed rarely wakes a thread
+/// while the trainer is slow.
 uint64_t most_batches_ahead(uint64_t batch_bytes) noexcept;
 
 /// A line of what `check` prints as the memory plan.
@@ -62,19 +64,21 @@ struct MemoryPlan {
   uint32_t slots = 0;
   // The slots in use while all reads come from the page cache: few, so that their memory stays in the CPU's caches.
   uint32_t slots_of_page_cache = 0;
-  // The most chunks that are read in addition to those that the next step needs: from the page cache, and from a disk.
+  // The maximum number of chunks that are read in addition to those that the next step needs: if reads come from the
+  // page cache, and if they come from a disk.
   uint64_t read_ahead = 0, read_ahead_of_disk = 0;
   uint64_t slot_data_bytes = 0;   // of each slot: for the bytes as they are read
   uint64_t slot_arena_bytes = 0;  // of each slot: for the columns
   uint32_t buffers_per_replica = 0;
   std::vector<BatchTensor> tensors;
   uint64_t buffer_bytes = 0;   // of each batch buffer
-  bool lends = false;          // a batch is one row: its tensors may point into the slot, and it then holds the chunk
+  bool lends = false;          // a batch is one row: its tensors may point into the slot; then it holds the chunk
   uint32_t inflaters = 0;      // 0: there is no compressed file
   uint64_t scratch_bytes = 0;  // scratch memory of each thread for row writers (flowgraph/rows/row_writer.h)
   std::vector<MemoryLine> lines;
 
-  /// Returns the most chunks that batches hold: one for each batch buffer if the plan lends rows, else 0.
+  /// Returns the maximum number of chunks that batches hold: one for each batch buffer if the plan lends rows,
+  /// otherwise 0.
   uint64_t lent_chunks(int replicas) const noexcept {
     return lends ? static_cast<uint64_t>(replicas) * buffers_per_replica : 0;
   }

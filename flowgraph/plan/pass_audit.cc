@@ -16,8 +16,8 @@
 namespace feedline::flow {
 namespace {
 
-// The most that may be read before the feed begins to sum up a pass: one in so many of all samples, or so many bytes if
-// that is more.
+// How much may be read at most, before the feed begins, in order to sum up a pass: one in most_read_one_in of all
+// samples, or always_read_bytes if that is more.
 constexpr uint64_t most_read_one_in = 50, always_read_bytes = 64 << 20;
 
 /// Thrown if a pass cannot be summed up; says why, in words for the user.
@@ -128,7 +128,7 @@ class PassSums {
 }  // namespace
 
 void sum_passes(const PipelineSpec& spec, DataSet& data) {
-  if (data.lazy) return;  // nobody has counted it
+  if (data.lazy) return;  // the data has not been counted
   data.no_pass_audit.clear();
   if (!data.raised.empty()) {
     data.no_pass_audit = "the data ends with an error";

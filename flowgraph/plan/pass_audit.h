@@ -10,8 +10,8 @@ namespace feedline::flow {
 /// Throws Error io_error if a file cannot be read.
 ///
 /// The index of a file has a sum for each group of 64 strides (io/index/index.h). A range or a shard may begin or end
-/// inside a group. The records between its end and the group's border are then read: at most 2 MiB of a source at the
-/// default stride.
+/// inside a group. The records between that place and the group's border are then read: at most 2 MiB of a source at
+/// the default stride.
 ///
 /// A record that is a frame of several windows counts as often as it is delivered. If `shift` divides `size` and has no
 /// divisor in common with `stride`, all records away from the ends of files and from changes of the key are in equally

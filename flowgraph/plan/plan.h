@@ -13,7 +13,7 @@ namespace feedline::flow {
 
 /// The schedule and the memory of a feed on one rank.
 struct Plan : Schedule {
-  /// Computes the memory that the feed takes beside the graph. It is called once the batches are planned.
+  /// Computes the memory that the feed takes beside the graph. It is called when the batches have been planned.
   using MoreMemory = std::function<MemoryLine(const Plan&)>;
 
   /// Makes the plan of a pipeline over counted data, with the cache that is planned for it. Throws Error bad_pipeline

@@ -14,14 +14,15 @@ inline constexpr uint64_t inflater_input_bytes = 128 << 10;
 inline constexpr uint64_t inflater_skip_bytes = 64 << 10;
 inline constexpr uint64_t inflater_memory_bytes = 2 * inflater_input_bytes + inflater_skip_bytes + (128 << 10);
 
-/// index.mode LAZY: the most rows and bytes of a chunk. A chunk may have more bytes if its first record alone does.
+/// index.mode LAZY: the maximum numbers of rows and bytes of a chunk. A chunk may have more bytes if its first record
+/// alone has more.
 inline constexpr uint32_t most_lazy_rows = 1 << 14;
 inline constexpr uint64_t most_lazy_bytes = 512 << 10;
 /// Returns the bytes of a slot. It must hold the longest record that source.record_limit allows.
 uint64_t lazy_slot_bytes(uint64_t record_limit) noexcept;
 /// Returns the bytes of the lazy reader and of the indexes that it makes.
 uint64_t lazy_reader_bytes(const PipelineSpec& spec, const DataSet& data) noexcept;
-/// Returns the most chunks in which `rows` consecutive rows can lie.
+/// Returns the maximum number of chunks in which `rows` consecutive rows can lie.
 uint64_t lazy_chunks_of(uint64_t rows, uint64_t record_limit) noexcept;
 
 }  // namespace feedline::flow

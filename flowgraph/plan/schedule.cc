@@ -14,8 +14,8 @@
 namespace feedline::flow {
 namespace {
 
-// Returns the number of samples in a step over all ranks. Throws Error bad_pipeline if it is no multiple of the number
-// of replicas.
+// Returns the number of samples in a step over all ranks. Throws Error bad_pipeline if it is not a multiple of the
+// number of replicas.
 int64_t choose_global_batch(const PipelineSpec& spec, const Ranks& ranks) {
   const int64_t replicas = ranks.all_replicas();
   if (spec.batch_size_per_replica > 0) return spec.batch_size_per_replica * replicas;
@@ -31,8 +31,8 @@ int64_t choose_global_batch(const PipelineSpec& spec, const Ranks& ranks) {
 }
 
 // Returns the number of passes in an epoch; -1 if it has no end. Throws Error bad_pipeline if the samples would be too
-// many to count, or if data without a good record is repeated without end. Throws the Error that ends the data if
-// epochs go on from each other.
+// many to count, or if data without a good record is repeated without end. If the data ends with an Error and epochs go
+// on from each other, throws that Error.
 int64_t checked_passes(const PipelineSpec& spec, const DataSet& data, int64_t global_batch) {
   if (!data.raised.empty()) {
     const Error& bad = data.raised.front();
@@ -120,7 +120,8 @@ Steps Schedule::plan_orders() {
     shuffle.buffer_bytes = mixture->part_of(source, shuffle.buffer_bytes);
     add_order(data.files_of(source), shuffle, mixture->lanes()[source]);
   }
-  // The rows of a step of a mixture are numbered not only by lane, but by what is drawn of each (mixed_stream.h).
+  // In a step of a mixture, the numbers of a lane's rows also depend on what is drawn of each lane (mixed_stream.h). So
+  // Steps is given one lane.
   return {{static_cast<int64_t>(mixture->samples()), epoch_steps}, global_batch, policy, 1, false, ranks};
 }
 
@@ -204,7 +205,8 @@ uint64_t Schedule::lanes_of_rank(const Order& order) const {
   const Lanes& lanes = order.lanes();
   if (ranks.world_size == 1) return lanes.count;
   if (!mixture) {
-    // The rows of a last step are divided differently, so that a rank's rows may reach into one more lane at either end.
+    // The rows of a last step are divided differently, so that a rank's rows may reach into one more lane at either
+    // end.
     const Rows& rows = steps.of_rank(Steps::Kind::full);
     const int64_t lane_step = steps.lane_step();
     const auto mine = static_cast<uint64_t>((rows.last - 1) / lane_step - rows.first / lane_step + 1);
@@ -212,8 +214,8 @@ uint64_t Schedule::lanes_of_rank(const Order& order) const {
   }
   constexpr uint32_t most_compared = 1024;  // lanes; more are not compared one by one
   if (lanes.count > most_compared) return lanes.count;
-  // A step takes a run of each source's samples, which are dealt to the lanes in turn. The rows of the lanes before lane
-  // l are their part of the step, l / count, within off(l) for each source.
+  // A step takes a run of each source's samples, which are dealt to the lanes in turn. The lanes before lane l have l /
+  // count of the rows of a step, within off(l), which counts all sources.
   const auto off = [&](uint32_t lane) {
     int64_t now = 0, least = 0, most = 0;  // in parts of 1 / count
     for (uint64_t item = 0; item < lanes.count; item++) {

@@ -31,13 +31,13 @@ struct Schedule {
   const DataSet& data;
   Ranks ranks;
   int64_t global_batch;
-  std::vector<std::unique_ptr<const Order>> orders;  // one for each source of a mixture; else one for all data
+  std::vector<std::unique_ptr<const Order>> orders;  // one for each source of a mixture; otherwise one for all data
   std::optional<Mixture> mixture;
   Steps steps;  // the steps of an epoch
   std::unique_ptr<const RecordParser> parser;
   Formulas formulas;
   std::vector<uint64_t> audit_keys;  // the key of each file's audit terms (base/audit.h)
-  std::vector<std::byte> zeros;      // zero bytes: the bytes value of a bad row if its chunk has no good row to copy
+  std::vector<std::byte> zeros;      // zero bytes, to which the bytes features of a bad row refer (Chunk::parse())
   int replicas;                      // the number of replicas on this rank
   int threads;
 
@@ -49,8 +49,8 @@ struct Schedule {
   int64_t dropped_per_epoch = 0;  // samples that DROP leaves out
   ExpectedAudit expected_audit;   // what an epoch's delivered, dropped and bad samples must add up to, by the indexes
 
-  /// Returns the most chunks that are in use at once: those of a step, and those whose samples the shuffle mixes with
-  /// the step's.
+  /// Returns the maximum number of chunks that are in use at once: those of a step, and those whose samples the shuffle
+  /// mixes with the step's samples.
   uint64_t chunks_of_step() const;
   uint64_t order_bytes() const noexcept;
   bool in_file_order() const noexcept { return spec.shuffle.mode == ShuffleMode::none && !spec.interleave.on(); }

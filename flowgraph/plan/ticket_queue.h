@@ -16,8 +16,8 @@ class TicketQueue {
   TicketQueue(const Schedule& schedule, const Walk::Start& start)
       : schedule_(schedule), walk_(schedule, start, false) {}
 
-  /// Returns the next ticket, which the caller may move from and then must pop(). Returns null after the last ticket
-  /// before the error that ends the data (DataSet::raised); without such an error tickets never end.
+  /// Returns the next ticket, which the caller may move from and then must pop(). If an error ends the data
+  /// (DataSet::raised), returns null after the last ticket before that error. Without such an error tickets never end.
   Ticket* front() {
     while (tickets_.empty() && !ended_) {
       opened_.clear();

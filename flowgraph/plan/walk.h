@@ -13,7 +13,8 @@ namespace feedline::flow {
 
 struct Schedule;
 
-/// Gives steps in order, without end: after the last step of an epoch comes one with Step::ends_epoch. Not thread-safe.
+/// Gives steps in order, without end: after the last step of an epoch comes a Step whose `ends_epoch` is true. Not
+/// thread-safe.
 class Walk {
  public:
   /// The step at which a walk begins.
@@ -21,7 +22,7 @@ class Walk {
     uint64_t epoch = 0;
     int64_t step = 0;
   };
-  /// Keeps a reference to `schedule`. with_rows: whether Step::rows is filled in.
+  /// Keeps a reference to `schedule`. `with_rows` says whether Step::rows is filled in.
   Walk(const Schedule& schedule, Start start, bool with_rows);
 
   /// Sets `step` to the next step. Appends the tickets that it opens to `opened`, unless that is null.

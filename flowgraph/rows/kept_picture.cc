@@ -19,7 +19,7 @@ struct Head {
   uint64_t unused;  // so that pixels of any dtype are aligned
 };
 
-// Choices that are not used.
+// Returns choices for a geometry that has nothing random, and so does not use them.
 pictures::Choices no_choices() { return {Draws(0), Draws(0)}; }
 
 std::string text_of(const PictureOrigin& origin) {
@@ -67,9 +67,9 @@ KeptPicture::KeptPicture(PictureOrigin origin, const pictures::GeometrySpec& geo
   step_.entry_bytes = step_.bytes > 0 ? step_.bytes : sizeof(Head) + pixel_bytes_ * most_pixels();
 }
 
-// Returns how many pixels an entry of any size may have.
+// Returns the maximum number of pixels in an entry, for entries whose size varies.
 uint64_t KeptPicture::most_pixels() const {
-  constexpr int64_t longest = 16;  // times the shorter side
+  constexpr int64_t longest = 16;  // the longer side, in multiples of the shorter one
   if (before_.shorter) return static_cast<uint64_t>(longest * *before_.shorter * *before_.shorter);
   return static_cast<uint64_t>(std::get<pictures::DecodeOptions>(origin_).max_pixels);
 }
@@ -126,7 +126,7 @@ pictures::Geometry KeptPicture::kept_geometry(int64_t width, int64_t height) con
   return pictures::geometry_of(before_, width, height, no_choices());
 }
 
-// Returns the size of the picture that the entry holds.
+// Returns the size that the picture has in its entry.
 pictures::Size KeptPicture::entry_size(std::span<const std::byte> picture) const {
   const auto info = pictures::picture_info(picture);
   pictures::check_size(info.width, info.height, std::get<pictures::DecodeOptions>(origin_));
@@ -144,7 +144,7 @@ bool KeptPicture::make(std::span<const std::byte> picture, std::span<std::byte> 
                        std::span<std::byte> scratch) const {
   const bool has_head = !size_;
   const std::span<std::byte> pixels = has_head ? entry.subspan(sizeof(Head)) : entry;
-  // One reference fits into std::function itself, so that nothing is allocated for a picture.
+  // A lambda with one reference fits into std::function itself, so that nothing is allocated for a picture.
   struct Call {
     const KeptPicture& of;
     std::span<std::byte> entry;
@@ -174,7 +174,7 @@ bool KeptPicture::is_whole(std::span<const std::byte> entry) const noexcept {
   std::memcpy(&head, entry.data(), sizeof head);
   const uint64_t pixels = (entry.size() - sizeof head) / pixel_bytes_, bytes = pixels * pixel_bytes_;
   if (uint64_t{head.height} * head.width != pixels || bytes != entry.size() - sizeof head) return false;
-  // The scratch memory is that of pictures that can be decoded.
+  // The scratch memory is planned for pictures that can be decoded, and their rows are not longer than this.
   return is_window_ || head.width <= pictures::longest_row;
 }
 

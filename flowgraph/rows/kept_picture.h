@@ -1,4 +1,5 @@
-// What of a picture is the same in every epoch, and can be kept: its pixels after decoding, or after resizing.
+// Keeps what is the same in every epoch when rows are made from a picture: the picture's pixels after decoding, or
+// after resizing.
 #pragma once
 
 #include <cstddef>
@@ -23,14 +24,15 @@ struct StoredPixels {
   bool channels_first = false;
 };
 
-/// What a picture is made from: an encoded one, or pixels.
+/// What a picture is made from: an encoded picture, or pixels.
 using PictureOrigin = std::variant<pictures::DecodeOptions, StoredPixels>;
 
-/// Cuts the way of a picture in two: the steps before the first random choice, whose result is an entry of a cache, and
-/// the steps after them. Both together make the same bytes as the whole way. Immutable.
+/// Cuts the steps that make a row from a picture in two parts. The first part ends before the first random choice, and
+/// its result is an entry of a cache. The second part makes the row from the entry. Both parts together make the same
+/// bytes as all steps at once. Immutable.
 ///
-/// An entry with pixels as they were decoded, or of pictures whose resized size varies, begins with height and width.
-/// Any other is the tensor of the resized picture.
+/// An entry with decoded pixels begins with height and width. So does an entry with a resized picture, if the size of
+/// resized pictures varies. Any other entry is just the tensor of the resized picture.
 class KeptPicture {
  public:
   /// step().text is empty if nothing can be kept.
@@ -38,18 +40,18 @@ class KeptPicture {
               const CacheSpec& cache);
 
   const KeptStep& step() const noexcept { return step_; }
-  /// Returns the bytes of the entry of a picture. Throws BadPicture.
+  /// Returns how many bytes the entry of a picture has. Throws BadPicture.
   uint64_t bytes_of(std::span<const std::byte> picture) const;
   /// Returns whether an entry is the row itself, because no random choice follows.
   bool is_row() const noexcept { return is_row_; }
 
-  /// Makes the entry of a picture. Returns false if it must not be kept: the decoder gave warnings, which are to be
-  /// counted whenever the picture is used. Throws BadPicture.
+  /// Makes the entry of a picture. Returns false if the entry must not be kept, because the decoder gave warnings. They
+  /// are to be counted whenever the picture is used. Throws BadPicture.
   bool make(std::span<const std::byte> picture, std::span<std::byte> entry, std::span<std::byte> scratch) const;
-  /// Returns whether an entry is as long as its pixels, or the size at its beginning, say. One on a disk may be none of
-  /// make(), although its sums are right.
+  /// Returns whether an entry has the length that it must have. If the entry begins with height and width, they say
+  /// this length. An entry on a disk may come from somewhere else than make(), although its checksums are right.
   bool is_whole(std::span<const std::byte> entry) const noexcept;
-  /// Makes a row from an entry that is whole. Throws BadPicture if the picture is smaller than its crop.
+  /// Makes a row from an entry for which is_whole() is true. Throws BadPicture if the picture is smaller than its crop.
   void finish(std::span<const std::byte> entry, pictures::Choices choices, std::byte* out,
               std::span<std::byte> scratch) const;
 
@@ -64,7 +66,7 @@ class KeptPicture {
   const pictures::Finish finish_;
   pictures::GeometrySpec before_, after_;  // the geometry up to the entry, and from there on
   pictures::Finish finish_of_entry_;
-  std::optional<pictures::Size> size_;  // of the picture in an entry, if all have one
+  std::optional<pictures::Size> size_;  // of the picture in each entry, if all have the same size
   KeptStep step_;
   bool is_row_ = false;
   bool is_window_ = true;  // a row is a window of the entry, without any arithmetic

@@ -11,7 +11,7 @@
 namespace feedline::flow {
 namespace {
 
-// Rows that are read together stay in the second-level cache until they are unpacked.
+// How many bytes of rows are read at a time. These rows then stay in the second-level cache until they are unpacked.
 constexpr size_t bytes_at_once = 256 << 10;
 
 std::string file_name(const std::string& path) { return std::filesystem::path(path).filename().string(); }

@@ -13,32 +13,36 @@
 
 namespace feedline::flow {
 
-/// Finds the row of a table that a value stands for: the row's number, an INT64, or the row's name.
+/// Finds the rows of a table that values stand for. A value is the number of a row, as an INT64, or the name of a row.
 struct RowFinder {
   std::shared_ptr<const Table> table;
   bool by_name;
 
   using Values = std::span<const std::span<const std::byte>>;
-  /// Sets rows[i] to the number of the row that values[i] stands for, or to -1. At most Table::most_at_once at a time.
+  /// Sets rows[i] to the number of the row that values[i] stands for, or to -1 if there is no such row. Precondition:
+  /// there are at most Table::most_at_once values.
   void find(Values values, std::span<int64_t> rows) const noexcept;
-  /// Adds a failure for each value that stands for no row. The first value is that of row `first` of the block.
+  /// Adds a failure for each value that stands for no row. values[0] belongs to row `first` of the block.
   void add_failures(Values values, std::span<const int64_t> rows, size_t first, RowOutcome& outcome) const;
 
  private:
   RowError failure(size_t row, std::span<const std::byte> value) const;
 };
 
-/// A row is a row of the table, normalised and cast. Its value is the row's number, an INT64, or the row's name. A
-/// number or a name that the table does not have is a failed row of Category::wrong_value.
+/// Makes each row of the output from a row of the table, which is normalised and cast. The value from which a row is
+/// made is the number of the table's row, as an INT64, or its name. If the table has no row of this number or name, the
+/// row of the output fails with Category::wrong_value.
 class LookupWriter final : public RowWriter {
  public:
-  /// `unpack` makes a row from one of the table. The table may be opened later, before write().
+  /// `unpack` makes a row of the output from a row of the table. The table need not be open yet, but must be open
+  /// before write() is called.
   LookupWriter(std::shared_ptr<const Table> table, bool by_name, const unpack::UnpackSpec& unpack);
 
   uint64_t scratch_bytes() const noexcept override;
   bool reads_ahead() const noexcept override { return table_.reads_ahead(); }
   void read_ahead(std::span<const std::span<const std::byte>> values) const noexcept override;
-  /// Throws Error io_error if the table cannot be read any more: that says nothing about the records.
+  /// Throws Error io_error if the table cannot be read any more. No row fails for that, because it says nothing about
+  /// the records.
   void write(std::span<const std::span<const std::byte>> values, const RowNumbers& rows, std::byte* out, size_t stride,
              std::span<std::byte> scratch, RowOutcome& outcome) const override;
   std::shared_ptr<const RowWriter> of_stored_numbers() const override;
@@ -52,7 +56,7 @@ class LookupWriter final : public RowWriter {
   const unpack::Unpacker unpack_;
 };
 
-/// A row is the Table::arrival_number() of the row that LookupWriter would write.
+/// Makes rows of one number each: the Table::arrival_number() of the table's row that LookupWriter would take.
 class LookupNumberWriter final : public RowWriter {
  public:
   explicit LookupNumberWriter(RowFinder finder) : finder_(std::move(finder)) {}

@@ -1,4 +1,4 @@
-// Makes vectors of class numbers.
+// Makes one-hot vectors from class numbers.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,11 @@
 
 namespace feedline::flow {
 
-/// A row is 1 at the class's number and 0 elsewhere, normalised and cast. A number that is no class is a failed row of
-/// Category::wrong_value.
+/// A row is 1 at the class's number and 0 elsewhere, normalised and cast. If a number is not that of a class, the row
+/// fails with Category::wrong_value.
 class OneHotWriter final : public RowWriter {
  public:
-  /// `unpack` makes a row from a byte for each class.
+  /// `unpack` makes a row from one byte for each class.
   explicit OneHotWriter(const unpack::UnpackSpec& unpack);
 
   uint64_t scratch_bytes() const noexcept override { return 0; }
@@ -23,7 +23,7 @@ class OneHotWriter final : public RowWriter {
  private:
   const int64_t classes_;
   const size_t element_;               // bytes
-  std::vector<std::byte> cold_, hot_;  // the rows of zeros and of ones
+  std::vector<std::byte> cold_, hot_;  // the rows that are made of only zeros, and of only ones
 };
 
 }  // namespace feedline::flow

@@ -10,7 +10,7 @@
 namespace feedline::flow {
 namespace {
 
-// A purpose for key_of(), so that no two kinds of choices are the same.
+// Purposes for key_of(), so that each kind of choice has keys of its own.
 const uint64_t crops = hash64("pictures: crop"), flips = hash64("pictures: flip");
 
 struct Sample {
@@ -55,7 +55,7 @@ void PictureWriter::write(std::span<const std::span<const std::byte>> values, co
       if (rows.kept && rows.kept->entries[row] != KeptRows::none &&
           write_kept(values[row], *rows.kept, rows.kept->entries[row], sample.choices, {to, stride}, scratch, outcome))
         continue;
-      // One reference fits into std::function itself, so that nothing is allocated for a picture.
+      // A lambda with one reference fits into std::function itself, so that nothing is allocated for a picture.
       const auto geometry_of = [&sample](int64_t width, int64_t height) {
         return pictures::geometry_of(sample.geometry, width, height, sample.choices);
       };
@@ -68,8 +68,8 @@ void PictureWriter::write(std::span<const std::span<const std::byte>> values, co
     }
 }
 
-// Makes a row from its entry, or makes both. Returns false if the entry is neither there nor can be kept now, or if it is
-// none of this picture.
+// Makes a row from its entry. If there is no entry yet, makes and keeps the entry first. Returns false if there is no
+// entry and none can be kept now, or if the entry in the store is not whole (KeptPicture::is_whole()).
 bool PictureWriter::write_kept(std::span<const std::byte> value, const KeptRows& kept, uint64_t entry,
                                const pictures::Choices& choices, std::span<std::byte> out, std::span<std::byte> scratch,
                                RowOutcome& outcome) const {
@@ -85,8 +85,9 @@ bool PictureWriter::write_kept(std::span<const std::byte> value, const KeptRows&
   return true;
 }
 
-// Makes an entry and keeps it. Returns nothing if it cannot be kept: if another thread is making it, if there is no
-// room, or if the picture is broken. What is wrong with a picture is said where it is decoded without the cache.
+// Makes an entry and keeps it. Returns an empty span if the entry cannot be kept: because another thread is making it,
+// there is no room, or the decoder gave an error or warnings. These are reported when the caller then decodes the
+// picture without the cache.
 std::span<const std::byte> PictureWriter::make_entry(std::span<const std::byte> value, io::EntryStore& store,
                                                      uint64_t entry, std::span<std::byte> place,
                                                      std::span<std::byte> scratch) const {
@@ -114,7 +115,8 @@ uint64_t PictureWriter::kept_bytes(std::span<const std::byte> value) const try {
 
 std::shared_ptr<const RowWriter> PictureWriter::of_stored_numbers() const {
   if ((geometry_.resize || geometry_.shorter) && finish_.filter != pictures::Filter::nearest) return nullptr;
-  // Here integers are rounded to the nearest, and a cast of what has been normalised would round towards zero.
+  // A PictureWriter rounds normalised values to the nearest integer. The cast of an UnpackSpec would round them towards
+  // zero.
   if (finish_.is_integer() && finish_.normalizes()) return nullptr;
   pictures::Finish finish{.filter = finish_.filter, .channels = finish_.channels, .fill = finish_.fill};
   const auto* decode = std::get_if<pictures::DecodeOptions>(&origin_);

@@ -1,4 +1,4 @@
-// Makes rows from encoded pictures.
+// Makes rows from pictures, which are encoded or lie as pixels in the records.
 #pragma once
 
 #include <memory>
@@ -19,8 +19,8 @@ struct ChoiceKeys {
   std::string crop_group, flip_group;  // outputs of one group share a choice
 };
 
-/// A row is a picture: decoded, cropped, resized, mirrored, normalised and cast. A picture that cannot be decoded, or
-/// is smaller than its crop, is a failed row of Category::bad_image.
+/// A row is a picture: decoded, cropped, resized, mirrored, normalised and cast. If a picture cannot be decoded, or is
+/// smaller than its crop, the row fails with Category::bad_image.
 class PictureWriter final : public RowWriter {
  public:
   /// `geometry` must have a size that does not depend on the picture. `cache` says what of the pictures is kept.
@@ -49,7 +49,7 @@ class PictureWriter final : public RowWriter {
   const ChoiceKeys keys_;
   const uint64_t crop_key_, flip_key_;
   const std::optional<CacheSpec> cache_;
-  std::optional<const KeptPicture> kept_;  // nullopt: there is no cache
+  std::optional<const KeptPicture> kept_;  // nullopt: no cache keeps pictures
 };
 
 }  // namespace feedline::flow

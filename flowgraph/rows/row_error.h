@@ -10,7 +10,7 @@ namespace feedline::flow {
 
 /// A row that cannot be made. `message` says what was found and what was wanted.
 struct RowError {
-  uint32_t row = 0;  // its number: of a parser, in the chunk; of a row writer, in its block
+  uint32_t row = 0;  // its number: in the chunk if a parser refused it, in the block if a row writer did
   Category category = Category::malformed_proto;
   int feature = -1;  // number of the feature, if a parser refused its values; -1 for the row as a whole
   std::string message;

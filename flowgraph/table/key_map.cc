@@ -88,7 +88,7 @@ void KeyMap::insert(uint32_t row, const io::SourceFile& file) {
 }
 
 void KeyMap::find(std::span<const Key> keys, std::span<int64_t> rows) const noexcept {
-  // The buckets of all keys are fetched at once, because each is somewhere else in memory.
+  // The buckets of all keys are prefetched together, because each bucket lies in a different part of memory.
   std::array<uint64_t, 256> hashes;
   const uint64_t mask = buckets_.size() - 1;
   for (size_t i = 0; i < keys.size(); i++) {

@@ -1,4 +1,4 @@
-// The names of a table's rows: from a name to the number of its row.
+// The names of a table's rows. Finds the number of a row by its name.
 #pragma once
 
 #include <cstddef>
@@ -17,11 +17,11 @@ class KeyMap {
  public:
   using Key = std::span<const std::byte>;
 
-  /// Reads the file. Throws Error io_error if it cannot be read. Throws Error bad_pipeline if it has another number of
-  /// lines than `rows`, or has a name twice, with the numbers of both lines.
+  /// Reads the file. Throws Error io_error if it cannot be read. Throws Error bad_pipeline if the file does not have
+  /// `rows` lines, or has a name twice. The error about such a name has the numbers of both lines.
   KeyMap(const io::SourceFile& file, uint64_t rows);
 
-  /// Returns the bytes of memory that a KeyMap takes for a file of this size.
+  /// Returns how many bytes of memory a KeyMap takes for a file of `file_bytes` bytes with the names of `rows` rows.
   static uint64_t memory_bytes(uint64_t file_bytes, uint64_t rows) noexcept;
 
   /// Sets rows[i] to the number of the row that keys[i] names, or to -1 if there is none. Allocates nothing.
@@ -44,12 +44,12 @@ class KeyMap {
   void insert(uint32_t row, const io::SourceFile& file);
 
   std::vector<std::byte> text_;
-  std::vector<uint64_t> begins_;  // of each line in the text, and one more after the last
-  std::vector<Bucket> buckets_;   // a power of two of them, at most half of them in use
+  std::vector<uint64_t> begins_;  // where each line begins in text_, and where one more line would begin
+  std::vector<Bucket> buckets_;   // their number is a power of two; at most half of them are in use
   uint64_t digest_ = 0;
 };
 
-/// Returns a key for messages: its text in quotes, with \xNN for bytes that are no text. A long one is cut.
+/// Returns a key for messages: its text in quotes, with \xNN for bytes that are not text. A long key is cut.
 std::string quoted(KeyMap::Key key);
 
 }  // namespace feedline::flow

@@ -58,8 +58,8 @@ Shape shape_of(const io::SourceFile& file, const io::NpyHeader& header) {
 struct Reading {
   Mutex mutex;
   Condition done;
-  size_t left = 0;  // set before they are submitted, and guarded from then on
-  int error = 0;    // of one that failed
+  size_t left = 0;  // reads that have not ended; set before they are submitted, and guarded from then on
+  int error = 0;    // of a read that failed; 0: none has failed
 
   static void end(void* tag, int error) {
     auto& reading = *static_cast<Reading*>(tag);

@@ -22,29 +22,30 @@ namespace feedline::flow {
 /// What a pipeline says of a table.
 struct TableSpec {
   std::string path;       // the name of the .npy file (io::absolute_name)
-  std::string keys_path;  // of the file of names; empty: rows have numbers only
+  std::string keys_path;  // the name of the file of names; empty: rows have only numbers
   bool resident = false;
   bool on_device = false;  // in the memory of each device that has a replica
   bool operator==(const TableSpec&) const = default;
 };
 
-/// The rows lie in the file, or are resident in memory of this process or of GPUs. In the file they are read through
-/// the page cache, which all processes of a machine share, or past it if the file is larger than the memory. They are
-/// never mapped: a file that is cut short, or a disk that fails, is an Error, where a mapping would end the process.
-/// Immutable once it is open; used by several threads at a time.
+/// The rows lie in the file, or are resident in memory of this process or of GPUs. Rows in the file are read through
+/// the page cache, which all processes of a machine share, or past it if the file is larger than the memory. The file
+/// is never mapped: with a mapping, a file that is cut short or a disk that fails would end the process. Without a
+/// mapping, that is an Error. A Table is immutable once it is open, and used by several threads at a time.
 class Table {
  public:
-  static constexpr size_t most_at_once = 64;  // rows of one read()
+  static constexpr size_t most_at_once = 64;  // the maximum number of rows in one read()
 
   /// Opens the file and reads its header. Throws Error io_error if it cannot be read. Throws Error bad_pipeline if it
-  /// is not an .npy file in C order, of a type of numbers in little-endian order.
+  /// is not an .npy file in C order, or if its elements are not numbers in little-endian order.
   explicit Table(TableSpec spec);
 
-  /// Reads the names, and the rows if they are resident here: `gpus` says that those of an on_device table are not.
-  /// Does nothing the second time. Throws Error: as KeyMap does; if a file cannot be read or has changed; and
-  /// bad_pipeline if the table takes more than `memory_limit` bytes. `how.direct` says when rows are read past the page
-  /// cache; `automatic`: if the file is larger than the memory that this process may use. A file that has no page cache
-  /// is always read so.
+  /// Reads the names, and the rows if they are resident here. If `gpus` is true, the rows of an on_device table are not
+  /// resident here. Does nothing the second time. Throws the Errors of KeyMap, and Error if a file cannot be read or
+  /// has changed. Throws Error bad_pipeline if the table takes more than `memory_limit` bytes.
+  ///
+  /// `how.direct` says when rows are read past the page cache. With `automatic` they are if the file is larger than the
+  /// memory that this process may use. A file that has no page cache is always read past it.
   void open(uint64_t memory_limit, const IoOptions& how = {}, bool gpus = false);
 
   const TableSpec& spec() const noexcept { return spec_; }
@@ -56,21 +57,24 @@ class Table {
   size_t row_bytes() const noexcept { return header_.row_bytes; }
 
   bool is_open() const noexcept { return open_; }
-  /// Returns the memory that it takes, in bytes. Precondition, as for all below: it is open.
+  /// Returns how many bytes of memory the table takes. Precondition of this function and of all below: the table is
+  /// open.
   uint64_t memory_bytes() const noexcept { return memory_bytes_; }
   /// Returns the names of the rows. Precondition: the spec has a file of names.
   const KeyMap& keys() const noexcept { return *keys_; }
   /// Returns a hash of type, shape and names, by which ranks compare their tables.
   uint64_t digest() const noexcept { return digest_; }
 
-  /// Returns how many bytes of scratch memory read() needs for each row, and how they must be aligned.
+  /// Returns how many bytes of scratch memory read() needs for each row. The memory must be aligned to
+  /// scratch_alignment bytes.
   size_t scratch_bytes() const noexcept;
   static constexpr size_t scratch_alignment = io::block_bytes;
 
-  /// Finds rows: at[i] is where row rows[i] lies, in `scratch` or in the table's own memory. Neighbours that are the
-  /// same are read once. A number below 0 is no row; at[i] is then some row_bytes(). Throws Error io_error if the file
-  /// cannot be read, or has changed since it was opened. Precondition: at most most_at_once rows, all below rows();
-  /// `scratch` has scratch_bytes() for each; an on_device table was opened without `gpus`.
+  /// Sets at[i] to where row rows[i] lies, in `scratch` or in the table's own memory. A row that comes several times in
+  /// succession is read once. If rows[i] is below 0, it stands for no row, and at[i] points to row_bytes() bytes of any
+  /// content. Throws Error io_error if the file cannot be read, or has changed since it was opened. Precondition: there
+  /// are at most most_at_once rows, all below rows(); `scratch` has scratch_bytes() bytes for each of them; an
+  /// on_device table was opened without `gpus`.
   void read(std::span<const int64_t> rows, std::span<std::byte> scratch, std::span<const std::byte*> at) const;
 
   /// Returns whether read_ahead() does anything.
@@ -78,21 +82,22 @@ class Table {
   /// Begins to bring the row into the page cache. Precondition: row < rows().
   void read_ahead(uint64_t row) const noexcept;
 
-  /// In an on_device table a row of zeros comes before the rows. So 0 stands for no row, and 1 + r for row r.
+  /// Returns the number by which a row of an on_device table is found where it is gathered. In such a table a row of
+  /// zeros comes before the rows. So 0 stands for no row, and 1 + r for row r.
   static int64_t arrival_number(int64_t row) noexcept { return 1 + row; }
-  /// Returns the row that such a number stands for, in the memory of the host. Precondition: on_device, opened without
-  /// `gpus`.
+  /// Returns the row that an arrival_number() stands for, in the memory of the host. Precondition: the table is
+  /// on_device, and was opened without `gpus`.
   const std::byte* arrival_row(int64_t number) const noexcept {
     return memory_.bytes().data() + static_cast<uint64_t>(number) * header_.row_bytes;
   }
-  /// Returns the bytes that an on_device table takes on each GPU.
+  /// Returns how many bytes an on_device table takes on each GPU.
   uint64_t device_bytes() const noexcept { return (1 + header_.rows) * header_.row_bytes; }
-  /// Returns the memory of a GPU that has the row of zeros and the rows, one after another. The first call for each GPU
-  /// reads them from the file. Throws Error device_error if the GPU has no room or fails, and io_error if the file
-  /// cannot be read or has changed. Precondition: on_device.
+  /// Returns memory of the GPU, which has the row of zeros and then the rows. The first call for each GPU reads the
+  /// rows from the file. Throws Error device_error if the GPU has no room or fails, and Error io_error if the file
+  /// cannot be read or has changed. Precondition: the table is on_device.
   std::shared_ptr<const std::byte> on_gpu(DeviceId gpu) const;
 
-  /// Returns a line about it for people: "img_feats.npy: 8,091 rows of FLOAT32 [2048], 63.2 MiB, ...".
+  /// Returns a line about the table for people: "img_feats.npy: 8,091 rows of FLOAT32 [2048], 63.2 MiB, ...".
   std::string text() const;
 
  private:
@@ -105,12 +110,12 @@ class Table {
   DType dtype_;
   Shape row_shape_;
   std::optional<KeyMap> keys_;
-  gpu::Memory memory_;                        // the rows, if they are resident here, after the row of zeros
+  gpu::Memory memory_;                        // the rows that are resident here; if on_device, after the row of zeros
   std::unique_ptr<io::ReadBackend> backend_;  // reads past the page cache; null: the rows are read otherwise
   uint64_t memory_bytes_ = 0, digest_ = 0;
-  uint64_t first_row_ = 0;  // the bytes of the row of zeros
+  uint64_t first_row_ = 0;  // the bytes of the row of zeros; 0 if there is none
   bool open_ = false;
-  bool resident_ = false, on_gpus_ = false;  // the rows are resident here, or only on GPUs
+  bool resident_ = false, on_gpus_ = false;  // whether the rows are resident here; whether they are only on GPUs
   mutable Mutex mutex_;
   mutable std::map<int, std::shared_ptr<const std::byte>> copies_ FEEDLINE_GUARDED_BY(mutex_);  // by GPU
 };

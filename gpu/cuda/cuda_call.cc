@@ -19,7 +19,7 @@ const char* advice(cudaError_t error) {
     case cudaErrorTooManyPeers:
     case cudaErrorPeerAccessUnsupported:
     case cudaErrorMapBufferObjectFailed:
-      return "";  // peer access that cannot be had, which reach() goes without
+      return "";  // there is no peer access, and reach() goes without it
     case cudaErrorStreamCaptureImplicit:
       return "; a default stream cannot be used while a stream captures that was created without "
              "cudaStreamNonBlocking: "
@@ -44,7 +44,8 @@ Error failure(DeviceId gpu, const char* call, cudaError_t error) {
                                                    cudaGetErrorString(error), cudaGetErrorName(error), advice(error)));
 }
 
-// While a trainer captures a graph, CUDA forbids other threads calls like cudaMalloc unless they are in relaxed mode.
+// While a trainer captures a graph, CUDA does not let other threads make calls like cudaMalloc(), unless these threads
+// are in the relaxed mode.
 void enter(DeviceId gpu) {
   call<SetDeviceOp>(gpu, [&] { return cudaSetDevice(gpu.ordinal); });
   call<CaptureModeOp>(gpu, [] {

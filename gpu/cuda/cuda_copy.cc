@@ -10,8 +10,9 @@
 namespace feedline::gpu {
 namespace {
 
-// The memory is allocated and freed in the order of streams. An interpreter frees tensors while it holds its lock, and
-// cudaFree() would then wait for all work of the GPU, some of which may wait for that lock.
+// A copy of a batch. Its memory is allocated and freed in the order of streams, not by cudaFree(). An interpreter frees
+// tensors while it holds its lock. cudaFree() would then wait for all work of the GPU, some of which may wait for that
+// lock.
 class Copy final : public OwnMemory {
  public:
   Copy(DeviceId gpu, const Context& context, const CudaEvent* written, std::span<const CopyWithin> parts, size_t bytes)

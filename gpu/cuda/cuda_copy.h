@@ -9,7 +9,8 @@
 
 namespace feedline::gpu {
 
-/// Does StreamOrder::copy(). `written` is the event after which the sources are written; null if they are written now.
+/// Does StreamOrder::copy(). `written` is the event after which the sources are written; null if they are already
+/// written.
 std::shared_ptr<OwnMemory> copy_on_gpu(DeviceId gpu, const Context& context, const CudaEvent* written,
                                        std::span<const CopyWithin> parts, size_t bytes);
 

@@ -9,7 +9,7 @@
 
 namespace feedline::gpu {
 
-/// The flags of events that only order work: without times. Threads that wait for such an event sleep.
+/// The flags of events that only order work and have no times. Threads that wait for such an event sleep.
 inline constexpr unsigned untimed = cudaEventDisableTiming | cudaEventBlockingSync;
 
 /// Returns whether `stream` is one of CUDA's default streams, which belong to the thread's current device.
@@ -83,7 +83,8 @@ class ScopedContext {
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
 
-/// Copies bytes of the GPU on a stream. Throws Error bad_pipeline for Stream::host, and as check_device() does.
+/// Copies bytes within the GPU's memory, on a stream. Throws Error bad_pipeline for Stream::host, and as check_device()
+/// does.
 void copy_on(DeviceId gpu, const Context& context, Stream stream, void* to, const void* from, size_t bytes);
 
 class CudaEvent {
@@ -114,7 +115,8 @@ class CudaEvent {
 };
 
 /// A stream of the current device, with the highest priority: its work is short, and a trainer waits for it. With the
-/// trainer's own priority its blocks would wait until all those of a trainer's kernel have begun.
+/// priority of the trainer's own streams, the blocks of this stream's kernels would wait until all blocks of a
+/// trainer's kernel have begun.
 class CudaStream {
  public:
   explicit CudaStream(DeviceId gpu) {

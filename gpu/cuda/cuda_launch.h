@@ -15,11 +15,12 @@ namespace feedline::gpu {
 /// Launch kernels on `stream`, which is a stream of the current device. All pointers in the launches are to memory of
 /// that device. Return the error of this launch, not one of an earlier call.
 
-/// Launches that follow one another and have the same kernel are done by one grid (unpack::count_for_grid()). None is empty.
+/// One grid does launches that follow one another and have the same kernel (unpack::count_for_grid()). Precondition: no
+/// launch is empty.
 cudaError_t launch_unpack(std::span<const unpack::UnpackLaunch> launches, cudaStream_t stream);
 cudaError_t launch_reduce(const ReduceLaunch& launch, cudaStream_t stream);
 cudaError_t launch_divide(const DivideLaunch& launch, cudaStream_t stream);
-/// There is something to copy.
+/// Precondition: there is something to copy.
 cudaError_t launch_copy(const CopyArgs& copies, cudaStream_t stream);
 
 /// Load all kernels of launch_reduce(), launch_divide() or launch_copy() into the current device's context.

@@ -18,7 +18,8 @@
 namespace feedline::gpu {
 namespace {
 
-/// Copies a pattern by way of `other` to `gpu`, whose device is current, and back. Returns whether it has come back.
+/// Copies a pattern from the host to `other`, on to `gpu`, which is the current device, and back to the host. Returns
+/// whether the pattern has come back.
 bool pattern_arrives(DeviceId gpu, DeviceId other) {
   constexpr size_t bytes = 1 << 20;
   std::vector<uint64_t> pattern(bytes / sizeof(uint64_t)), arrived(pattern.size());
@@ -53,7 +54,7 @@ bool pattern_arrives(DeviceId gpu, DeviceId other) {
   return same;
 }
 
-/// Returns why `gpu` cannot read the memory of `other`; empty: it can.
+/// Returns why `gpu` cannot read the memory of `other`; an empty text if it can.
 std::string why_not(DeviceId gpu, DeviceId other) {
   static Mutex mutex;
   static std::set<std::pair<int, int>> tried;  // pairs between which a pattern has arrived

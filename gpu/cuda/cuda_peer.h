@@ -5,10 +5,13 @@
 
 namespace feedline::gpu {
 
-/// Lets `gpu`, whose device is current, read the memory of `other`, and returns whether that works: CUDA offers it,
-/// switches it on, and what is copied arrives. Otherwise writes why to the log, once for each process. Some machines
-/// offer peer access and then deliver wrong bytes, for example where an IOMMU translates the addresses of the bus; so a
-/// pattern of 1 MiB is copied and compared, until it has arrived once. Makes a context on both GPUs. Thread-safe.
+/// Lets `gpu`, which is the current device, read the memory of `other`. Returns whether that works: whether CUDA offers
+/// peer access and switches it on, and copied bytes arrive. If not, writes the reason to the log, once for each
+/// process.
+///
+/// Some machines offer peer access and then deliver wrong bytes, for example where an IOMMU translates the addresses of
+/// the bus. So each call copies a pattern of 1 MiB and compares it, until the pattern has arrived once. Makes a context
+/// on both GPUs. Thread-safe.
 bool reach(DeviceId gpu, DeviceId other);
 
 }  // namespace feedline::gpu

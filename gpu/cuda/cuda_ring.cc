@@ -127,7 +127,8 @@ class Buffer final : public StreamOrder {
         if (i == released_.size()) released_.emplace_back(gpu_, untimed);
         released_[i].record(streams[i]);
       } catch (const Error&) {
-        // No event tells when the streams have finished with the memory: one may be a stream of another GPU.
+        // No event tells when the streams have finished with the memory, so this thread waits for the streams. (One may
+        // be a stream of a different GPU.)
         for (const cudaStream_t stream : streams) cudaStreamSynchronize(stream);
         throw;
       }
@@ -138,10 +139,10 @@ class Buffer final : public StreamOrder {
   const Context& context_;
   CudaEvent ready_;
   std::deque<CudaEvent> released_;  // the first ones were recorded on the streams that have used the last content
-  // The event that was recorded after the copy of this buffer's rows to here, and the one after the next GPU's copy of
-  // them from here. The ring uses its CopyEvents in turn, so these events may have been recorded again for later
-  // copies. To wait for a later copy is safe, because everything that a copy waits for has already been given to a
-  // stream.
+  // `copied_` was recorded after the copy of rows to this buffer, and `copied_on_` after the next GPU's copy of these
+  // rows from this buffer. Each ring uses its CopyEvents in turn, so these events may have been recorded again for
+  // later copies. To wait for a later copy is safe, because everything that a copy waits for has already been given to
+  // a stream.
   const CudaEvent *copied_ = nullptr, *copied_on_ = nullptr;
   CudaUsers users_;
   std::exception_ptr not_released_;
@@ -166,7 +167,8 @@ class RingMemory {
   RingMemory& operator=(const RingMemory&) = delete;
 
   std::byte* get() const noexcept { return static_cast<std::byte*>(block_.address); }
-  /// Says that streams may use the memory after the destructor, which then frees it: CUDA waits for them.
+  /// Says that streams may still use the memory when the destructor runs. The destructor then frees the memory and does
+  /// not keep it, because cudaFree() waits for the streams.
   void stays_in_use() noexcept { in_use_ = true; }
 
  private:

@@ -10,7 +10,7 @@ namespace feedline::gpu {
 inline constexpr unsigned block_threads = 256;
 
 /// Calls Work::run() in `threads` threads, numbered from 0.
-/// Work: struct { using Args = ...; static __device__ void run(const Args&, uint64_t thread); }
+/// Work has the form struct { using Args = ...; static __device__ void run(const Args&, uint64_t thread); }.
 template <typename Work>
 __global__ void __launch_bounds__(block_threads)
     each_thread(const __grid_constant__ typename Work::Args args, uint64_t threads) {

@@ -14,8 +14,8 @@ struct UnpackJobs {
 };
 static_assert(sizeof(UnpackJobs) <= 4096, "CUDA passes a kernel at most 4 KiB everywhere");
 
-// Blocks that a multiprocessor must have room for, which leaves a thread 64 registers. Memory is slow, so many threads
-// must wait for it at a time.
+// A multiprocessor must have room for at least this many blocks, which leaves a thread 64 registers. Memory is slow, so
+// many threads must wait for it at the same time.
 constexpr int least_blocks = 4;
 
 template <typename Op>
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(block_threads, least_blocks) unpack(const __gr
   }
 }
 
-// Returns how many threads of a kernel the current GPU runs at a time.
+// Sets `threads` to the number of threads of a kernel that the current GPU runs at the same time.
 cudaError_t threads_at_once(const void* kernel, size_t shared_bytes, uint64_t& threads) {
   int device = 0, multiprocessors = 0, blocks = 0;
   if (const cudaError_t error = cudaGetDevice(&device)) return error;

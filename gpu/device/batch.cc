@@ -53,7 +53,7 @@ Batch Batch::copy(std::span<const NamedTensor> tensors) const {
     ~Copied() {
       if (content.order) content.order->let_go();
     }
-    std::unique_ptr<void, Free> on_host;  // one of these
+    std::unique_ptr<void, Free> on_host;  // the memory of the copies, or null if on_device has it
     std::shared_ptr<gpu::OwnMemory> on_device;
     BatchContent content;
   };

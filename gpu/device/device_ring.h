@@ -43,7 +43,8 @@ class DeviceRing {
   /// Returns the stream order of a buffer, which lives as long as the ring.
   virtual StreamOrder& order(size_t buffer) noexcept = 0;
 
-  /// Returns whether fill_from() may be called: the GPU reads the memory of DeviceRingOptions::copies_from by itself.
+  /// Returns whether fill_from() may be called, that is, whether this ring's GPU can read the memory of the GPU
+  /// DeviceRingOptions::copies_from by itself.
   virtual bool reaches() const noexcept = 0;
 
   /// Makes the ring's GPU the current device of the calling thread. Call it once in each of feedline's threads that
@@ -55,37 +56,38 @@ class DeviceRing {
   virtual void fill(size_t buffer, std::span<const CopyToDevice> copies,
                     std::span<const unpack::UnpackLaunch> launches) = 0;
   /// Does what fill() does, but copies from the last content of `others_buffer` in the ring `other`, whose GPU is
-  /// DeviceRingOptions::copies_from. The other ring does not fill that buffer again before it has been copied.
+  /// DeviceRingOptions::copies_from. `other` does not fill that buffer again before its content has been copied.
   /// Precondition: reaches().
   virtual void fill_from(DeviceRing& other, size_t others_buffer, size_t buffer, std::span<const CopyToDevice> copies,
                          std::span<const unpack::UnpackLaunch> launches) = 0;
   /// Throws Error bad_pipeline if go_on() cannot use this stream, and device_error while the stream captures a graph.
   virtual void check(Stream stream) const = 0;
-  /// Completes a buffer on a stream of the program: makes the stream wait for the buffer's fill(), calls `arrive`,
-  /// which gives the stream more work (the rows that other ranks send), and then gives it the launches. Call it after
-  /// the buffer's fill() and before a user is given the buffer, which is then ready on this stream. Throws as fill()
-  /// does.
+  /// Completes a buffer on a stream of the program. First makes the stream wait for the buffer's fill(). Then calls
+  /// `arrive`, which gives the stream more work: the exchange of rows with other ranks. Then gives the stream the
+  /// launches. Call this function after the buffer's fill() and before a user gets the buffer. The buffer is then ready
+  /// on this stream. Throws as fill() does.
   virtual void go_on(size_t buffer, Stream stream, const std::function<void()>& arrive,
                      std::span<const unpack::UnpackLaunch> launches) = 0;
-  /// Waits until the copies of the oldest fill() that has had no finish_copy() are done, and returns how many seconds
-  /// they took on the device. Another thread than the one that fills may call it. Throws as fill() does.
+  /// Waits until the copies of the oldest fill() without a finish_copy() are done. Returns how many seconds these
+  /// copies took on the device. A thread other than the one that fills may call this function. Throws as fill() does.
   virtual double finish_copy() = 0;
   /// Waits until no source that was given to fill() is read any more. Any thread may call it.
   virtual void drain() noexcept = 0;
 };
 
-/// What open_device_ring() makes.
+/// Describes the ring that open_device_ring() makes.
 struct DeviceRingOptions {
   DeviceId gpu;
   size_t buffers, buffer_bytes;
-  size_t copies;                      // the most fills that may be waiting for their finish_copy()
+  size_t copies;                      // how many fills may be waiting for their finish_copy(), at most
   std::span<const std::byte> tables;  // copied to the device
   std::span<const unpack::UnpackKernel>
       kernels;  // the kernels that will be launched; loaded now, because loading them later
                 // would disturb the trainer's work
-  // Memory of the device, besides the ring's, that launches read. The ring keeps it until the GPU has done its work.
+  // Memory of the device, besides the ring's own, that launches read. The ring keeps this memory until the GPU has done
+  // the ring's work.
   std::vector<std::shared_ptr<const std::byte>> reads = {};
-  std::optional<DeviceId> copies_from = {};  // the GPU of the ring that fill_from() copies from, if it can be reached
+  std::optional<DeviceId> copies_from = {};  // the GPU of the ring that fill_from() copies from, if reaches() is true
 };
 /// Makes a ring. Throws Error device_error, which says what to do, if there is no such GPU, not enough memory on it, or
 /// no kernel for it. Makes a context on this GPU and no other, and does not change the calling thread's current device.
@@ -94,9 +96,9 @@ std::shared_ptr<DeviceRing> open_device_ring(const DeviceRingOptions& options);
 /// Throws Error device_error if one of the devices is a GPU that does not exist.
 void check_devices(std::span<const DeviceId> devices);
 
-/// Pins host memory, so that GPUs can read it by themselves and copies from it overlap with all other work. Its pages,
-/// which nothing should have touched yet, are taken from the NUMA node of `gpu`, if that has some. Returns false, and
-/// writes one line to the log, if that is not possible; copies still work.
+/// Pins host memory, so that GPUs can read it by themselves and copies from it overlap with all other work. The pages
+/// of the memory, which nothing should have touched yet, are taken from the NUMA node of `gpu`, if that node has free
+/// ones. Returns false, and writes one line to the log, if the memory cannot be pinned; copies still work.
 bool pin(std::span<std::byte> memory, DeviceId gpu) noexcept;
 /// Undoes pin().
 void unpin(std::span<std::byte> memory, DeviceId gpu) noexcept;

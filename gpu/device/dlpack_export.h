@@ -1,4 +1,4 @@
-// Tensors as DLPack structs, which own what keeps the memory alive.
+// Makes DLPack structs of tensors. Such a struct owns the object that keeps the tensor's memory alive.
 #pragma once
 
 #include <algorithm>
@@ -37,7 +37,7 @@ inline DLDataType dl_type(DType dtype) {
 }
 
 /// Returns the tensor as a DLManagedTensorVersioned or a DLManagedTensor, which keeps `owner` until its deleter is
-/// called. `flags` are only of the versioned struct.
+/// called. Only the versioned struct has `flags`.
 template <typename Managed>
 Managed* export_tensor(std::shared_ptr<const void> owner, const TensorView& view, DeviceId device, uint64_t flags) {
   struct Export {

@@ -11,13 +11,15 @@ struct GpuModel {
   int major = 0, minor = 0;  // the compute capability
   std::string uuid;          // as nvidia-smi -L writes it: "GPU-" and 36 characters
 
-  /// How the GPU comes by the kernels of this build: it cannot run them, or they were compiled for it, or the driver
-  /// compiles them when they are first used.
+  /// How the GPU gets the kernels of this build.
+  /// - none: it cannot run them.
+  /// - compiled: they were compiled for it.
+  /// - by_driver: the driver compiles them when they are first used.
   enum class Kernels { none, compiled, by_driver };
   Kernels kernels() const noexcept;
 };
 
-/// Returns what a GPU is. Makes no context on it. Throws Error device_error if the driver does not say.
+/// Returns the model of a GPU. Makes no context on the GPU. Throws Error device_error if the driver does not tell it.
 GpuModel model_of(DeviceId gpu);
 
 /// Returns the oldest compute capability that this build has kernels for: "7.5".

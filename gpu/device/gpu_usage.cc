@@ -12,9 +12,9 @@
 namespace feedline::gpu {
 namespace {
 
-// What is used of NVML, the NVIDIA Management Library. CUDA's toolkit does not always have its header; the functions
-// and structures are those of its reference, docs.nvidia.com/deploy/nvml-api, and do not change: later ones have other
-// names (_v2).
+// The parts of NVML, the NVIDIA Management Library, that are used here. CUDA's toolkit does not always have NVML's
+// header. The functions and structures are those of NVML's reference, docs.nvidia.com/deploy/nvml-api. They do not
+// change, because later versions of them get different names (_v2).
 using Result = int;  // nvmlReturn_t; 0: success
 using Device = struct NvmlDevice*;
 struct Utilization {  // nvmlUtilization_t, in percent
@@ -110,7 +110,7 @@ std::vector<GpuUsage> gpu_usage() {
         known.gpus = std::move(gpus);
         known.asking = false;
       }).detach();
-    } catch (const std::system_error&) {  // there is no thread; the next call tries again
+    } catch (const std::system_error&) {  // the thread cannot be started; the next call tries again
       known.asking = false;
     }
   return known.gpus;

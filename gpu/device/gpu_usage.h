@@ -8,24 +8,25 @@
 
 namespace feedline::gpu {
 
-/// What NVIDIA's management library says of a GPU, whoever uses it.
+/// What NVIDIA's management library says of a GPU, whichever processes use the GPU.
 struct GpuUsage {
   std::string name;  // "NVIDIA H200"
   std::string uuid;  // "GPU-..."
-  /// The share of the last moments, a sixth of a second to a second, in which a kernel was running. nullopt: not told,
-  /// as for a GPU that is divided (MIG).
+  /// The share of the last sample period in which a kernel was running; such a period lasts a sixth of a second to a
+  /// second. nullopt if the library does not tell it, as for a GPU that is divided (MIG).
   std::optional<double> busy;
-  uint64_t memory_used = 0, memory_bytes = 0;  // of the GPU's memory, used and in all
-  /// The link to the host: its generation at full speed (idle GPUs lower it), and of how many lanes the GPU uses how
-  /// many. A card in a slot with few lanes is fed slowly. 0: not told.
+  uint64_t memory_used = 0, memory_bytes = 0;  // how much of the GPU's memory is used, and how much it has
+  /// The PCIe link to the host: its generation at full speed (an idle GPU lowers the generation), how many lanes the
+  /// GPU uses, and how many it could use at most. A card in a slot with few lanes is fed slowly. A number is 0 if the
+  /// library does not tell it.
   unsigned pcie_generation = 0, pcie_lanes = 0, pcie_most_lanes = 0;
 };
 
-/// Returns all GPUs of the machine, in the order of the library; CUDA_VISIBLE_DEVICES does not change it. None if there
-/// is no library, which comes with NVIDIA's driver, or if it fails.
+/// Returns the usage of all GPUs of the machine, in the order of the library; CUDA_VISIBLE_DEVICES does not change this
+/// list. The list is empty if the library, which comes with NVIDIA's driver, is missing or fails.
 ///
-/// Does not wait: it returns what is known, and lets a thread ask the library again, for later calls. So the first call
-/// returns none. A driver that never answers keeps that thread, which nobody joins. Thread-safe.
+/// Does not wait: returns what is known, and lets a thread ask the library again, for later calls. So the first call
+/// returns an empty list. If the driver never answers, that thread never ends; nobody joins it. Thread-safe.
 std::vector<GpuUsage> gpu_usage();
 
 }  // namespace feedline::gpu

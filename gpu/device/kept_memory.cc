@@ -71,7 +71,7 @@ void* take_kept(DeviceId gpu, bool on_gpu, size_t bytes) noexcept {
       others.assign(of_others, blocks.end());
       blocks.erase(of_others, blocks.end());
     } catch (const std::exception&) {
-      // No memory for the list: they are freed later.
+      // No memory for the list: the blocks stay kept and are freed later.
     }
   }
   free_all(others);

@@ -1,5 +1,5 @@
-// Memory that a feeder keeps while it goes to another position. To allocate and pin memory takes long, and to free and
-// unpin it waits for all work of the GPU, also for the trainer's.
+// Memory that a feeder keeps while it goes to a different position in the data. To allocate and pin memory takes long.
+// To free and unpin memory waits for all work of the GPU, also for the trainer's.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +8,10 @@
 
 namespace feedline::gpu {
 
-/// While an object of this class exists, in any thread, the memory of rings on GPUs and their pinned memory of the host
-/// (Memory's second constructor) is not freed, but kept for the next that is wanted with the same size and GPU. The
-/// destructor of the last object frees what is left. So none should exist while a thread waits for other ranks.
+/// While an object of this class exists, in any thread, blocks of memory are not freed, but kept for the next request
+/// of the same size for the same GPU. These are blocks of rings on GPUs, and blocks of the host that are pinned for a
+/// GPU (Memory's second constructor). The destructor of the last object frees the blocks that are left. So no object
+/// should exist while a thread waits for other ranks.
 class KeptMemory {
  public:
   KeptMemory();
@@ -19,18 +20,18 @@ class KeptMemory {
   KeptMemory& operator=(const KeptMemory&) = delete;
 };
 
-/// What the owners of such memory pass on: a block, and the function that frees it, on any thread.
+/// A block of such memory, which its owner passes on, and the function that frees the block on any thread.
 struct KeptBlock {
   DeviceId gpu;   // the GPU to which it belongs, or for which it is pinned
-  bool on_gpu;    // whether it is memory of the GPU
+  bool on_gpu;    // whether it is memory of the GPU, not of the host
   void* address;  // nothing uses it
   size_t bytes;
   void (*free)(const KeptBlock& block) noexcept;
 };
-/// Keeps the block, or returns false if there is no KeptMemory.
+/// Keeps the block and returns true. Returns false if there is no KeptMemory, or no memory for the list of blocks.
 bool keep(const KeptBlock& block) noexcept;
-/// Returns a block of this kind that was kept, or null. If there is none, frees what was kept of other sizes, so that
-/// there is room for another one.
+/// Returns the address of a kept block with these properties, or null if there is none. In that case frees the kept
+/// blocks of different sizes (for the same GPU, with the same `on_gpu`), so that there is room for a new block.
 void* take_kept(DeviceId gpu, bool on_gpu, size_t bytes) noexcept;
 
 }  // namespace feedline::gpu

@@ -24,7 +24,8 @@ void prefer_node(std::span<std::byte> memory, int node) noexcept {
   constexpr auto bits = static_cast<size_t>(CHAR_BIT * sizeof(unsigned long));
   std::vector<unsigned long> nodes(static_cast<size_t>(node) / bits + 1);
   nodes.back() = 1ul << (static_cast<size_t>(node) % bits);
-  // glibc has no function for it, and libnuma would be a library for one call. The system reads one bit less than told.
+  // glibc has no function for mbind, and libnuma would be a library for one call. The system reads one bit less than it
+  // is told.
   syscall(SYS_mbind, memory.data(), memory.size(), MPOL_PREFERRED, nodes.data(), nodes.size() * bits + 1, 0u);
 }
 

@@ -1,5 +1,6 @@
-// A device's memory, and a queue of work on it that is done in order. The host does the work at once; a GPU does it
-// asynchronously, on a stream of the queue. Data-parallel training needs a queue besides its communicator.
+// A device's memory, and a queue of work on that memory (copies, reductions and divisions), which the device does in
+// order. The host does the work at once; a GPU does it asynchronously, on a stream of the queue. Data-parallel training
+// needs a queue besides its communicator.
 //
 //   trainer's stream   write gradient            ... next step reads values
 //                           \ follow()           / lead()
@@ -30,11 +31,12 @@ class Queue {
   virtual void enter_thread() = 0;
   /// Returns the queue's stream. A communicator's calls on it are in the order of the queue's work, too.
   virtual Stream stream() const noexcept = 0;
-  /// Returns memory of the device that lives as long as the queue, aligned to 64 bytes. Throws Error if there is none.
+  /// Returns memory of the device that lives as long as the queue, aligned to 64 bytes. Throws Error if the device has
+  /// no such memory.
   virtual std::byte* allocate(size_t bytes) = 0;
 
-  /// Copies within the device. On a GPU, one side may also be memory of the host, which is best pinned. What is copied
-  /// from there must not change before wait().
+  /// Copies within the device. On a GPU, one side may also be memory of the host, which is best pinned. Bytes that are
+  /// copied from the host must not change before wait().
   virtual void copy(void* to, const void* from, size_t bytes) = 0;
   /// Makes many copies within the device, which do not depend on one another.
   virtual void copy(std::span<const CopyPart> parts) = 0;
@@ -42,19 +44,20 @@ class Queue {
   virtual void reduce(const ReduceLaunch& launch) = 0;
   virtual void divide(const DivideLaunch& launch) = 0;
 
-  /// Orders the queue's work from now on after all work that the stream has been given so far.
+  /// Makes the work that the queue is given from now on wait for all work that the stream has been given so far.
   virtual void follow(Stream stream) = 0;
-  /// Do the same in two steps, which two threads may take: the queue's work from follow_mark() on comes after the work
-  /// that the stream had been given at mark(). Marks are numbered from 0 to `count` - 1; make_marks() makes them.
+  /// Do what follow() does in two steps, mark() and follow_mark(), which two threads may take. The work that the queue
+  /// is given from follow_mark() on waits for the work that the stream had been given at mark(). make_marks() makes the
+  /// marks, which are numbered from 0 to `count` - 1.
   virtual void make_marks(size_t count) = 0;
   virtual void mark(size_t number, Stream stream) = 0;
   virtual void follow_mark(size_t number) = 0;
-  /// Orders the stream's work from now on after all work that the queue has been given so far.
+  /// Makes the work that the stream is given from now on wait for all work that the queue has been given so far.
   virtual void lead(Stream stream) = 0;
-  /// Waits for a stream that has been given work on memory of the queue, if an error makes it impossible to follow()
-  /// it.
+  /// Waits until a stream has done its work. Call this function if the stream has been given work on memory of the
+  /// queue and an error makes it impossible to follow() the stream.
   virtual void drain(Stream stream) noexcept = 0;
-  /// Returns when all work that the queue has been given is done.
+  /// Waits until all work that the queue has been given is done.
   virtual void wait() = 0;
 };
 
@@ -62,7 +65,8 @@ class Queue {
 /// are given that memory. If `user` is a GPU and the memory cannot be pinned, allocate() throws Error device_error.
 std::shared_ptr<Queue> host_queue(DeviceId user);
 
-/// Returns a queue on a GPU. Throws Error device_error if there is no such GPU. Makes a context on it and no other.
+/// Returns a queue on a GPU. Throws Error device_error if there is no such GPU. Makes a context on this GPU and no
+/// other.
 std::shared_ptr<Queue> cuda_queue(DeviceId gpu);
 
 }  // namespace feedline::gpu

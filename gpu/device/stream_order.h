@@ -9,7 +9,8 @@
 
 namespace feedline::gpu {
 
-/// Bytes of a device, and where their copy lies in its memory.
+/// Bytes of a device that are to be copied: `bytes` bytes at `from`. `to` is the offset of their copy in the new
+/// memory.
 struct CopyWithin {
   const void* from;
   size_t bytes, to;
@@ -21,13 +22,13 @@ class OwnMemory;
 class StreamOrder {
  public:
   /// Makes the work that the stream is given from now on wait until the batch is written. Throws Error device_error if
-  /// the GPU has failed, and bad_pipeline for a default stream of another GPU.
+  /// the GPU has failed, and bad_pipeline for a default stream of a different GPU.
   virtual void ready_on(Stream stream) = 0;
   /// Copies within the device, on `stream`, on which the batch must be ready. Throws as ready_on() does, and
   /// bad_pipeline for Stream::host.
   virtual void copy_on(Stream stream, void* to, const void* from, size_t bytes) = 0;
-  /// Copies bytes of the batch to new memory of the device, and waits until they are there. The memory has `bytes`, and
-  /// is aligned to 256 bytes. Throws Error device_error.
+  /// Copies bytes of the batch to new memory of the device, and waits until they are there. The new memory has `bytes`
+  /// bytes, and is aligned to 256 bytes. Throws Error device_error.
   virtual std::shared_ptr<OwnMemory> copy(std::span<const CopyWithin> parts, size_t bytes) = 0;
   /// Lets the buffer be written again when the stream has done all work that it has been given so far. If that cannot
   /// be arranged, the feed ends with the reason.
@@ -40,7 +41,7 @@ class StreamOrder {
   ~StreamOrder() = default;
 };
 
-/// Memory of a device that belongs to only one batch. let_go() frees it, when the streams have used it.
+/// Memory of a device that belongs to only one batch. let_go() lets the memory be freed when the streams have used it.
 class OwnMemory : public StreamOrder {
  public:
   virtual ~OwnMemory() = default;

@@ -8,7 +8,7 @@
 
 namespace feedline::gpu {
 
-/// Begins and ends a range of NVTX in the calling thread. They do nothing in a build without CUDA.
+/// Begin and end a range of NVTX in the calling thread. Do nothing in a build without CUDA.
 void push_range(const char* name) noexcept;
 void pop_range() noexcept;
 

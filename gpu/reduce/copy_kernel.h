@@ -9,7 +9,7 @@
 
 namespace feedline::gpu {
 
-/// One copy. The source does not overlap the destination of any copy that is made with it.
+/// One of several copies that are made together. Its source does not overlap the destination of any of them.
 struct CopyPart {
   const void* from;
   void* to;
@@ -24,7 +24,7 @@ struct CopyArgs {
     std::byte* to;
     uint64_t bytes;
     uint32_t word;   // the size in bytes of the words that are copied: 1, 2, 4, 8 or 16
-    uint32_t after;  // the number of pieces in this part and those before it
+    uint32_t after;  // the number of pieces in this part and all parts before it
   };
   Part parts[most_parts];
   uint32_t count;
@@ -37,7 +37,7 @@ static_assert(sizeof(CopyArgs) <= 4096);
 /// A part is copied in pieces of this size, each by one block of threads. CUDA allows 2^31 blocks, which is 64 TiB.
 inline constexpr uint32_t copy_piece_bytes = 32 << 10;
 
-/// Takes as many parts as one launch carries from the front of `parts`, and returns them as arguments, without those
+/// Removes parts from the front of `parts`, as many as one launch carries. Returns them as arguments, without those
 /// that are empty.
 inline CopyArgs take_copies(std::span<const CopyPart>& parts) {
   CopyArgs args{};
@@ -56,7 +56,7 @@ inline CopyArgs take_copies(std::span<const CopyPart>& parts) {
 template <typename Word>
 FEEDLINE_ELEMENT void copy_words(const std::byte* from, std::byte* to, uint32_t words, uint32_t thread,
                                  uint32_t threads) {
-  constexpr uint32_t at_once = 4;  // so many loads are on their way before the first store waits for one
+  constexpr uint32_t at_once = 4;  // this many loads are under way before the first store waits for one of them
   unpack::check_aligned(from, sizeof(Word));
   unpack::check_aligned(to, sizeof(Word));
   const auto* const in = reinterpret_cast<const Word*>(from);
@@ -76,7 +76,7 @@ struct alignas(16) Word16 {
 
 /// Does the work of thread number `thread` of the `threads` threads in block number `block`.
 FEEDLINE_ELEMENT void copy_thread(const CopyArgs& args, uint32_t block, uint32_t thread, uint32_t threads) {
-  uint32_t first = 0;  // the part with this piece is the first one that ends after it
+  uint32_t first = 0;  // the part that has piece `block`: the first part that ends after this piece
   for (uint32_t end = args.count; first < end;) {
     const uint32_t middle = (first + end) / 2;
     if (args.parts[middle].after > block)

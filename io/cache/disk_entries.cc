@@ -92,8 +92,8 @@ void DiskEntries::sync_when_asked() noexcept {
   }
 }
 
-// Syncs the entries that are written by now, and makes them valid. (What is written meanwhile may be synced, too, and
-// is synced again.)
+// Syncs the entries that are written when this is called, and then makes them valid. (Entries that are written
+// meanwhile may be synced, too. They are synced again before they become valid.)
 void DiskEntries::sync() noexcept {
   bool any = false;
   for (uint64_t entry = 0; entry < entries(); entry++) {

@@ -14,20 +14,20 @@
 
 namespace feedline::io {
 
-/// Keeps entries in an EntryFile. Every entry is compared with its CRC32C whenever it is read: one that differs is not
-/// found. A thread of its own syncs what was written and then makes it valid for other processes; this process finds it
-/// at once. After a failed read, write or sync nothing more is written, and one line in the log says so; what is there
-/// is still found.
+/// Keeps entries in an EntryFile. Whenever an entry is read, its bytes are compared with its CRC32C. If they differ,
+/// the entry is not found. This process finds an entry as soon as it is written. A thread of the store syncs the new
+/// entries, and then makes them valid for other processes. After a failed read, write or sync the store writes nothing
+/// more, and says so in one line of the log. It still finds the entries that are in the file.
 class DiskEntries final : public EntryStore {
  public:
-  /// Returns how many bytes of memory so many entries take.
+  /// Returns how many bytes of memory a store of `entries` entries takes.
   static uint64_t memory_bytes(uint64_t entries) noexcept { return entries; }
   /// How many bytes are written before they are synced, unless the caller says otherwise.
   static constexpr uint64_t usual_sync = 32 << 20;
 
-  /// Opens or makes the file as EntryFile does. `memory` must be zero, have memory_bytes() bytes for the entries of
-  /// `wanted`, and outlive the store. (A file that another process has made may have fewer entries.) Throws Error
-  /// io_error.
+  /// Opens or makes the file as EntryFile does. `memory` must be filled with zeros, have at least
+  /// memory_bytes(wanted.entries) bytes, and outlive the store. (A file that another process has made may have fewer
+  /// entries than `wanted`.) Throws Error io_error.
   DiskEntries(const std::string& path, uint64_t content, const EntryLayout& wanted, std::span<std::byte> memory,
               uint64_t bytes_of_sync = usual_sync);
   /// Syncs what was written.
@@ -41,7 +41,7 @@ class DiskEntries final : public EntryStore {
   void give_up(uint64_t entry) noexcept override;
 
  private:
-  /// What this process knows of an entry beside the file.
+  /// What this process knows about an entry besides what the file says.
   enum Local : uint8_t { unknown, written, syncing, given_up };
 
   std::atomic_ref<uint8_t> local(uint64_t entry) const noexcept {

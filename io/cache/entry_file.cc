@@ -56,12 +56,13 @@ constexpr int most_tries = 100;
 
 enum State : uint32_t { empty, claimed, valid };
 
-/// The bytes of the file that locks stand for. All locks are of ranges, and these do not overlap: on NFS flock() is a lock
-/// of the whole range, which would keep out a lock of any part of it.
+/// The bytes of the file that are locked. Every lock is a lock of a range of bytes, and these ranges do not overlap.
+/// flock() is not used, because on NFS it is a lock of the whole file, which would keep out a lock of any part of it.
 enum LockedByte : off_t { claiming, using_file };
 
-/// Locks a byte for the open file (fcntl(2), "Open file description locks"): F_RDLCK, F_WRLCK or F_UNLCK. A lock of the
-/// same byte that it has is changed at once. The kernel gives locks back if the process dies. Returns 0 or an errno.
+/// Locks or unlocks a byte for the open file (fcntl(2), "Open file description locks"). `type` is F_RDLCK, F_WRLCK or
+/// F_UNLCK. If the open file already has a lock of this byte, that lock is changed in one step. The kernel gives the
+/// locks back if the process dies. Returns 0 or an errno.
 int lock(int fd, LockedByte byte, short type, bool waits) noexcept {
   if (const int error = type == F_UNLCK ? 0 : injected<LockCacheOp>()) return error;
   struct flock range {};
@@ -108,9 +109,9 @@ int read_all(int fd, uint64_t at, std::span<std::byte> into) noexcept {
 struct EntryFile::Header {
   char magic[8];
   uint64_t content, entries, data_bytes;
-  uint32_t crc;  // of what stands before it
+  uint32_t crc;  // CRC32C of the members before it
   uint32_t unused[23];
-  uint64_t next;  // the bytes of data that are taken
+  uint64_t next;  // how many bytes of data are taken
 
   static Header of(uint64_t content, const EntryLayout& layout) {
     Header header{};
@@ -133,14 +134,15 @@ struct EntryFile::Row {
   uint32_t state;
   uint32_t crc;
   uint64_t offset, bytes;
-  uint32_t check;  // of the entry's number and what stands before it, without the state
+  uint32_t check;  // CRC32C of the entry's number and of crc, offset and bytes
   uint32_t unused;
 
   uint32_t sum(uint64_t entry) const noexcept {
     const uint64_t all[] = {entry, crc, offset, bytes};
     return crc32c(std::as_bytes(std::span(all)));
   }
-  // The disk, or another program, may have changed the row since it was written.
+  // Returns whether this row belongs to `entry` and is as it was written. The disk, or another program, may have
+  // changed it.
   bool is_of(uint64_t entry, const EntryLayout& layout) const noexcept {
     return check == sum(entry) && bytes <= layout.data_bytes && offset <= layout.data_bytes - bytes;
   }
@@ -160,7 +162,7 @@ int write_value(int fd, uint64_t at, const T& value) noexcept {
 
 }  // namespace
 
-/// The right to change who has what, among the threads of all processes.
+/// The right to claim an entry or to take room. Only one thread of all processes has it at a time.
 class EntryFile::Exclusive {
  public:
   explicit Exclusive(EntryFile& file) noexcept
@@ -199,7 +201,7 @@ std::optional<EntryLayout> EntryFile::layout_of(const std::string& path, uint64_
 
 namespace {
 
-// Calls `visit(file, status)` for each file that remove_unused() removes, while it is locked.
+// Calls `visit(file, status)` for each file that remove_unused() removes, while that file is locked.
 template <typename Visit>
 void for_each_unused(const std::string& path, std::string_view prefix, Visit visit) noexcept {
   std::error_code error;
@@ -297,7 +299,7 @@ bool EntryFile::open() {
   return false;
 }
 
-// Writes the table first and the header last, so that a file with a header is whole. Before it there are zeros.
+// Writes the table first and the header last, so that a file with a header is whole. Until then the header is zeros.
 void EntryFile::create(const EntryLayout& wanted) {
   std::array<char, sizeof magic - 1> first{};
   const int unread = read_all(fd_, 0, std::as_writable_bytes(std::span(first)));

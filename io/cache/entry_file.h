@@ -1,13 +1,14 @@
 // The file of entries on a disk that the ranks of a machine share.
 //
-//   header    4096 bytes: magic, digest of the content, number of entries, bytes of data, CRC32C; and how far the data
-//             is taken
+//   header    4096 bytes: magic, digest of the content, number of entries, bytes of data, CRC32C of all these; and how
+//             many bytes of data are taken
 //   table     a row of 32 bytes for each entry: state, CRC32C of the data, place, size, CRC32C of the row
 //   data      from the next multiple of 4096 on; the file grows as entries are written
 //
-// Numbers are little-endian. A row is valid only after the data was synced, so after a crash of the machine a valid row
-// has its data, and the CRC32C shows it if a disk did not keep its word. Nothing of the file is mapped: where a disk is
-// full or fails, or another program cuts the file short, a call fails, and a mapping would end the process.
+// Numbers are little-endian. A row becomes valid only after the data was synced. So after a crash of the machine a
+// valid row has its data. If a disk did not keep its word, the CRC32C shows it. No part of the file is mapped into
+// memory. If a disk is full or fails, or if another program cuts the file short, a system call fails; access to a
+// mapping would end the process.
 #pragma once
 
 #include <cstddef>
@@ -24,17 +25,17 @@ namespace feedline::io {
 /// How much a file of entries holds.
 struct EntryLayout {
   uint64_t entries = 0;
-  uint64_t data_bytes = 0;  // the most bytes of all entries together
+  uint64_t data_bytes = 0;  // the maximum number of bytes of all entries together
   bool operator==(const EntryLayout&) const = default;
 };
 
-/// An open file of entries. It is locked as long as a process has it open, so that nobody takes it away.
+/// An open file of entries. Each process locks the file as long as it has it open, so that no other process removes it.
 /// Thread-safe, except for construction and destruction.
 class EntryFile {
  public:
   static constexpr std::string_view suffix = ".feedline-cache";
 
-  /// Returns how many bytes header and table take.
+  /// Returns how many bytes the header and a table of `entries` entries take.
   static uint64_t table_bytes(uint64_t entries) noexcept;
   /// Returns the layout of an existing file; nullopt if there is no whole file with this content. Does not throw.
   static std::optional<EntryLayout> layout_of(const std::string& path, uint64_t content) noexcept;
@@ -45,8 +46,8 @@ class EntryFile {
   /// open, except `path` itself. Does not throw.
   static void remove_unused(const std::string& path, std::string_view prefix) noexcept;
 
-  /// Opens the file, or makes it with the layout `wanted`, if there is none with this content. Entries whose writer was
-  /// killed are empty again, if no other process has the file open. Throws Error io_error.
+  /// Opens the file, or makes it with the layout `wanted` if there is no whole file with this content. If no other
+  /// process has the file open, entries whose writer was killed become empty again. Throws Error io_error.
   EntryFile(std::string path, uint64_t content, const EntryLayout& wanted);
   ~EntryFile();
   EntryFile(const EntryFile&) = delete;
@@ -60,16 +61,19 @@ class EntryFile {
     uint64_t offset = 0, bytes = 0;
     uint32_t crc = 0;  // CRC32C of the bytes
   };
-  /// Returns the place of a valid entry, or of one that this process has kept and not yet published; nullopt if there
-  /// is none. Sets `error` to an errno, ENODATA if the file ends before, if that cannot be told, and to 0 otherwise.
+  /// Returns the piece of an entry. If `published` is true, only an entry that is valid for all processes counts. If it
+  /// is false, an entry that this process has kept and not yet published counts, too. Returns nullopt if there is no
+  /// such entry. Sets `error` to 0, or to an errno if the entry's row cannot be read: ENODATA if the file ends before
+  /// that.
   std::optional<Piece> find(uint64_t entry, bool published, int& error) const noexcept;
-  /// Claims an empty entry among all processes. Returns whether it was empty. Sets `error` to an errno if that cannot be
-  /// told.
+  /// Claims an entry, so that no other thread of any process can claim it. Returns true if the entry was empty and is
+  /// claimed now. If a system call fails, sets `error` to its errno and returns false. Otherwise sets `error` to 0.
   bool claim(uint64_t entry, int& error) noexcept;
   /// Makes a claimed or damaged entry empty again.
   void release(uint64_t entry) noexcept;
-  /// Takes room for so many bytes among all processes. Returns the offset; nullopt if there is none. Sets `error` to an
-  /// errno if that cannot be told.
+  /// Takes room for `bytes` bytes of data, so that no other thread of any process can take it. Returns the offset of
+  /// the room, or nullopt if there is not enough. If a system call fails, sets `error` to its errno and returns
+  /// nullopt. Otherwise sets `error` to 0.
   std::optional<uint64_t> take(uint64_t bytes, int& error) noexcept;
   /// Notes where the bytes of a claimed entry are. Returns 0 or an errno.
   int set_piece(uint64_t entry, const Piece& piece) noexcept;
@@ -96,7 +100,7 @@ class EntryFile {
   const uint64_t content_;
   EntryLayout layout_;
   int fd_ = -1;
-  Mutex mutex_;  // held while the file's lock of claims is
+  Mutex mutex_;  // held while this process holds the file's lock of claims
 };
 
 }  // namespace feedline::io

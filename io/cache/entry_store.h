@@ -8,7 +8,7 @@
 
 namespace feedline::io {
 
-/// The alignment of each entry's place, in bytes. An entry takes its bytes, rounded up to this.
+/// The alignment of each entry's place, in bytes. An entry takes its size, rounded up to a multiple of this.
 inline constexpr uint64_t entry_alignment = 64;
 
 /// Keeps bytes under the numbers [0, entries()). Each entry is written once and never changes, and none is ever thrown
@@ -26,18 +26,18 @@ class EntryStore {
   virtual bool has(uint64_t entry) const noexcept = 0;
 
   /// Returns the bytes of an entry. They lie in the store, or were read into the beginning of `scratch`. Returns an
-  /// empty span if the entry is not valid, or has more bytes than `scratch` takes if it must be read.
+  /// empty span if the entry is not valid, or if the entry must be read and does not fit into `scratch`.
   virtual std::span<const std::byte> find(uint64_t entry, std::span<std::byte> scratch) noexcept = 0;
 
-  /// Claims an empty entry for `bytes` bytes. Returns where to write them: a place in the store, or the beginning of
-  /// `scratch`. keep() or give_up() must follow. Returns an empty span if the entry is not empty, or if there is no
-  /// room. Precondition: bytes > 0.
+  /// Claims an empty entry for `bytes` bytes. Returns the memory into which the caller must write them: a place in the
+  /// store, or the beginning of `scratch`. keep() or give_up() must follow. Returns an empty span if the entry is not
+  /// empty, or if there is no room. Precondition: bytes > 0.
   virtual std::span<std::byte> claim(uint64_t entry, uint64_t bytes, std::span<std::byte> scratch) noexcept = 0;
 
-  /// Makes a claimed entry valid. `bytes` is what claim() returned, with its content.
+  /// Makes a claimed entry valid. `bytes` is the span that claim() returned, which the caller has filled.
   virtual void keep(uint64_t entry, std::span<const std::byte> bytes) noexcept = 0;
 
-  /// Ends a claim without bytes. The entry cannot be claimed again in this process.
+  /// Ends a claim without keeping any bytes. The entry cannot be claimed again in this process.
   virtual void give_up(uint64_t entry) noexcept = 0;
 
   /// Returns how many entries this process has kept, and their bytes.

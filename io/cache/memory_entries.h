@@ -14,11 +14,11 @@ namespace feedline::io {
 /// take their places in the order in which they are claimed. The place of an entry that is given up is lost.
 class MemoryEntries final : public EntryStore {
  public:
-  /// Returns how many bytes of memory the table of so many entries takes.
+  /// Returns the size in bytes of a table of `entries` entries.
   static uint64_t table_bytes(uint64_t entries) noexcept;
 
-  /// Uses `memory`, which must be zero, aligned to entry_alignment, and outlive the store. It must have room for the
-  /// table.
+  /// Uses `memory`, which must be filled with zeros, be aligned to entry_alignment, and outlive the store. It must have
+  /// room for the table.
   MemoryEntries(uint64_t entries, std::span<std::byte> memory);
 
   uint64_t entries() const noexcept override { return table_.size(); }

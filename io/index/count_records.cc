@@ -127,12 +127,12 @@ struct Range {
   std::vector<IndexBuilder> chains;  // ascending, disjoint
 };
 
-// Finds the chains of valid records that begin in the range, and stores them there.
+// Finds the chains of valid records that begin in the range, and stores them in range.chains.
 void scan(Range& range, const std::shared_ptr<const SourceFile>& file, const CountOptions& options,
           const CountProgress& progress) {
   constexpr size_t most_chains = 64;
   const uint64_t allowance = 2 * (range.end - range.begin) + (uint64_t{16} << 20);
-  uint64_t in_vain = 0;  // bytes read for candidates that turned out to be no records
+  uint64_t in_vain = 0;  // bytes read for candidates that turned out not to be records
   RecordStream stream(file, RecordStream::Chain{}, options.record_limit);
   Resync search([&](uint64_t offset, std::span<std::byte> into) { file->read_at(offset, into); }, file->size(),
                 options.record_limit);

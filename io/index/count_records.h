@@ -49,8 +49,8 @@ using CountDamage = std::function<void(const BadRegion& region)>;
 /// Memory: the index and, per thread, a few buffers of 256 KiB or the thread's longest record. A false header inside a
 /// record may claim a record of up to record_limit bytes.
 ///
-/// False starts cost a range at most twice its size plus 16 MiB plus record_limit in bytes read. After that the range
-/// gives up, and the stitch scans the rest of it.
+/// The bytes that a range reads because of wrong guesses are at most twice its size plus 16 MiB plus record_limit.
+/// After that the range gives up, and the stitch scans the rest of it.
 FileIndex count_records(const std::shared_ptr<const SourceFile>& file, const CountOptions& options,
                         const CountProgress& progress = {}, const CountDamage& damage = {});
 /// Does the same for a file that it opens.

@@ -49,7 +49,7 @@ class Table {
   std::span<const T> rows_;
 };
 
-/// The number of bad regions of a file whose messages are kept.
+/// The maximum number of bad regions of a file whose messages are kept.
 inline constexpr size_t kept_messages = 100;
 /// The largest number of bad regions in an index. A file with more of them has no index.
 inline constexpr size_t most_bad_regions = size_t{1} << 22;

@@ -43,8 +43,8 @@ struct IndexFile {
   std::string refused;
 };
 
-/// Reads the index at `path`. Rejects it if it does not belong to `data`, or if it was made with another stride,
-/// record_limit or compression than `options` has. Does not throw: the result says why an index was rejected.
+/// Reads the index at `path`. Rejects it if it does not belong to `data`, or if it was made with a stride, record_limit
+/// or compression that differs from `options`. Does not throw: the result says why an index was rejected.
 ///
 /// The index is copied into memory, and the copy is checked. The checks cannot prove that each entry is right, but an
 /// index that passes them causes no access out of bounds (io/index/index_check.h). Memory is allocated only after the

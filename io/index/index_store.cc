@@ -105,7 +105,7 @@ KeptIndex find_index(const FileId& data, const CountOptions& options, const std:
 }
 
 void let_mtime_settle(const FileId& data) {
-  if (!is_path(data.uri)) return;  // the version of a file in a store is no time
+  if (!is_path(data.uri)) return;  // the version of a file in a store is not a time
   for (int i = 0; i < 20; i++) {
     timespec now{};  // by the clock from which the kernel takes the mtime of files
     if (clock_gettime(CLOCK_REALTIME_COARSE, &now) != 0) return;

@@ -18,18 +18,18 @@ namespace feedline::io {
 
 inline constexpr std::string_view index_suffix = ".feedline-index";
 
-/// Returns whether a file of this name is an index, or a temporary file that is about to become one. That holds also of
-/// names that are not hidden, which feedline 0.1 gave to indexes beside the data.
+/// Returns whether a file of this name is an index, or a temporary file that is about to become one. Names that are not
+/// hidden, which feedline 0.1 gave to indexes beside the data, count, too.
 bool is_index_name(std::string_view path);
 
-/// Returns whether a file of this name is no data, but something that feedline writes beside data: an index, or a file
+/// Returns whether a file of this name is not data, but something that feedline writes beside data: an index, or a file
 /// that is not complete (OutputFile).
 bool is_byproduct_name(std::string_view path);
 
 /// Returns the path of place number `number` at which the index of `file` may lie, or an empty string if there are no
-/// more places. Place 0 is the preferred one. If `dir` is not empty, the only place is in that folder. If it is empty,
-/// the places are beside the data, if `file` is a path, and in the cache folder, if there is one. A name with "://" is
-/// no path but a URI.
+/// more places. Place 0 is the preferred one. If `dir` is not empty, the only place is in that folder. If `dir` is
+/// empty, there are up to two places: beside the data, if `file` is a path (is_path()), and in the cache folder, if
+/// there is one. A name with the scheme of a registered source is not a path but a URI.
 std::string index_place(const std::string& file, const std::string& dir, size_t number);
 
 /// Returns the path at which a file that is not an index is kept under `name`: in `dir` or, if `dir` is empty, in the
@@ -37,8 +37,8 @@ std::string index_place(const std::string& file, const std::string& dir, size_t 
 /// Returns an empty string if there is no such folder.
 std::string cache_place(const std::string& name, const std::string& dir);
 
-/// Removes from the folders in which the indexes of `files` are preferred what processes that were killed while they
-/// wrote an index have left there.
+/// Removes temporary files of indexes that killed processes have left. Looks for them in the folders of the preferred
+/// places of the indexes of `files`.
 void remove_unfinished_indexes(const std::vector<std::string>& files, const std::string& dir);
 
 /// What find_index() found.
@@ -54,13 +54,13 @@ struct KeptIndex {
 KeptIndex find_index(const FileId& data, const CountOptions& options, const std::string& dir);
 
 /// Waits, at most 20 ms, until the clock of file systems has left the tick in which the file was last written. After
-/// that, another write gives the file another mtime, which shows that the index is out of date. Call this function
-/// before counting a file whose index is to be kept.
+/// that, a further write gives the file a different mtime, which shows that the index is out of date. Call this
+/// function before counting a file whose index is to be kept.
 void let_mtime_settle(const FileId& data);
 
 /// Writes the index to the first place that accepts it, makes the folder if it does not exist, and returns the path.
-/// `data` is the file as it was before it was counted, and `now` the file as it is now. Throws Error io_error if no
-/// place accepts the index (with the failure at the first place), or if the file has changed since.
+/// `data` is the file as it was before it was counted, and `now` the file as it is now. Throws Error io_error if the
+/// file has changed in between, or if no place accepts the index (with the failure at the first place).
 std::string keep_index(const FileIndex& index, const FileId& data, const FileId& now, const CountOptions& options,
                        const std::string& dir);
 

@@ -54,7 +54,7 @@ class MixedBackend final : public ReadBackend {
 
   void submit(std::span<const Read> reads) override {
     std::array<Read, 32> some;
-    while (!reads.empty()) {  // those of one backend together
+    while (!reads.empty()) {  // submits successive reads of one backend together
       const uint32_t backend = places_[reads[0].file].backend;
       size_t count = 0;
       for (; count < std::min(reads.size(), some.size()) && places_[reads[count].file].backend == backend; count++)
@@ -150,7 +150,7 @@ std::vector<std::string> schemes() {
 }
 
 const Source& all_files() {
-  static const AllFiles& files = *new AllFiles;  // never destroyed, as the registry
+  static const AllFiles& files = *new AllFiles;  // never destroyed, like the registry
   return files;
 }
 

@@ -19,7 +19,8 @@
 namespace feedline::io {
 namespace {
 
-/// The failure of a file system that refuses O_DIRECT at open. Others refuse it in statx or at the first read.
+/// The failure of a file system that refuses O_DIRECT at open. Other file systems refuse it in statx or at the first
+/// read.
 struct DirectOpenOp {
   static constexpr const char* name = "open O_DIRECT";
   static constexpr int error = EINVAL;

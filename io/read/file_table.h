@@ -20,8 +20,8 @@ class FileTable {
   struct Lease {
     uint32_t entry = 0, file = 0;
     int fd = -1;
-    /// What addresses, offsets and lengths must be multiples of: for O_DIRECT a divisor of block_bytes; 1 if the file
-    /// is read through the page cache.
+    /// Addresses, offsets and lengths of reads must be multiples of this. With O_DIRECT it is a divisor of block_bytes.
+    /// It is 1 if the file is read through the page cache.
     uint32_t alignment = 1;
   };
 
@@ -36,7 +36,7 @@ class FileTable {
   static size_t default_capacity() noexcept;
 
   /// Returns the largest number of leases that a backend may hold at a time: half of the capacity, rounded up. The
-  /// others are spare leases for read_cached(), on any thread: first come, first served.
+  /// other leases are spare ones for read_cached(), on any thread: first come, first served.
   size_t depth() const noexcept { return (capacity_ + 1) / 2; }
   /// Takes a spare lease. Returns false if none is left. return_spare() gives it back.
   bool lend_spare() noexcept;
@@ -44,9 +44,9 @@ class FileTable {
   Toggle direct() const noexcept { return direct_; }
   std::atomic<int> opening{0};  // callers of read_cached() that wait for acquire()
 
-  /// Opens `file`, or finds it open, and fills in `lease`. If all entries have files, it closes the file that was not
-  /// used for the longest time. It waits for another program only if that program holds a kernel lease on the file
-  /// (F_SETLEASE in fcntl(2)), which the kernel then makes it give up.
+  /// Opens `file`, or finds it open, and fills in `lease`. If all entries have files, it closes the least recently used
+  /// file without leases. It waits for another program only if that program holds a kernel lease on the file
+  /// (F_SETLEASE in fcntl(2)). The kernel then makes that program give the lease up.
   ///
   /// Returns 0 or an errno. EOPNOTSUPP means that O_DIRECT is `on` and refused, ESTALE that this is no longer a regular
   /// file. Precondition: the caller holds fewer than depth() leases, or has taken a spare one.
@@ -58,7 +58,8 @@ class FileTable {
   int refuse_direct(Lease& lease) noexcept;
 
   /// Checks the file after a read. Returns ESTALE if its size or version are no longer those of its FileId, because the
-  /// bytes may then be others. Returns 0 or another errno otherwise.
+  /// bytes that were read may then be of a different version. Otherwise returns 0, or the errno if the check itself
+  /// fails.
   int verify(const Lease& lease) const noexcept;
 
  private:
@@ -67,14 +68,14 @@ class FileTable {
     uint32_t file = no_file;
     uint32_t alignment = 1;
     uint32_t users = 0;      // leases of this entry
-    bool opening = false;    // while a thread opens the file without holding the lock
-    uint64_t last_used = 0;  // by clock_
+    bool opening = false;    // whether a thread is opening the file, without holding the lock
+    uint64_t last_used = 0;  // the value of clock_ at the last lease
   };
   static constexpr uint32_t no_file = UINT32_MAX, no_entry = UINT32_MAX;
 
-  /// Returns the entry without leases that was not used for the longest time, or no_entry.
+  /// Returns the least recently used entry without leases, or no_entry.
   uint32_t idle_slot() const noexcept FEEDLINE_REQUIRES(mutex_);
-  /// Closes the file without leases that was not used for the longest time. Returns false if there is none.
+  /// Closes the least recently used file without leases. Returns false if there is none.
   bool close_one_idle() noexcept;
   /// Sets `fd` and `alignment` as Lease explains. Returns 0 or an errno.
   int open_file(uint32_t file, int& fd, uint32_t& alignment) noexcept;

@@ -32,21 +32,21 @@ struct TypeOp {
 
 bool has_magic(std::string_view text) { return text.find_first_of("*?[") != std::string_view::npos; }
 
-// Returns the pattern that stands for the text itself: a[1]* is a[[]1][*].
+// Returns the pattern that matches only the text itself: for a[1]* it is a[[]1][*].
 std::string as_pattern(std::string_view text) {
   std::string result;
   for (const char c : text) {
     const bool special = c == '*' || c == '?' || c == '[' || c == '\\';
     if (special) result += '[';
-    if (c == '\\') result += c;  // itself, in brackets too
+    if (c == '\\') result += c;  // in brackets, too, a \ must be doubled to mean itself
     result += c;
     if (special) result += ']';
   }
   return result;
 }
 
-// Returns the path without "." and doubled slashes. Removes "..", too, if the shorter path names the same folder. After
-// a symbolic link "a", the path "a/.." may name another folder than ".".
+// Returns the path without "." and doubled slashes. Removes "..", too, if the shorter path names the same folder. It
+// may name a different one: if "a" is a symbolic link, "a/.." need not be the folder ".".
 fs::path tidy(const fs::path& path) {
   const fs::path plain = path.lexically_normal();
   const bool climbs = std::find(path.begin(), path.end(), "..") != path.end();
@@ -61,7 +61,8 @@ struct Split {
 };
 
 Split split(const std::string& folder, const fs::path& pattern) {
-  if (folder.empty()) absolute_path(pattern);  // the error that there is no working directory names the pattern
+  // If there is no working directory, this throws an error that names the pattern.
+  if (folder.empty()) absolute_path(pattern);
   Split parts{pattern.is_absolute() ? fs::path("/") : absolute_path(folder), {}};
   const fs::path relative = pattern.relative_path();
   for (auto it = relative.begin(); it != relative.end(); ++it) {
@@ -102,8 +103,8 @@ std::string what_is_there(const fs::path& pattern) {
   return text;
 }
 
-// Returns why a pattern that was meant in another way finds no file, if it looks as if it was. `path` is the path that
-// it stands for.
+// Returns why a pattern finds no file, if it looks as if the user meant it in a way in which it is not understood here,
+// as a URL for example. Otherwise returns an empty string. `path` is the path that the pattern stands for.
 std::string other_meaning(const std::string& pattern, const fs::path& path) {
   if (pattern.starts_with("file://")) return "; write only the path, without 'file://'";
   if (const size_t scheme = pattern.find("://"); scheme != std::string::npos) {
@@ -124,8 +125,8 @@ std::string other_meaning(const std::string& pattern, const fs::path& path) {
   return {};
 }
 
-// Returns what the path names, after links. A path of which the system does not say it could name data, which must not be
-// left out.
+// Returns the type of what the path names, after links. Throws Error io_error if the system does not tell the type,
+// because the path could name data, which must not be left out.
 fs::file_type type_of(const fs::path& path) {
   std::error_code error(injected<TypeOp>(), std::generic_category());
   const fs::file_type type = error ? fs::file_type::none : fs::status(path, error).type();

@@ -1,10 +1,11 @@
-// Patterns with wildcards, which match alike in every program.
+// Patterns with wildcards, which match the same texts in every program.
 #pragma once
 
 namespace feedline::io {
 
-/// Returns whether `text` matches the pattern, by the rules and the flags of fnmatch(3), with characters of UTF-8
-/// whatever locale the program has set: "?" is one character. Texts that are not UTF-8 are matched byte by byte.
+/// Returns whether `text` matches `pattern`, by the rules of fnmatch(3) with its `flags`. Characters are those of
+/// UTF-8, whatever locale the program has set: "?" matches one character. Texts that are not UTF-8 are matched byte by
+/// byte.
 bool matches(const char* pattern, const char* text, int flags) noexcept;
 
 }  // namespace feedline::io

@@ -27,9 +27,10 @@ struct FileId {
   std::string uri;       // a local path, or the name of a file in a store (io/read/source.h)
   uint64_t size = 0;     // bytes
   uint64_t version = 0;  // changes when the content does: of a local file, the mtime in nanoseconds
-  // Changes also when another file with the same mtime takes its place: the ctime in nanoseconds.
+  // This also changes when another file with the same mtime takes its place: the ctime in nanoseconds.
   uint64_t changed = 0;
-  // Which file of the system the path names; files that are one have the same two numbers. inode 0: it is not known.
+  // The numbers by which the system knows the file. Paths that name the same file have the same two numbers. If `inode`
+  // is 0, they are not known.
   uint64_t device = 0, inode = 0;
 };
 
@@ -75,13 +76,14 @@ class ReadBackend {
   /// completions.
   virtual void submit(std::span<const Read> reads) = 0;
 
-  /// Reads the range from the page cache, or from a file system in memory, at once, on the caller's thread, without
-  /// waiting for a disk but where it must open the file, or where memory is in swap. Returns 0 or an errno, as ReadDone
-  /// has them. Returns nothing if the page cache does not hold the whole range, or if files are not
-  /// read through it; then a part of the buffer may have been written, and the caller must submit the read.
-  /// Thread-safe.
+  /// Reads the range at once, on the caller's thread, from the page cache or from a file system in memory. It does not
+  /// wait for a disk, with two exceptions: it may have to open the file, and memory may be in swap. Returns 0 or an
+  /// errno, with the meanings that ReadDone has. Returns nothing if the page cache does not hold the whole range, or if
+  /// files are not read through it. Then a part of the buffer may have been written, and the caller must submit the
+  /// read. Thread-safe.
   virtual std::optional<int> read_cached(const Read& read) noexcept = 0;
-  /// Returns how many callers of read_cached() wait for a file to open: a disk or a network may not answer. Thread-safe.
+  /// Returns how many callers of read_cached() are waiting for a file to be opened. They may wait for long, because a
+  /// disk or a network may not answer. Thread-safe.
   virtual int opening() const noexcept { return 0; }
 
   /// Cancels the reads that it can cancel, and waits for the others. It waits for ever if a disk never answers. When it

@@ -25,7 +25,7 @@ struct CachedReadOp {
   static constexpr int error = EAGAIN;
 };
 
-// Returns whether the file lies only in memory, so that reads wait for no disk (though for swap).
+// Returns whether the file lies only in memory, so that reads do not wait for a disk, except for swap.
 bool lies_in_memory(int fd) noexcept {
   struct statfs system {};
   return fstatfs(fd, &system) == 0 && (system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC);

@@ -25,7 +25,7 @@ class ReadProgress {
     done,   // the whole range has been read
     ended,  // the file ends inside the range
   };
-  /// The most bytes that one call asks for. Linux transfers a little less than 2 GiB at once.
+  /// The maximum number of bytes that one call asks for. Linux transfers a little less than 2 GiB at once.
   static constexpr uint64_t call_limit = uint64_t{1} << 30;
 
   ReadProgress() = default;
@@ -44,9 +44,10 @@ class ReadProgress {
     return {buffer_ + (from - first_), from, static_cast<uint32_t>(length)};
   }
 
-  /// Takes the number of bytes that the call next() returned, which may be fewer than it asked for. With O_DIRECT the
-  /// next call must begin at an aligned offset. So if the number is no multiple of the alignment, the next call begins
-  /// at the last aligned offset before. If that brings nothing new, the file ends there.
+  /// Takes the number of bytes that the call from next() has read, which may be fewer than it asked for. With O_DIRECT
+  /// the following call must begin at an aligned offset. So if the number is not a multiple of the alignment, the
+  /// following call begins at the last aligned offset before the end of what was read. If that call brings nothing new,
+  /// the file ends there.
   Step advance(uint64_t bytes) noexcept {
     const uint64_t reached = down(reached_, alignment_) + bytes;
     if (reached >= end_) return Step::done;

@@ -1,6 +1,6 @@
 // Where data files lie: in the local file system, or in a store whose files have names such as "s3://bucket/part-000".
-// Listing, counting, indexing, feeding and looking up access data files only through a Source. The indexes and states
-// that feedline stores are local files for every source.
+// feedline accesses data files only through a Source, whether it lists, counts, indexes or feeds them, or looks
+// something up in them. The indexes and states that feedline stores are local files for every source.
 #pragma once
 
 #include <memory>
@@ -13,15 +13,15 @@
 
 namespace feedline::io {
 
-/// Access to data files. Thread-safe. The functions may block, and throw Error io_error, which says what the source has
-/// refused.
+/// Access to data files. Thread-safe. The functions may block. They throw Error io_error, which says what the source
+/// has refused.
 class Source {
  public:
   virtual ~Source() = default;
 
-  /// Returns the pattern as one that needs no folder: `pattern` itself if it is absolute, otherwise `pattern` below
-  /// `folder` (if that is empty, below the working directory). In the result, wildcards of the folder are escaped by \,
-  /// so that fnmatch(3) takes them literally.
+  /// Returns an absolute pattern. It is `pattern` itself if that is absolute, and otherwise `pattern` below `folder`
+  /// or, if `folder` is empty, below the working directory. In the result, each wildcard of the folder stands in
+  /// brackets, such as [*], so that fnmatch(3) takes it literally.
   virtual std::string absolute(const std::string& folder, const std::string& pattern) const = 0;
 
   /// What a pattern names.
@@ -32,8 +32,8 @@ class Source {
     std::string instead;             // if there are no files: what is there instead, to be appended to a message
   };
   /// Lists the files that match a pattern. Wildcards are * ? and [...] within a component of the path, as in
-  /// fnmatch(3); they do not match a leading '.'. A file that exists is taken literally. Folders are left out. Throws
-  /// Error bad_pipeline if the pattern is the name of a folder.
+  /// fnmatch(3); they do not match a leading '.'. If the pattern is the name of an existing file, it is taken
+  /// literally. Folders are left out. Throws Error bad_pipeline if the pattern is the name of a folder.
   virtual Listing list(const std::string& folder, const std::string& pattern) const = 0;
 
   /// Returns the size and version of a file. Throws Error io_error if it is not there.
@@ -53,24 +53,25 @@ const Source& local_files();
 /// Returns the scheme of a name such as "s3://bucket/part-000", here "s3"; "" for a path.
 std::string_view scheme_of(std::string_view name) noexcept;
 
-/// Makes `source` the one of all names with this scheme, for as long as the process lives. Thread-safe. Throws Error
-/// bad_pipeline if `scheme` is not one (lower-case letters, digits, + - and . after a letter: RFC 3986, 3.1), is "file",
-/// or has a source already.
+/// Makes `source` the source of all names with this scheme, for as long as the process lives. Thread-safe. Throws Error
+/// bad_pipeline if `scheme` is "file", has a source already, or is not a scheme: lower-case letters, digits, + - and .
+/// after a letter (RFC 3986, 3.1).
 void register_source(const std::string& scheme, std::unique_ptr<const Source> source);
 
-/// Returns whether a name is a path of the local file system: it has no scheme, or one that no source is registered for.
-/// Thread-safe.
+/// Returns whether a name is a path of the local file system: it has no scheme, or a scheme without a registered
+/// source. Thread-safe.
 bool is_path(std::string_view name);
 
 /// Returns the schemes that have a source, in ascending order. Thread-safe.
 std::vector<std::string> schemes();
 
-/// Returns what reads every file: by the source that its scheme is registered with, or from the local file system. A
-/// read backend of it may have files of several sources.
+/// Returns the source that reads every file. It uses the source that is registered for the scheme of a file's name, or
+/// else the local file system. A read backend that it makes may have files of several sources.
 const Source& all_files();
 
-/// Returns the name of a file as one that needs no folder: itself if it is no path, otherwise an absolute path without .
-/// and .., below `folder` if it is relative. Throws Error io_error as absolute_path() does.
+/// Returns the name of a file in a form that needs no folder. This is `name` itself if `name` is not a path. Otherwise
+/// it is an absolute path without . and .., and a relative `name` is taken to be below `folder`. Throws Error io_error
+/// as absolute_path() does.
 std::string absolute_name(const std::string& folder, const std::string& name);
 
 }  // namespace feedline::io

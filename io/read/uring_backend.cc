@@ -103,7 +103,8 @@ class UringBackend final : public ReadBackend {
     run(*ring);
   }
 
-  // Reads until the backend has been stopped, or the ring was lost, and the kernel holds nothing of this backend.
+  // Reads until the backend has been stopped or the ring was lost. Returns when, after that, the kernel holds nothing
+  // of this backend.
   void run(UringRing& ring) {
     while (true) {
       const int refusal = take_arrived();
@@ -255,8 +256,8 @@ class UringBackend final : public ReadBackend {
   uint64_t begun_ = 0;           // the number of reads taken from waiting_
   std::deque<Read> waiting_;     // reads that have no request yet
   std::vector<Request> requests_;
-  std::vector<uint32_t> free_,
-      ready_;  // numbers of requests: without a read; with a read whose next call is to be made
+  // The numbers of the requests that have no read, and of those with a read whose next call is to be made.
+  std::vector<uint32_t> free_, ready_;
   // The memory into which the ring reads the eventfd.
   std::shared_ptr<uint64_t> wake_count_ = std::make_shared<uint64_t>(0);
   // Whether the ring is reading the eventfd, and whether the ring is lost: the kernel accepts nothing more.

@@ -65,8 +65,8 @@ struct CqeOp {
 
 int set_up(unsigned entries, io_uring& ring) noexcept {
   if (int error = injected<RingSetupOp>()) return error;
-  // SINGLE_ISSUER and DEFER_TASKRUN: one thread submits, and completions are handled when it asks for them, so they do
-  // not interrupt other work (Linux 6.1). SUBMIT_ALL: an operation that is refused does not delay those after it.
+  // SINGLE_ISSUER and DEFER_TASKRUN (Linux 6.1): one thread submits, and completions are handled when it asks for them,
+  // so they do not interrupt what it does. SUBMIT_ALL: an operation that is refused does not delay those after it.
   constexpr unsigned best = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_SUBMIT_ALL;
   int error = injected<RingFlagsOp>();
   if (!error) error = -io_uring_queue_init(entries, &ring, best);
@@ -74,8 +74,8 @@ int set_up(unsigned entries, io_uring& ring) noexcept {
   return error;
 }
 
-// liburing maps and unmaps rings by system calls of its own, which ThreadSanitizer does not see. Without being told, it
-// takes a ring for an earlier one that had its address.
+// liburing maps and unmaps rings by system calls of its own, which ThreadSanitizer does not see. Unless ThreadSanitizer
+// is told, it takes a ring for an earlier one that had the same address.
 #ifdef __SANITIZE_THREAD__
 char rings_of_process;
 void note_mapped() noexcept { __tsan_acquire(&rings_of_process); }

@@ -13,7 +13,7 @@ inline constexpr uint32_t crc32c_polynomial = 0x82f63b78;  // x^32 + x^28 + x^27
 
 /// Returns p * x mod P.
 constexpr uint32_t times_x(uint32_t p) noexcept { return (p >> 1) ^ ((p & 1) ? crc32c_polynomial : 0); }
-/// Returns the q for which q * x = p mod P. There is one, because x is no factor of P.
+/// Returns the q for which q * x = p mod P. There is one, because x is not a factor of P.
 constexpr uint32_t over_x(uint32_t p) noexcept { return p & 0x80000000 ? (p ^ crc32c_polynomial) << 1 | 1 : p << 1; }
 
 /// Returns the tables for slicing-by-8. Entry [k][b] is the CRC register after byte b and then k zero bytes.

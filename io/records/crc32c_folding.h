@@ -1,10 +1,10 @@
 // CRC32C by carry-less products of 512 bits, for x86-64 with AVX-512 and VPCLMULQDQ: two products fold 64 bytes.
 //
-// A message is a polynomial. Take 16 bytes of it, h x^64 + l, that lie D bits before 16 other bytes. Modulo P they
-// equal h (x^(D + 64) mod P) + l (x^D mod P) at the place of these others. This sum has 128 bits or fewer, so it can be
-// added to them (Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009).
-// In this way a register of 64 bytes moves along the message. At the end of the message the crc32 instruction takes the
-// last 16 bytes modulo P.
+// A message is a polynomial. Take 16 bytes of it, h x^64 + l, that lie D bits before 16 later bytes. Modulo P the first
+// 16 bytes equal h (x^(D + 64) mod P) + l (x^D mod P) at the place of the later 16 bytes. This sum has 128 bits or
+// fewer, so it can be added to the later bytes (Gopal et al., "Fast CRC Computation for Generic Polynomials Using
+// PCLMULQDQ Instruction", Intel 2009). In this way a register of 64 bytes moves along the message. At the end of the
+// message the crc32 instruction takes the last 16 bytes modulo P.
 #pragma once
 
 #include "io/records/crc32c_hardware.h"

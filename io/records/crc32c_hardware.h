@@ -55,9 +55,9 @@ FEEDLINE_CRC_INLINE uint64_t product(uint32_t a, uint32_t b) noexcept {
 /// Returns the register after the last `size` % 8 bytes of a buffer of `size` bytes that ends at `end`.
 /// Precondition: size >= 8.
 ///
-/// There is no branch. Let k be the number of remaining bytes. The register is xored with these bytes. The lower k
-/// bytes of the result go through the polynomial: they are pushed to the top of a word, because leading zeros do not
-/// count. The upper bytes of the register move down.
+/// There is no branch. Let k be the number of remaining bytes. They are xored into the register. The lower k bytes of
+/// the result are shifted to the top of a word, because leading zeros do not count, and go through the polynomial. The
+/// upper bytes of the register move down.
 FEEDLINE_CRC_INLINE uint32_t finish(uint32_t crc, const std::byte* end, size_t size) noexcept {
   const unsigned bits = 8 * (size % 8);
   const uint64_t mixed = crc ^ ((load<uint64_t>(end - 8) >> 1) >> (63 - bits));

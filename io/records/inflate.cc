@@ -139,7 +139,7 @@ struct Inflater::Impl {
           state = State::zlib_flags;
           return true;
         }
-        if (seen_stream && byte == 0) return true;  // padding up to a block of a disk or a tape, as gzip(1) has it
+        if (seen_stream && byte == 0) return true;  // padding to a whole block of a disk or tape, as gzip(1) allows it
         have = 0;
         state = State::header;
         [[fallthrough]];
@@ -180,7 +180,8 @@ struct Inflater::Impl {
         if (byte == 0) next_field(gzip_comment);
         return true;
       case State::header_crc:
-        // It is not compared: nothing that a header says is used, and what is inflated has checksums of its own.
+        // This checksum is not compared: nothing that a header says is used, and what is inflated has checksums of its
+        // own.
         if (++have == 2) begin_body();
         return true;
       case State::zlib_flags:

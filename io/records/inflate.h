@@ -18,7 +18,7 @@ class Inflater {
   enum class Status : uint8_t {
     more,   // it needs more input (all of `in` is used up) or more room (all of `out` is filled)
     end,    // the file has ended after a complete stream; only if `last` was true
-    error,  // message() says why: damaged, cut short, bytes after the end of the stream, or another format
+    error,  // message() says why: damaged, cut short, bytes after the end of the stream, or a different format
   };
 
   /// Precondition: `format` is gzip or zlib.

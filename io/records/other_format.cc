@@ -12,7 +12,7 @@ namespace {
 using namespace std::string_view_literals;
 
 struct Format {
-  size_t at;  // where `begins` is
+  size_t at;  // offset of `begins` in the file
   std::string_view begins;
   std::string_view what;
 };
@@ -41,7 +41,8 @@ constexpr std::string_view mds =
     "a shard of MosaicML's streaming (MDS); read it by streaming, and write its samples by feedline.write()";
 constexpr std::string_view text = "text; `feedline convert csv` converts tables";
 
-/// Returns whether a message of an Arrow stream begins here: a mark, and the size of the schema.
+/// Returns whether the bytes begin like an Arrow stream: with a message, which has a mark and then the size of the
+/// schema.
 bool is_arrow_stream(std::span<const std::byte> bytes) noexcept {
   constexpr uint32_t mark = UINT32_MAX, most = 1 << 20, alignment = 8;
   if (bytes.size() < 8 || load<uint32_t>(bytes.data()) != mark) return false;
@@ -49,14 +50,15 @@ bool is_arrow_stream(std::span<const std::byte> bytes) noexcept {
   return size > 0 && size < most && size % alignment == 0;
 }
 
-/// Returns whether a shard of MDS begins here: the number of samples, the places of these and of the end, and JSON.
+/// Returns whether the bytes begin like a shard of MDS: with the number of samples, the offsets of all samples and of
+/// the end, and then JSON.
 bool is_mds(std::span<const std::byte> bytes) noexcept {
   if (bytes.size() < 8) return false;
   const uint64_t json = 8 + uint64_t{4} * load<uint32_t>(bytes.data());
   return json < bytes.size() && bytes[json] == std::byte{'{'} && load<uint32_t>(bytes.data() + 4) > json;
 }
 
-/// Returns whether this is text in UTF-8, of which the last character may be cut.
+/// Returns whether this is text in UTF-8, whose last character may be cut off.
 bool is_text(std::string_view bytes) noexcept {
   for (int cut = 0; cut < 3 && !is_utf8(bytes); cut++) bytes.remove_suffix(bytes.empty() ? 0 : 1);
   return !bytes.empty() && is_utf8(bytes) && std::all_of(bytes.begin(), bytes.end(), [](char byte) {

@@ -1,4 +1,4 @@
-// What a file is that somebody takes for a TFRecord file.
+// Recognises files of other formats that somebody takes for TFRecord files.
 #pragma once
 
 #include <cstddef>
@@ -7,9 +7,9 @@
 
 namespace feedline::io {
 
-/// Returns what these bytes at the beginning of a file look like, and what to do with such a file, as the end of a
-/// sentence; empty if they look like nothing that is known here. 512 bytes suffice for all formats but MDS, which is told
-/// by what follows its table of offsets.
+/// Returns what a file with these first bytes seems to be, and what to do with it. The text is the end of a sentence.
+/// It is empty if the bytes look like none of the formats that are known here. 512 bytes suffice for every format
+/// except MDS, which is recognised by what follows its table of offsets.
 std::string_view other_format(std::span<const std::byte> first_bytes) noexcept;
 
 }  // namespace feedline::io

@@ -150,7 +150,7 @@ void RecordStream::go_on_at(uint64_t offset, uint64_t number) {
   number_ = number;
 }
 
-// Moves begin_ to `offset` of the file, which is not compressed. Drops the buffer if it does not reach there.
+// Moves begin_ to `offset` of the file, which is not compressed. Empties the buffer if `offset` does not lie in it.
 void RecordStream::go_to(uint64_t offset) {
   if (buffer_offset_ <= offset && offset <= position_of(end_)) {
     begin_ = offset - buffer_offset_;

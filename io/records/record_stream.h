@@ -38,9 +38,9 @@ class RecordStream {
   RecordStream(const std::string& file, Compression compression, uint64_t record_limit);
   RecordStream(std::shared_ptr<const SourceFile> file, Compression compression, uint64_t record_limit);
 
-  /// Selects the constructor that reads one chain of a plain file: good records without a gap. When no good record
-  /// follows, next() returns `end` instead of `damage`, and offset() is the place. The chain begins at offset 0, or
-  /// where go_on_at() says.
+  /// Selects the constructor that reads one chain of a plain file. A chain is a sequence of good records without a gap.
+  /// It begins at offset 0, or where go_on_at() says. At its end, where no good record follows, next() returns `end`
+  /// and never `damage`, and offset() is the end of the chain.
   struct Chain {};
   RecordStream(std::shared_ptr<const SourceFile> file, Chain, uint64_t record_limit);
 

@@ -15,7 +15,7 @@ namespace feedline::io {
 namespace {
 
 constexpr size_t window_bytes = 256 << 10;
-constexpr size_t most_failed = 1 << 17;  // the most places that a search remembers
+constexpr size_t most_failed = 1 << 17;  // the maximum number of places that a search remembers
 constexpr uint64_t work_per_byte = 16;   // the bytes that may be read for candidates for each byte that is searched
 
 // Returns whether the checksum of the length in a header is right.
@@ -92,21 +92,22 @@ uint32_t Resync::extend_crc(uint32_t crc, uint64_t from, uint64_t to) {
   return crc;
 }
 
-// Returns the CRC of the payload of a record that fits.
+// Returns the CRC of the payload of the record at `at`. Precondition: fits(at, length).
 uint32_t Resync::payload_crc(uint64_t at, uint64_t length) {
   work_ += frame_bytes;
   return extend_crc(0, at + header_bytes, at + header_bytes + length);
 }
 
-// Returns the masked CRC that a record that fits states for its payload.
+// Returns the masked CRC that the record at `at` states for its payload. Precondition: fits(at, length).
 uint32_t Resync::stored_crc(uint64_t at, uint64_t length) {
   return load<uint32_t>(chains_->at(at + header_bytes + length, footer_bytes).data());
 }
 
-// Applies rule 1 to a payload: returns whether one wrong bit, in it or in its stored checksum, explains the wrong
-// checksum. CRCs are linear. So the CRC of the wrong payload and that of the right one differ by what the wrong bit
-// alone leaves in the register after all bytes that follow it. For the difference these bytes count as zeros. The loop
-// takes one of them back at a time, until the register holds what a byte with a single bit would leave.
+// Applies rule 1 to a payload: returns whether one wrong bit, in the payload or in its stored checksum, explains the
+// wrong checksum. CRCs are linear. So the CRC of the wrong payload and that of the right one differ by what the wrong
+// bit alone leaves in the register after all bytes that follow it. For the difference these bytes count as zeros. The
+// loop takes back one of these zero bytes at a time, until the register holds what a byte with a single bit would
+// leave.
 bool Resync::one_bit_off(uint64_t at, uint64_t length, uint32_t crc) {
   constexpr uint64_t most = 1 << 20;  // bytes; one of their 8 million bits fits by chance in 1 of 500 cases
   const uint32_t stored = stored_crc(at, length);

@@ -5,8 +5,8 @@
 //
 // 1. One wrong bit. If the checksum of a header is wrong, the length that the header states and each of its 64 one-bit
 //    corrections are tried against the checksum of the payload. If the checksum of a payload is wrong, each one-bit
-//    correction of the checksum is tried and, for payloads of up to 1 MiB, each one-bit correction of the payload. What
-//    fits shows where the record ends.
+//    correction of the checksum is tried and, for payloads of up to 1 MiB, each one-bit correction of the payload. If
+//    one of these fits, it shows where the record ends.
 // 2. Otherwise a place is accepted if the chain of records that begins there reaches the end of the file, or reaches
 //    place + record_limit + 16. A record that enclosed the place would end before that, and a chain of records inside
 //    the payload of a record ends with the payload, 4 bytes before the end of the record.
@@ -61,9 +61,9 @@ class Resync {
   /// Returns the first place in the bytes [from, to) at which a record may begin, or nothing if there is none.
   std::optional<Candidate> candidate(uint64_t from, uint64_t to);
 
-  /// Applies only rule 1, by which only the header is damaged: returns the offset of the end of the record that begins
-  /// at the offset `damage`. Returns nothing if the header's checksum is right, or if the data's is right for no
-  /// length.
+  /// Applies only rule 1, for the case that only the header is damaged, to the record that begins at the offset
+  /// `damage`. Returns the offset of the end of this record. Returns nothing if the header's checksum is right, or if
+  /// the payload's checksum is right for none of the lengths that rule 1 tries.
   std::optional<uint64_t> end_of_record(uint64_t damage);
 
  private:

@@ -9,11 +9,11 @@
 
 namespace feedline::pictures {
 
-/// What EXIF data of a JPEG begins with, and that of a PNG by some writers.
+/// The bytes with which EXIF data begins in a JPEG, and also in a PNG of some writers.
 inline constexpr std::string_view exif_begins("Exif\0\0", 6);
 
-/// Returns the orientation that a TIFF structure says, which may have exif_begins before it. Data without the tag, or
-/// that is damaged, says none.
+/// Returns the orientation that a TIFF structure states; exif_begins may stand before the structure. If the data lacks
+/// the tag or is damaged, returns the orientation of a picture that is not turned.
 Orientation exif_orientation(std::span<const std::byte> bytes) noexcept;
 
 }  // namespace feedline::pictures

@@ -1,6 +1,6 @@
 #include "pictures/decode/jpeg_decoder.h"
 
-// After jpeglib.h, which it needs.
+// Included after jpeglib.h, which jerror.h needs.
 #include <jerror.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ constexpr int64_t margin = 2;
 
 constexpr std::string_view end_marker("\xff\xd9");
 constexpr int exif_marker = JPEG_APP0 + 1;
-constexpr unsigned most_of_exif = 65533;  // the longest marker
+constexpr unsigned most_of_exif = 65533;  // bytes; no marker is longer
 constexpr int most_scans = 100;           // encoders write about ten, and each costs as much as a pass over the picture
 constexpr char too_many_coefficients[] =
     "the coefficients of this progressive picture need more memory than decode_image.max_pixels allows; allow more "
@@ -30,7 +30,7 @@ static_assert(sizeof too_many_coefficients <= JMSG_LENGTH_MAX);
 
 void JpegDecoder::fail(j_common_ptr info) {
   auto* errors = reinterpret_cast<Errors*>(info->err);
-  // libjpeg's own words are about files on disk, into which another build of it would put what is over the limit.
+  // libjpeg's own message is about files on disk: a different build of libjpeg would put there what is over the limit.
   if (info->err->msg_code == JERR_NO_BACKING_STORE)
     std::strcpy(errors->message, too_many_coefficients);
   else
@@ -80,7 +80,8 @@ JpegDecoder::JpegDecoder(std::span<const std::byte> bytes, const DecodeOptions& 
     if (options.channels == 1 && is_cmyk())
       throw BadPicture("a picture in CMYK is not decoded to one channel; use decode_image { channels: 3 }");
     channels_ = options.channels != 0 ? options.channels : std::min(info_.num_components, 3);
-    // Guesses coefficients of progressive pictures that lack scans from the blocks around, which a window may lack.
+    // If a progressive picture lacks scans, smoothing guesses coefficients from the blocks around, which a window may
+    // lack.
     info_.do_block_smoothing = FALSE;
     info_.dct_method = options.fast_dct ? JDCT_IFAST : JDCT_ISLOW;
     info_.out_color_space = channels_ == 1 ? JCS_GRAYSCALE : is_cmyk() ? JCS_CMYK : JCS_RGB;
@@ -139,14 +140,15 @@ void JpegDecoder::read_row(uint8_t* row) {
     return;
   }
   const uint8_t* from = row_.data() + skipped * 4;
-  for (size_t i = 0; i < pixels; i++, from += 4)  // Adobe's are stored inverted
+  for (size_t i = 0; i < pixels; i++, from += 4)  // Adobe's values are stored inverted
     for (size_t c = 0; c < 3; c++)
       *row++ = static_cast<uint8_t>(info_.saw_Adobe_marker ? from[3] * from[c] / 255
                                                            : (255 - from[3]) * (255 - from[c]) / 255);
 }
 
 void JpegDecoder::finish() {
-  // If the last row is decoded, or if the scan has ended before it, libjpeg sees at no cost what follows the scan.
+  // If the last row is decoded, or if the scan has ended before that row, libjpeg sees at no cost what follows the
+  // scan.
   const bool reads_end = errors_.scan_ended || info_.output_scanline == info_.output_height;
   if (reads_end && !errors_.cut) {
     if (info_.output_scanline < info_.output_height)
@@ -159,7 +161,7 @@ void JpegDecoder::finish() {
   }
   if (errors_.cut) throw BadPicture("the picture is cut short");
   if (reads_end) return;
-  // What follows the window is not decoded, so that the end marker is looked for. A scan has no end marker in it.
+  // What follows the window is not decoded. So the end marker is looked for in the bytes; a scan never contains one.
   const std::string_view text(reinterpret_cast<const char*>(bytes_.data()), bytes_.size());
   const size_t end = text.rfind(end_marker), read = bytes_.size() - info_.src->bytes_in_buffer;
   if (end == std::string_view::npos || end + end_marker.size() < read) throw BadPicture("the picture is cut short");

@@ -9,38 +9,40 @@
 #include <utility>
 #include <vector>
 
-// After <cstdio>, which it needs.
+// Included after <cstdio>, which jpeglib.h needs.
 #include <jpeglib.h>
 
 #include "pictures/decode/picture.h"
 
 namespace feedline::pictures {
 
-/// Decodes one picture. The pixels are those of TensorFlow's decode_jpeg with dct_method INTEGER_ACCURATE (or its
-/// default with `fast_dct`), and a window's are those of the whole picture. Samples have 8 bits.
+/// Decodes one picture. The pixels are those of TensorFlow's decode_jpeg with dct_method INTEGER_ACCURATE, or with
+/// TensorFlow's default method if `fast_dct` is set. The pixels of a window are the same as in the whole picture.
+/// Samples have 8 bits.
 ///
-/// A picture that ends too early is refused, as TensorFlow does, and so is one whose scan is followed by what cannot
-/// follow it. What lies in rows after a window is not seen. Other damage of the scan cannot be told from a picture;
-/// libjpeg warns of some of it, see warnings().
+/// A picture that ends too early is refused, as TensorFlow refuses it. A picture is also refused if its scan is
+/// followed by something that cannot follow a scan. Damage in rows below a window is not seen. Other damage of the scan
+/// cannot be told from a picture; libjpeg warns of some of it, see warnings().
 class JpegDecoder {
  public:
-  /// Reads the header. `bytes` must stay as long as the decoder. Throws BadPicture.
+  /// Reads the header. `bytes` must outlive the decoder. Throws BadPicture.
   JpegDecoder(std::span<const std::byte> bytes, const DecodeOptions& options);
   ~JpegDecoder();
   JpegDecoder(const JpegDecoder&) = delete;
   JpegDecoder& operator=(const JpegDecoder&) = delete;
 
-  /// After shrink() it is the smaller size, rounded up.
+  /// Return the size in pixels. After shrink() that is the smaller size, rounded up.
   int64_t width() const noexcept { return info_.output_width; }
   int64_t height() const noexcept { return info_.output_height; }
   /// Returns the channels of a decoded pixel.
   int channels() const noexcept { return channels_; }
   int stored_channels() const noexcept { return info_.num_components; }
 
-  /// Returns how the picture is to be turned, if the options say that it is applied. Decoded rows are not turned.
+  /// Returns how the picture is to be turned, if DecodeOptions::apply_exif is set. Decoded rows are not turned.
   Orientation orientation() const noexcept;
 
-  /// Decodes the picture to 1/`by` of its size: 1, 2, 4 or 8. Call it before begin().
+  /// Makes begin() and read_row() decode the picture to 1/`by` of its size. `by` is 1, 2, 4 or 8. Call this function
+  /// before begin().
   void shrink(int by);
 
   /// Begins to decode a window, which must lie in the picture. Call it once. Throws BadPicture.
@@ -78,7 +80,7 @@ class JpegDecoder {
   int channels_ = 0;
   Window window_;
   int64_t first_column_ = 0;  // of the rows that libjpeg delivers
-  std::vector<uint8_t> row_;  // such a row, if it is not what the caller wants
+  std::vector<uint8_t> row_;  // a row that libjpeg delivers, if it is not yet what the caller wants
 };
 
 }  // namespace feedline::pictures

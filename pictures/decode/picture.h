@@ -1,4 +1,4 @@
-// Encoded pictures: what they say of themselves, and the choices of decoding.
+// What is common to encoded pictures of all formats: windows, limits, and the options of decoding.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ struct BadPicture : std::runtime_error {
 
 enum class Format : uint8_t { jpeg, png };
 
-/// Returns the format that the first bytes tell; nullopt for any other.
+/// Returns the format that the first bytes tell; nullopt if they are those of neither a JPEG nor a PNG.
 inline std::optional<Format> format_of(std::span<const std::byte> bytes) noexcept {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (text.starts_with("\xff\xd8\xff")) return Format::jpeg;      // ISO/IEC 10918-1: SOI, and a marker begins
@@ -26,7 +26,7 @@ inline std::optional<Format> format_of(std::span<const std::byte> bytes) noexcep
   return std::nullopt;
 }
 
-/// Returns why bytes that are of no format are not decoded, with what they look like.
+/// Returns why bytes are not decoded for which format_of() returns nullopt, and what these bytes look like.
 std::string no_format(std::span<const std::byte> bytes);
 
 /// Pixels [x, x + width) of the rows [y, y + height) of a picture.
@@ -35,37 +35,37 @@ struct Window {
   bool operator==(const Window&) const = default;
 };
 
-/// How a picture is to be seen: columns and rows change places first, then rows are mirrored left to right, then
-/// columns upside down.
+/// How a picture is to be turned. First, columns and rows change places if `transposed`. Then the picture is mirrored
+/// left to right if `mirrored`. Then it is turned upside down, which reverses the order of its rows, if `upside_down`.
 struct Orientation {
   bool transposed = false, mirrored = false, upside_down = false;
   bool operator==(const Orientation&) const = default;
 };
 
-/// The most pixels that DecodeOptions::max_pixels may allow, as TensorFlow has it.
+/// The maximum of DecodeOptions::max_pixels. It is TensorFlow's limit, too.
 inline constexpr int64_t most_pixels = int64_t{1} << 29;
-/// The most pixels of a row. JPEG cannot have more.
+/// The maximum number of pixels in a row. A JPEG cannot have more.
 inline constexpr int64_t longest_row = 65536;
 
 struct DecodeOptions {
-  /// Channels of a decoded pixel: 1 is grey, 3 is red, green and blue. 0: 1 for grey pictures, otherwise 3.
+  /// Channels of a decoded pixel: 1 is grey, 3 is red, green and blue. 0 means 1 for a grey picture, else 3.
   int channels = 0;
   /// Bits of a sample: 8, or 16. With 8, a PNG of 16 bits keeps the upper 8. With 16, samples of 8 bits are multiplied
   /// by 257, so that 255 becomes 65535.
   int bits = 8;
-  /// Pictures with more pixels are refused after their header.
+  /// Pictures with more pixels are refused as soon as their header is read.
   int64_t max_pixels = int64_t{1} << 24;
-  /// JPEG: the fast integer transform in place of the accurate one, as TensorFlow's default has it.
+  /// For a JPEG: whether the fast integer transform takes the place of the accurate one, as in TensorFlow's default.
   bool fast_dct = false;
   /// Whether pictures are turned as their EXIF data says.
   bool apply_exif = false;
-  /// JPEG: whether a window may be decoded to a half, a quarter or an eighth of its size before it is resized, as long
-  /// as it does not get smaller than the tensor. This changes the pixels.
+  /// For a JPEG: whether a window may be decoded to a half, a quarter or an eighth of its size before it is resized, as
+  /// long as it does not get smaller than what it is resized to. This changes the pixels.
   bool may_shrink = false;
 };
 
-/// Returns how many bytes a decoder takes from the heap at most. A progressive JPEG needs 2 bytes for each coefficient;
-/// one that needs more is refused. An interlaced PNG is kept whole.
+/// Returns how many bytes a decoder takes from the heap at most. A progressive JPEG needs 2 bytes for each coefficient,
+/// and is refused if it needs more than this maximum. An interlaced PNG is kept whole.
 inline uint64_t decoder_memory(const DecodeOptions& options) noexcept {
   constexpr uint64_t bytes_per_pixel = 6, more = 8 << 20;  // tables, and rows of blocks
   return bytes_per_pixel * static_cast<uint64_t>(options.max_pixels) + more;

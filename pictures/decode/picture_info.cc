@@ -23,7 +23,7 @@ PictureInfo picture_info(std::span<const std::byte> bytes) {
 }
 
 std::string decoder_versions() {
-  constexpr int own = 2;  // one more for each change of what is made of a picture, or of which are refused
+  constexpr int own = 2;  // one more for each change of the pixels, or of which pictures are refused
   return fmt::format("libjpeg-turbo {}, libpng {}, feedline {}", LIBJPEG_TURBO_VERSION_NUMBER,
                      png_access_version_number(), own);
 }

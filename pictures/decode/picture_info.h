@@ -19,8 +19,8 @@ struct PictureInfo {
 /// Reads only the header. Throws BadPicture if it cannot be read, or if no options allow so many pixels.
 PictureInfo picture_info(std::span<const std::byte> bytes);
 
-/// Returns the versions of what decodes: of the libraries, and of this folder. Pixels that were kept are those of the same
-/// versions.
+/// Returns the versions of what decodes: of the libraries, and of this folder. Pixels that were kept are used again
+/// only if these versions are still the same.
 std::string decoder_versions();
 
 }  // namespace feedline::pictures

@@ -1,4 +1,4 @@
-// Pixels that lie in memory, such as those of decode_raw. It is read like a decoder.
+// A view of pixels that lie in memory, such as those of decode_raw. It is read like a decoder.
 #pragma once
 
 #include <cstddef>
@@ -13,9 +13,9 @@ namespace feedline::pictures {
 /// A picture of `Sample`s. Does not own the pixels. Steps are in samples, and may be negative.
 template <typename Sample>
 struct PixelView {
-  const Sample* first = nullptr;  // of the pixel at the top left
+  const Sample* first = nullptr;  // the first sample of the pixel at the top left
   int64_t rows = 0, columns = 0;
-  int samples = 0;  // of a pixel
+  int samples = 0;  // how many a pixel has
   int64_t row_step = 0, column_step = 0, sample_step = 1;
 
   int64_t width() const noexcept { return columns; }

@@ -12,7 +12,7 @@
 namespace feedline::pictures {
 namespace {
 
-constexpr size_t most_of_a_chunk = 8 << 20;                   // of chunks other than pixels, such as colour profiles
+constexpr size_t most_of_a_chunk = 8 << 20;                   // bytes; a chunk without pixels, such as a colour profile
 constexpr size_t signature_bytes = 8, frame_of_a_chunk = 12;  // length and name before its content, CRC32 after it
 constexpr uint8_t crc_of_end[] = {0xae, 0x42, 0x60, 0x82};    // of IEND, which has no content
 constexpr png_byte texts[] = "tEXt\0zTXt\0iTXt";  // chunks that are passed over: nobody wants them in memory
@@ -121,7 +121,7 @@ void PngDecoder::begin(const Window& window) {
 }
 
 Orientation PngDecoder::orientation() const noexcept {
-  // libpng would find the chunk after the pixels when these are decoded, which is too late.
+  // If the chunk lies behind the pixels, libpng would find it only after the pixels are decoded, which is too late.
   size_t at = signature_bytes;
   while (const auto chunk = next_chunk(bytes_, at)) {
     if (chunk->name == "eXIf") return exif_orientation(chunk->content);
@@ -147,7 +147,8 @@ void PngDecoder::read_samples(uint8_t* row) {
 }
 
 void PngDecoder::finish() {
-  // libpng sees what follows the last row. What follows a window is not decoded, so that its chunks are looked at.
+  // If the last row has been read, libpng sees what follows it. Otherwise what follows the window is not decoded, so
+  // the chunks are looked at here.
   if (interlaced_ || row_ == height_) return call([&] { png_read_end(png_, info_); });
   size_t at = signature_bytes;
   for (;;) {

@@ -13,20 +13,20 @@
 
 namespace feedline::pictures {
 
-/// Decodes one picture, to the pixels of TensorFlow's decode_png, of uint8 or (options.bits 16) uint16: palettes and
-/// small greys are expanded, gamma is ignored. Alpha is dropped. A picture whose end is missing or wrong is refused, as
-/// TensorFlow does; what lies in rows after a window is not seen.
+/// Decodes one picture to the pixels of TensorFlow's decode_png. They are uint8, or uint16 if options.bits is 16.
+/// Palettes and greys of less than 8 bits are expanded, and gamma is ignored. Alpha is dropped. A picture whose end is
+/// missing or wrong is refused, as TensorFlow refuses it. Damage in rows below a window is not seen.
 ///
 /// An interlaced picture is decoded whole before its first row is delivered.
 class PngDecoder {
  public:
-  /// Reads the header. `bytes` must stay as long as the decoder. Throws BadPicture.
+  /// Reads the header. `bytes` must outlive the decoder. Throws BadPicture.
   PngDecoder(std::span<const std::byte> bytes, const DecodeOptions& options);
   ~PngDecoder();
   PngDecoder(const PngDecoder&) = delete;
   PngDecoder& operator=(const PngDecoder&) = delete;
 
-  // The same as JpegDecoder's.
+  // These functions do the same as JpegDecoder's.
   int64_t width() const noexcept { return width_; }
   int64_t height() const noexcept { return height_; }
   int channels() const noexcept { return channels_; }
@@ -34,7 +34,7 @@ class PngDecoder {
   Orientation orientation() const noexcept;
   void begin(const Window& window);
   void read_row(uint8_t* row) { read_samples(row); }
-  /// The same with options.bits 16.
+  /// Does the same if options.bits is 16.
   void read_row(uint16_t* row) { read_samples(reinterpret_cast<uint8_t*>(row)); }
   void finish();
   uint64_t warnings() const noexcept { return warnings_; }

@@ -6,7 +6,7 @@
 namespace feedline::pictures {
 namespace {
 
-// Returns a bound for the number of a pixel's weights.
+// Returns an upper bound for the number of weights of a pixel.
 size_t weights_bound(Filter filter, int64_t from, int64_t to) {
   const double scale = static_cast<double>(from) / static_cast<double>(to);
   switch (filter) {

@@ -7,8 +7,8 @@
 
 namespace feedline::pictures {
 
-/// How a pixel of a resized picture is computed. With n pixels of m, the pixel i of the result has its centre at
-/// (i + 1/2) n/m of the source.
+/// How a pixel of a resized picture is computed. If n pixels become m, the centre of pixel i of the result lies at
+/// (i + 1/2) n/m in the source.
 enum class Filter : uint8_t {
   bilinear,              // between the two nearest pixels: OpenCV's INTER_LINEAR, torch's interpolate
   bilinear_antialiased,  // when shrinking, a triangle over all pixels that it covers: Pillow, torchvision's antialias
@@ -19,11 +19,11 @@ enum class Filter : uint8_t {
 /// The weights of one axis. Each sum is computed in FLOAT32, in ascending order of the source's pixels.
 class Axis {
  public:
-  /// Resizes `from` pixels to `to`, of which those in [begin, end) are made; if `is_mirrored`, the last one comes
-  /// first.
+  /// Prepares to resize `from` pixels to `to` pixels, of which only those in [begin, end) are made. If `is_mirrored`,
+  /// the last of them is made first.
   Axis(Filter filter, int64_t from, int64_t to, int64_t begin, int64_t end, bool is_mirrored = false);
 
-  /// Returns whether each pixel is a copy of the one at its place.
+  /// Returns whether each pixel is a copy of the source's pixel at the same place.
   bool is_copy() const noexcept { return is_copy_; }
   /// The source's pixels [first(), last()) are needed for all pixels that are made.
   int64_t first() const noexcept { return first_; }
@@ -39,8 +39,8 @@ class Axis {
     return {firsts_[at], std::span(weights_).subspan(at * stride_, counts_[at])};
   }
 
-  /// The same as arrays. The weights of pixel i begin at weights() + i * stride(). None has more than most_taps();
-  /// after the last one of a pixel come zeros.
+  /// Return the taps of all pixels as arrays. The weights of pixel i begin at weights() + i * stride(). No pixel has
+  /// more than most_taps() weights; after the last weight of a pixel come zeros.
   const int64_t* firsts() const noexcept { return firsts_.data(); }
   const float* weights() const noexcept { return weights_.data(); }
   size_t stride() const noexcept { return stride_; }

@@ -8,8 +8,9 @@
 
 namespace feedline::pictures {
 
-/// Copies a window of the tensor that render() has made with `finish` of all `size` pixels, mirrored left to right or
-/// not, to `out`. So `out` is what render() makes if Geometry::made is the window.
+/// Copies a window of `tensor` to `out`, mirrored left to right if `is_mirrored`. render() has made `tensor` with
+/// `finish`, of all pixels of a resized picture of this size. So `out` is what render() makes if Geometry::made is the
+/// window.
 void copy_window(const std::byte* tensor, const Size& size, const Window& window, bool is_mirrored,
                  const Finish& finish, std::byte* out) noexcept;
 

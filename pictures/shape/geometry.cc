@@ -29,7 +29,7 @@ Window crop_of(const GeometrySpec& spec, int64_t width, int64_t height, Draws& d
   return {x, y, crop.width, crop.height};
 }
 
-// torchvision's RandomResizedCrop.get_params().
+// Does what torchvision's RandomResizedCrop.get_params() does.
 Window area_of(const RandomArea& area, int64_t width, int64_t height, Draws& draws) {
   constexpr int tries = 10;
   const double least_log = std::log(area.least_ratio), most_log = std::log(area.most_ratio);

@@ -18,27 +18,28 @@ struct Size {
 /// A window of random area and shape, as torchvision's RandomResizedCrop takes it. Its defaults are torchvision's.
 struct RandomArea {
   double least_scale = 0.08, most_scale = 1;           // parts of the picture's area
-  double least_ratio = 3.0 / 4, most_ratio = 4.0 / 3;  // width by height
+  double least_ratio = 3.0 / 4, most_ratio = 4.0 / 3;  // width / height
 };
 
-/// What a pipeline says of the window and the size of its pictures. Left out: the picture's own.
+/// What a pipeline says of the window and the size of its pictures. If it leaves one out, the picture's own is taken.
 struct GeometrySpec {
   std::optional<Size> crop = {};        // a window of this size
   std::optional<RandomArea> area = {};  // in place of `crop`
   bool crop_randomly = false;           // anywhere in the picture, as torchvision's RandomCrop; else as its CenterCrop
   bool crop_after_resize = false;
-  int64_t padding = 0;                  // pixels that the picture is made larger by on each side, before it is cropped
+  int64_t padding = 0;                  // pixels that are added on each side of the picture before it is cropped
   std::optional<Size> resize = {};      // to this size
   std::optional<int64_t> shorter = {};  // the shorter side to this length, as torchvision's Resize(length)
   double flip = 0;                      // the probability of mirroring
 
-  /// Returns what the height of a resized picture is at least; a large number if pictures are not resized.
+  /// Returns the minimum height of a resized picture; a large number if pictures are not resized.
   int64_t least_resized_height() const noexcept;
   /// Returns the size of the tensor; nullopt if it depends on the picture.
   std::optional<Size> made() const;
 };
 
-/// The random numbers of a picture's choices. Pictures that share a key share the choice.
+/// The random numbers for the crop and the flip of a picture. If two pictures have the same key for a choice (see
+/// Draws), the choice is the same.
 struct Choices {
   Draws crop, flip;
 };

@@ -21,7 +21,7 @@
 namespace feedline::pictures {
 namespace {
 
-// Takes memory for `count` elements.
+// Takes memory for `count` elements from the front of `scratch`.
 template <typename T>
 T* take(std::span<std::byte>& scratch, size_t count) {
   const size_t bytes = round_up(count * sizeof(T), 64);
@@ -32,7 +32,7 @@ T* take(std::span<std::byte>& scratch, size_t count) {
 
 constexpr int most_channels = 3;
 
-// How many rows of the source are kept for a resize of so many taps.
+// Returns how many rows of the source are kept for a resize with this number of taps.
 constexpr int64_t rows_kept(size_t taps) { return 2 * static_cast<int64_t>(taps); }
 
 // Reads the rows of a window that may reach out of the picture, as Samples.
@@ -72,7 +72,7 @@ class PaddedRows {
   void read_decoded(Sample* row) {
     if constexpr (requires { decoder_.read_row(row); }) {
       decoder_.read_row(row);
-    } else {  // 8 bits to 16, in place
+    } else {  // the decoder has samples of 8 bits: widens them to 16 bits in place
       uint8_t* const bytes = reinterpret_cast<uint8_t*>(row) + decoded_;
       decoder_.read_row(bytes);
       for (size_t i = 0; i < decoded_; i++) row[i] = static_cast<Sample>(bytes[i] * full<Sample> / full<uint8_t>);
@@ -183,8 +183,8 @@ void render_with(Decoder& decoder, const Geometry& geometry, const Finish& finis
   float* const planes = take<float>(scratch, plane * channels);
   float* const sums = take<float>(scratch, readable);
   std::fill(sums + stored, sums + readable, 0.0f);
-  // The rows of the source from `base` on. Those that are still needed move to the beginning when the last place is
-  // taken.
+  // `samples` has places for rows of the source, from row `base` on. When the last place is taken, the rows that are
+  // still needed move to the beginning.
   const int64_t places = std::min(rows, rows_kept(down.most_taps()));
   auto* const samples = take<Sample>(scratch, stored * static_cast<size_t>(places));
   const auto row_at = [&](int64_t place) { return samples + static_cast<size_t>(place) * stored; };
@@ -207,7 +207,7 @@ void render_with(Decoder& decoder, const Geometry& geometry, const Finish& finis
   from.finish();
 }
 
-// Refuses what the scratch memory has no room for.
+// Throws BadPicture for a window that the scratch memory has no room for.
 void check_source(const Geometry& geometry, int64_t max_pixels) {
   const Window& source = geometry.source;
   if (source.width > longest_row || source.height > max_pixels / std::max<int64_t>(1, source.width))
@@ -215,7 +215,7 @@ void check_source(const Geometry& geometry, int64_t max_pixels) {
                                  source.width, source.height, max_pixels));
 }
 
-// Decodes a window, and returns a view of its pixels as the orientation wants to see them.
+// Decodes the whole picture, and returns a view of its pixels that is turned as the orientation says.
 template <typename Sample, typename Decoder>
 PixelView<Sample> upright(Decoder& decoder, Orientation orientation, std::span<std::byte>& scratch) {
   const int64_t channels = decoder.channels(), width = decoder.width(), height = decoder.height(),
@@ -229,7 +229,8 @@ PixelView<Sample> upright(Decoder& decoder, Orientation orientation, std::span<s
   return view;
 }
 
-// Lets a JPEG be decoded to a half, a quarter or an eighth of its size, if the window is still as large as the tensor.
+// Lets a JPEG be decoded to a half, a quarter or an eighth of its size, if the window is then still at least as large
+// as what it is resized to. Changes the window accordingly.
 void shrink(JpegDecoder& decoder, Geometry& geometry) {
   Window& source = geometry.source;
   if (source.x < 0 || source.y < 0 || source.x + source.width > decoder.width() ||
@@ -283,7 +284,8 @@ uint64_t render_memory(const DecodeOptions& options, int64_t resized_height) {
   constexpr uint64_t rows = (3 * sizeof(float) + sizeof(double)) * elements, alignment = 1024;
   const auto sample = static_cast<uint64_t>(options.bits / 8);
   const uint64_t picture = most_channels * sample * static_cast<uint64_t>(options.max_pixels);
-  // A filter reaches over at most 2 n / m + 3 rows if n become m. Of n rows with c columns, n * c are in the picture.
+  // If n rows become m, a filter reaches over at most 2 n / m + 3 of them. The n rows with c columns have n * c pixels,
+  // not more than the picture.
   const uint64_t kept = std::min(picture, 4 * picture / static_cast<uint64_t>(resized_height) +
                                               rows_kept(3) * most_channels * sample * longest_row);
   return (options.apply_exif ? picture : 0) + kept + rows + alignment;

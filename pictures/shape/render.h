@@ -16,7 +16,7 @@
 namespace feedline::pictures {
 
 /// Which pixels are made: the window `source` of the picture is resized to `width` x `height`, and the window `made` of
-/// the result is what the tensor has. What of `source` lies outside of the picture has the value Finish::fill.
+/// the result is what the tensor has. Pixels of `source` outside of the picture have the value Finish::fill.
 struct Geometry {
   Window source;
   int64_t width = 0, height = 0;
@@ -52,7 +52,8 @@ using GeometryOf = std::function<Geometry(int64_t width, int64_t height)>;
 uint64_t render(std::span<const std::byte> picture, DecodeOptions options, const GeometryOf& geometry_of,
                 const Finish& finish, std::byte* out, std::span<std::byte> scratch);
 
-/// The same for pixels in memory; `scratch` is that of as many pixels as the window Geometry::source has.
+/// Do the same for pixels in memory. `scratch` has render_memory() bytes for options with the bits of these samples and
+/// with a max_pixels that is at least the number of pixels in the window Geometry::source.
 void render(PixelView<uint8_t> pixels, const GeometryOf& geometry_of, const Finish& finish, std::byte* out,
             std::span<std::byte> scratch);
 void render(PixelView<uint16_t> pixels, const GeometryOf& geometry_of, const Finish& finish, std::byte* out,

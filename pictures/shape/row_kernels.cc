@@ -10,7 +10,7 @@
 namespace feedline::pictures {
 namespace {
 
-// The compiler makes the best of it that the level has.
+// The compiler translates operations on this type to the best instructions that the SIMD level has.
 using Four [[gnu::vector_size(16)]] = float;
 
 Four load(const float* from) {
@@ -20,9 +20,10 @@ Four load(const float* from) {
 }
 void store(float* to, Four four) { std::memcpy(to, &four, sizeof four); }
 
-// Adds `taps` rows to `to`, or sets it to their sum. Where `tile` is not 0, so many elements at a time are written out:
-// with AVX-512 the compiler then widens them as they are loaded, which it does not do by itself, and takes 0.65 of the
-// time. (Highway's vectors take as long as that. With std::copy_n() the compiler keeps the sums in memory.)
+// If `adds`, adds `taps` weighted rows to `to`, else sets `to` to their sum. If `tile` is not 0, the loop over `tile`
+// elements is written out. With AVX-512 the compiler then widens the elements as they are loaded, which it does not do
+// by itself, and the code takes 0.65 of the time. (With Highway's vectors it takes as long as that. With std::copy_n()
+// the compiler keeps the sums in memory.)
 template <size_t taps, bool adds, size_t tile, typename Element>
 void add_few_rows(float* __restrict to, const Element* __restrict rows, size_t stride, const float* weights,
                   size_t count) {
@@ -81,7 +82,8 @@ void add_grey_pixels(float* to, size_t, const float* row, const RowKernels::Taps
   }
 }
 
-// Four pixels at a time. A vector holds the three channels of a pixel, and one of the next pixel, which is not used.
+// Computes four pixels at a time. A vector holds the three channels of a pixel, and one channel of the next pixel,
+// which is not used.
 void add_colour_pixels(float* planes, size_t plane, const float* row, const RowKernels::Taps& taps, size_t width) {
   for (size_t x = 0; x < width; x += 4) {
     const float *from[4], *weights[4];

@@ -18,11 +18,11 @@ struct RowKernels {
   AddRows<uint8_t> add_rows_of_bytes;
   AddRows<uint16_t> add_rows_of_words;
 
-  /// The pixels that are added to one pixel of a row.
+  /// Which pixels of a row are added to make each pixel of the result.
   struct Taps {
-    const int64_t* firsts;  // for each pixel: the first pixel that is added, counted from `origin`
-    int64_t origin;
-    const float* weights;  // for each pixel `taps` weights, which begin `stride` apart
+    const int64_t* firsts;  // for each pixel: the number of the first pixel that is added
+    int64_t origin;         // the number of the pixel with which the row begins
+    const float* weights;   // for each pixel `taps` weights, which begin `stride` apart
     size_t stride, taps;
   };
   /// For each channel c and each x < width: planes[c * plane + x] = the sum over k < taps of

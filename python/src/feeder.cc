@@ -37,8 +37,8 @@ void check_signals() {
   if (PyErr_CheckSignals() != 0) throw nb::python_error();
 }
 
-/// Runs `body` on another thread, while the calling thread, which must hold the GIL, looks for signals. If there is
-/// one, calls `stop`, waits for the body to end, and raises what the signal's handler has raised.
+/// Runs `body` on another thread, while the calling thread, which must hold the GIL, looks for signals. If the handler
+/// of a signal raises an exception, calls `stop`, waits for `body` to end, and raises that exception.
 template <typename Stop, typename Body>
 void run_interruptibly(Stop stop, Body body) {
   std::mutex mutex;
@@ -142,13 +142,14 @@ class PyFeeder {
   }
   ~PyFeeder() {
     close();
-    nb::gil_scoped_release released;  // the last batches wait for the GPU
+    nb::gil_scoped_release released;  // freeing the last batches waits for the GPU
     taken_.clear();
   }
   PyFeeder(const PyFeeder&) = delete;
 
-  /// A feeder that is used, and so not destroyed meanwhile, also if close() comes in a signal's handler or on another
-  /// thread. The last one to use it destroys it without the GIL, because its threads are waited for.
+  /// A use of the feeder. It keeps the feeder alive even if close() is called meanwhile, in a signal's handler or on
+  /// another thread. The last use to end destroys the feeder, without the GIL, because that waits for the feeder's
+  /// threads.
   struct Using {
     std::shared_ptr<Feeder> feeder;
     Using() = default;
@@ -179,7 +180,8 @@ class PyFeeder {
 
   /// Returns the replica's next batch as (epoch, step, rows, valid rows, {name: Tensor}), or None at the end of the
   /// epoch. If the program keeps so many batches that the feed would have no buffer left to fill, the batch comes in
-  /// memory of its own, which is the program's. With NCCL, rows arrive on `stream`, as DLPack numbers streams.
+  /// memory of its own, which is not one of the feed's buffers. With NCCL, rows arrive on `stream`, which is the number
+  /// of a stream as in DLPack.
   nb::object next(int replica, int64_t stream) {
     const Busy busy(*this);
     const Using feeder = use();
@@ -209,8 +211,8 @@ class PyFeeder {
     return nb::make_tuple(batch.epoch(), batch.step(), batch.rows(), batch.valid_count(), tensors);
   }
 
-  /// Sets the feed to another place, which `call` does with the feeder. Where ranks do so together it may wait for
-  /// them; a signal then ends the feed.
+  /// Sets the feed to another position: calls `call` with the feeder, which does it. If ranks do this together, the
+  /// call may wait for the other ranks. An exception from the handler of a signal then ends the feed.
   template <typename Call>
   void move(Call call) {
     const Busy busy(*this);
@@ -230,8 +232,9 @@ class PyFeeder {
   uint64_t copied() const noexcept { return copied_; }
 
  private:
-  // Is held, and looked at, with the GIL. A signal's handler, or another thread, may come while a call waits without
-  // it.
+  // Marks the feeder as busy during a call. Throws Error bad_pipeline if it is busy already: a signal's handler or
+  // another thread may make a call while the first call waits without the GIL. The mark is read and written only with
+  // the GIL.
   class Busy {
    public:
     explicit Busy(PyFeeder& of) : of_(of) {
@@ -276,7 +279,7 @@ class PyFeeder {
   bool busy_ = false;
   std::shared_ptr<Feeder> feeder_;
   std::vector<DeviceId> devices_;
-  std::vector<Batch> taken_;  // for each replica: empty, or the batch that follows but could not be copied
+  std::vector<Batch> taken_;  // for each replica: empty, or the next batch if it could not be copied
   std::vector<nb::str> keys_;
   uint64_t copied_ = 0;
 };

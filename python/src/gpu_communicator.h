@@ -8,7 +8,7 @@
 
 namespace feedline::python {
 
-/// Returns the communicator of Options::gpu_communicator. Throws Error as nccl_communicator() does, and device_error if
+/// Returns a communicator for Options::gpu_communicator. Throws Error as nccl_communicator() does, and device_error if
 /// this build or the process has no NCCL.
 std::shared_ptr<Communicator> gpu_communicator(std::unique_ptr<Communicator> control, DeviceId gpu);
 

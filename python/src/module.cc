@@ -48,8 +48,8 @@ void raise(const Error& error) {
   }
 }
 
-/// Lines of the library's log on their way to Python. No thread of the library runs Python code, which could wait for
-/// the interpreter's lock, or drop the last reference to a loader.
+/// Lines of the library's log on their way to Python. A thread that logs a line does not run Python code for it,
+/// because that could wait for the interpreter's lock, or drop the last reference to a loader.
 class LogQueue {
  public:
   void put(LogLevel level, std::string_view line) {
@@ -57,7 +57,7 @@ class LogQueue {
     lines_.emplace_back(level, line);
     changed_.notify_all();
   }
-  /// Returns whether there is a line, for which it waits at most so long.
+  /// Waits for a line, but at most for `most`. Returns whether there is one.
   bool wait(std::chrono::milliseconds most) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, most, [&] { return !lines_.empty(); });
@@ -73,7 +73,8 @@ class LogQueue {
   std::deque<std::pair<LogLevel, std::string>> lines_;
 };
 
-// A forked child gets another queue, because the mutex of this one may be locked there. Never destroyed.
+// A forked child gets a new queue, because the mutex of its parent's queue may be locked in the child. A queue is never
+// destroyed.
 std::atomic<LogQueue*> log_queue = nullptr;
 
 void begin_log() {

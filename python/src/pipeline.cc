@@ -15,8 +15,9 @@ namespace pb = google::protobuf;
 namespace feedline::python {
 namespace {
 
-/// Returns {field: (kind, repeated)} of a message. The kind is that of a value: "string", "bytes", "int", "float" or
-/// "bool"; a list of names for an enum; the full name of the type for a message; and "map".
+/// Returns {field: (kind, repeated)} of a message. The kind of a field says what its values are: "string", "bytes",
+/// "int", "float" or "bool"; for an enum, a list of the names of its values; for a message, the name of its type; for a
+/// map, "map".
 nb::dict fields_of(const pb::Descriptor& message) {
   nb::dict fields;
   for (int i = 0; i < message.field_count(); i++) {

@@ -94,7 +94,7 @@ nb::dict parse_example(const nb::bytes& record) {
   return example;
 }
 
-/// A folder that Python closes.
+/// An OutputFolder that Python code closes.
 struct Output {
   explicit Output(const std::string& path) { folder.emplace(path); }
   std::optional<tool::OutputFolder> folder;

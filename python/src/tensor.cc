@@ -26,7 +26,8 @@ std::string lower_case_name(DType dtype) {
   return text;
 }
 
-/// Returns a capsule of the struct. A consumer renames the capsule that it takes, and calls the deleter itself.
+/// Returns a capsule that holds `managed`. A consumer that takes the struct renames the capsule, and later calls the
+/// deleter itself.
 template <typename Managed>
 nb::capsule capsule(const char* name, Managed* managed) {
   PyObject* object = PyCapsule_New(managed, name, [](PyObject* self) {
@@ -54,7 +55,7 @@ std::string text_of(const Tensor& tensor) {
          (tensor.on_host() ? "" : ", " + device_text(tensor)) + ")";
 }
 
-/// Returns what is said to those who want the bytes of a tensor on a GPU.
+/// Returns the message for a caller that wants the bytes of a tensor on a GPU.
 std::string not_on_host(const Tensor& tensor) {
   return "the tensor is on " + device_text(tensor) +
          ", and is wanted on the host; copy it with your framework, as torch.from_dlpack(tensor).cpu() does";
@@ -67,7 +68,7 @@ std::optional<bool> copy_of(nb::handle copy) {
   return nb::cast<bool>(copy);
 }
 
-/// Returns whether a consumer that gives this argument takes versioned capsules.
+/// Returns whether a consumer that passes this argument `max_version` takes versioned capsules.
 bool takes_versions(nb::handle max_version) {
   if (max_version.is_none()) return false;
   std::pair<int, int> version;
@@ -95,8 +96,9 @@ nb::object array_of(nb::handle self, nb::handle dtype, nb::handle copy) {
 }  // namespace
 
 SharedBatch::~SharedBatch() {
-  // A thread without a state of Python's does not hold the GIL. The stable ABI cannot tell whether another one does. So
-  // it takes the GIL, which does nothing if it holds it, and gives it away.
+  // A thread that has no Python thread state does not hold the GIL. Of a thread that has one, the stable ABI cannot
+  // tell whether it holds the GIL. So such a thread acquires the GIL, which does nothing if the thread holds it
+  // already, and then releases it.
   if (device.kind == DeviceId::Kind::host || !PyGILState_GetThisThreadState()) return;
   nb::gil_scoped_acquire held;
   nb::gil_scoped_release released;

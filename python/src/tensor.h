@@ -26,10 +26,10 @@ struct SharedBatch {
   std::mutex mutex;  // one thread at a time may name a stream that uses the batch
 };
 
-/// Keeps the batch that it belongs to.
+/// A tensor of a batch. Keeps the batch alive.
 class Tensor {
  public:
-  /// `tensor` is one of `batch`.
+  /// `tensor` is a tensor of `batch`.
   Tensor(std::shared_ptr<SharedBatch> batch, const NamedTensor& tensor) : batch_(std::move(batch)), tensor_(&tensor) {}
 
   DType dtype() const noexcept { return tensor_->tensor.dtype; }
@@ -45,10 +45,13 @@ class Tensor {
 
   /// `__dlpack__` of the Python array API standard. Makes a versioned capsule if `max_version` allows it.
   ///
-  /// `stream`, for a GPU: None or 1 is the legacy default stream of the tensor's GPU, 2 the per-thread one, -1 none,
-  /// anything else the handle of a stream, which must outlive the batch. The stream waits until the tensor is written.
-  /// The memory goes back to the feeder when all streams that were named have done the work that they have been given
-  /// by then. Raises BufferError for a request that cannot be fulfilled, and TypeError for an argument of a wrong type.
+  /// If the tensor is on a GPU, `stream` names the stream that will use it: None or 1 is the legacy default stream of
+  /// the tensor's GPU, 2 is the per-thread default stream, -1 names no stream, and any other number is the handle of a
+  /// stream, which must outlive the batch. The stream waits until the tensor is written. After the batch has been
+  /// freed, its memory goes back to the feeder when all named streams have done the work that they had been given by
+  /// then.
+  ///
+  /// Raises BufferError for a request that cannot be fulfilled, and TypeError for an argument of a wrong type.
   nanobind::capsule dlpack(nanobind::handle stream, nanobind::handle max_version, nanobind::handle dl_device,
                            nanobind::handle copy) const;
   nanobind::typed<nanobind::tuple, int, int> dlpack_device() const;

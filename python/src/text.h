@@ -16,7 +16,7 @@ inline std::string file_name(nanobind::handle name) {
   return {owned.c_str(), owned.size()};
 }
 
-/// Returns bytes as Python has file names: those that are not UTF-8 become surrogates.
+/// Returns bytes as a str, as Python does with file names: bytes that are not UTF-8 become surrogates.
 inline nanobind::object text_of(std::string_view bytes) {
   PyObject* text = PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "surrogateescape");
   if (!text) throw nanobind::python_error();

@@ -20,7 +20,7 @@ namespace {
 
 using ranks::Note;
 
-constexpr size_t piece_bytes = size_t{1} << 30;  // the most bytes in one MPI call, because its counts are ints
+constexpr size_t piece_bytes = size_t{1} << 30;  // the maximum in one MPI call, because its counts are ints
 
 void check(int result, const char* call) {
   if (result == MPI_SUCCESS) return;
@@ -116,8 +116,8 @@ class MpiLinks final : public ranks::Links {
     return Heard{status.MPI_SOURCE, mail_->heard};
   }
 
-  // No call of MPI blocks until a message arrives or wake() is called. So wait() spins at first, because most
-  // operations end soon, and later sleeps for 50 us at a time, because another rank may pause for long.
+  // MPI has no call that blocks until either a message arrives or wake() is called. So wait() spins at first, because
+  // most operations end soon, and later sleeps for 50 us at a time, because another rank may pause for long.
   void wait(std::chrono::milliseconds most, bool under_way) override {
     constexpr uint32_t spins = 1000;
     if (under_way && ++waited_ < spins) return;

@@ -1,5 +1,6 @@
-// NCCL for a program that is not linked with it: functions of NCCL's names that call those of the NCCL library that the
-// process has, or can load. A program may then be installed where there is no NCCL, and shares that of its framework.
+// NCCL for a program that is not linked with it: functions with the names of NCCL's, which call the functions of the
+// NCCL library that the process has loaded or can load. So a program can be installed where there is no NCCL, and it
+// shares the NCCL library of its framework.
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <nccl.h>
@@ -13,7 +14,8 @@ using feedline::Error;
 
 constexpr const char* library_name = "libnccl.so.2";
 
-// Returns the library that is loaded already, as torch's is. Otherwise loads the system's.
+// Returns the NCCL library that the process has already loaded, for example with torch. If it has none, loads the
+// system's.
 void* load() {
   for (const int loaded : {RTLD_NOLOAD, 0})
     if (void* found = dlopen(library_name, RTLD_NOW | loaded)) return found;
@@ -35,7 +37,8 @@ Function* function(const char* name) {
 
 }  // namespace
 
-// Each finds its function at the first call. It throws Error device_error if there is none.
+// Defines a function that calls NCCL's function of the same name, which it looks up at the first call. It throws Error
+// device_error if there is no such function.
 #define FEEDLINE_NCCL(RESULT, NAME, PARAMETERS, ARGUMENTS)      \
   RESULT NAME PARAMETERS {                                      \
     static auto* const found = function<decltype(NAME)>(#NAME); \

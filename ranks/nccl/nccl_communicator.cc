@@ -49,9 +49,9 @@ void nccl_call(DeviceId gpu, const char* name, Body body) {
 }
 
 // Owns an NCCL communicator in non-blocking mode: a call may return before NCCL has enqueued the work on the stream,
-// and the caller polls busy() until it has. abort() ends the kernels on which streams wait; after it, group() does
-// nothing. (The abort of the last communicator in a process waits for the streams' work of the process's other
-// communicators.)
+// and the caller polls busy() until NCCL has done so. abort() ends the kernels on which streams wait. After an abort,
+// group() does nothing. (When the last communicator of a process is aborted, the abort waits until the streams have
+// done the work of the process's other communicators.)
 class Comm {
  public:
   Comm(DeviceId gpu, const ncclUniqueId& id, int rank, int size) : gpu_(gpu) {
@@ -84,7 +84,8 @@ class Comm {
     return true;
   }
 
-  /// Returns whether NCCL has yet to enqueue the last work. Throws Error if NCCL has failed asynchronously.
+  /// Returns whether NCCL has not yet enqueued all the work that it was given. Throws Error if NCCL has failed
+  /// asynchronously.
   bool busy() {
     const Lock lock(mutex_);
     if (!comm_) return false;
@@ -165,7 +166,8 @@ class NcclCommunicator final : public Communicator {
     }
     wake_.notify_one();
     if (watcher_.joinable()) watcher_.join();
-    // Nobody waits for this rank in a call of the control if the ranks have agreed on calls beforehand.
+    // The ranks make announced calls without a call of the control. So the control would not notice that this rank
+    // leaves before it has made them.
     if (!announced_.empty() && !failure())
       control_->abort(Error(Category::stalled, "it has destroyed its communicator before the calls that it announced"));
     // The control is destroyed before the wait, because it tells ranks that wait for this one that this one has left.
@@ -278,7 +280,7 @@ class NcclCommunicator final : public Communicator {
   }
   template <typename Body>
   void run_reduction(const CollectiveCall& call, Stream stream, size_t slice_bytes, Body body) {
-    reserve_slices(slice_bytes);  // nothing, if the call was announced
+    reserve_slices(slice_bytes);  // does nothing if the call was announced
     run(call, stream, body);
   }
   // Allocates memory for a slice of each rank. Call it before agree(), because an allocation may wait for the work of
@@ -316,8 +318,9 @@ class NcclCommunicator final : public Communicator {
       if (host) wait_for_streams();
     } catch (const Error& error) {
       end_group(error);
-      // The destructor waits for this event, because part of the call's work may be on the stream. So do those who own
-      // the memory that the work uses: NCCL must enqueue nothing after what they record on the stream.
+      // Part of the call's work may already be on the stream, so the destructor must wait for it: it waits for this
+      // event. The owners of the memory that the work uses record events of their own on the stream, and wait for
+      // those. So NCCL must not enqueue anything after this function has returned.
       if (behind_last) {
         leave_unfinished();
         cudaEventRecord(made_->last.get(), on);
@@ -328,8 +331,8 @@ class NcclCommunicator final : public Communicator {
     calls_++;
   }
 
-  // Exchanges the Announcements of all ranks, if they have not said before that they would make this call. Throws Error
-  // if they do not all make it.
+  // Exchanges the Announcements of all ranks, unless this call was announced with announce(). Throws Error if the ranks
+  // do not all make this call, or if the next announced call is a different one.
   void agree(const Announcement& mine) {
     if (const auto error = failure()) throw *error;
     if (!announced_.empty()) {
@@ -422,7 +425,8 @@ class NcclCommunicator final : public Communicator {
     poll([this] { return comm_.busy(); });
     if (comm_.aborted()) throw_failure();
   }
-  // After a failure of which the group knows, waits until NCCL has enqueued what it was given, or aborts it.
+  // Call this after the group has been told of a failure. Waits until NCCL has enqueued all that it was given. Aborts
+  // NCCL if that takes longer than `drain_`, or if NCCL has failed.
   void leave_unfinished() noexcept {
     const auto end = Clock::now() + drain_;
     try {
@@ -459,7 +463,8 @@ class NcclCommunicator final : public Communicator {
   }
 
   void end_group(const Error& why) {
-    // The control adds the number of one of its own calls, so this adds the number of this communicator's call.
+    // The control adds the number of one of its own calls to the message, so this function adds the number of this
+    // communicator's call.
     if (!failure())
       control_->abort(Error(why.category(), fmt::format("in call {}: {}", calls_, why.message()), why.place()));
   }

@@ -14,10 +14,10 @@ namespace {
 
 // The communicator's own buffers for sending and receiving.
 struct Kept {
-  CollectiveCall call;                     // this rank's
-  std::vector<CollectiveCall> calls;       // all ranks'
-  std::vector<PartsDigest> sent, to_come;  // by other rank: what this rank sends to it, and what it sends to this rank
-  std::vector<std::byte> others;           // by other rank: its data of the slice that this rank reduces
+  CollectiveCall call;                     // the call of this rank
+  std::vector<CollectiveCall> calls;       // the calls of all ranks
+  std::vector<PartsDigest> sent, to_come;  // by rank r: what this rank sends to r, and what r sends to this rank
+  std::vector<std::byte> others;           // by rank r: the slice that this rank reduces, from the data of r
 };
 
 class LinkedCommunicator final : public Communicator {

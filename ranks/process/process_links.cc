@@ -15,7 +15,7 @@ Note::Note(Kind k, const Error& why, uint64_t finished)
 
 Error Note::error() const {
   const auto text = [](const auto& chars) { return std::string(chars.data(), strnlen(chars.data(), chars.size())); };
-  const bool known = category <= Category::internal_error;  // another process has sent it
+  const bool known = category <= Category::internal_error;  // the category comes from another process
   return Error(known ? category : Category::bad_pipeline, text(message), {text(file), offset, record, text(feature)});
 }
 

@@ -26,7 +26,7 @@ struct Note {
   Note() = default;
   Note(Kind k, uint64_t finished) : kind(k), calls(finished) {}
   Note(Kind k, const Error& why, uint64_t finished);
-  /// Returns the Error in the note; it is bad_pipeline if the sender's category is none of this version.
+  /// Returns the Error in the note. Its category is bad_pipeline if this version does not know the sender's category.
   Error error() const;
 
   Kind kind = alive;
@@ -74,8 +74,8 @@ class Links {
   /// Returns the next note that has arrived, if there is one. Does not wait.
   virtual std::optional<Heard> hear() = 0;
 
-  /// Returns when data or a note may have arrived, after wake(), or after `most`. under_way: the last drive() returned
-  /// false.
+  /// Waits until data or a note may have arrived, until wake() is called, or until `most` has passed. under_way:
+  /// whether the last drive() returned false.
   virtual void wait(std::chrono::milliseconds most, bool under_way) = 0;
   /// Makes the current wait() return; if there is none, the next one. Any thread may call it.
   virtual void wake() noexcept = 0;

@@ -109,8 +109,8 @@ bool ProcessThread::drive() {
   return done;
 }
 
-// Begins the operation if that has not been done, and drives the links. Ends the group if a rank has left that this
-// operation needs.
+// Begins the operation if that has not been done, and drives the links. Ends the group if a rank that this operation
+// needs has left.
 bool ProcessThread::go_on(const Begin& begin) {
   if (!std::exchange(begun_, true)) begin(*links_);
   for (int rank = 0; rank < size(); rank++) {
@@ -126,7 +126,7 @@ void ProcessThread::take(int from, const Note& note) {
   if (from == watched_) last_heard_ = Clock::now();
   std::optional<uint64_t>& left = left_[static_cast<size_t>(from)];
   if (note.kind == Note::left) {
-    // All ranks take part in a call, so none has finished more of them than this one has begun.
+    // All ranks take part in a call, so no rank can have finished more calls than this rank has begun.
     if (note.calls > calls_ + 1)
       return static_cast<void>(fail(failure_of_rank(
           from, calls_,

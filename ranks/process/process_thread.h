@@ -1,6 +1,7 @@
 // The background thread of a rank that is a process. It carries out the operations on the links, sends heartbeats to
-// the next rank of the ring of ranks, and expects heartbeats from the rank before. So the thread of the trainer never
-// blocks in a call that nothing could interrupt, and a trainer that pauses between two calls still sends heartbeats.
+// the next rank of the ring of ranks, and expects heartbeats from the rank before this one. So the thread of the
+// trainer never blocks in a call that nothing could interrupt, and a trainer that pauses between two calls still sends
+// heartbeats.
 #pragma once
 
 #include <atomic>

@@ -25,13 +25,13 @@
 
 namespace feedline::ranks {
 
-/// Logs which processes were refused. They may be many, so only the first ones are named: of ranks that have shown that
-/// they know the secret, and of others.
+/// Logs which processes were refused. They may be many. So only the first 10 ranks that have shown that they know the
+/// secret are named, and the first 10 others.
 class Refusals {
  public:
   void note_rank(const net::Address& from, const std::string& why) { note(ranks_, from, why); }
   void note_stranger(const net::Address& from, const std::string& why) { note(strangers_, from, why); }
-  /// Returns how many were refused, in words; nothing if none was.
+  /// Returns a text that says how many connections were refused. It is empty if none was.
   std::string text() const {
     const uint64_t count = ranks_ + strangers_;
     return count == 0 ? "" : fmt::format(" ({} refused: see the log)", format_count(count, "connection"));
@@ -47,14 +47,16 @@ class Refusals {
   uint64_t ranks_ = 0, strangers_ = 0;
 };
 
-/// Accepts connections at a port, asks each for a proof, and receives the first message, a T, of each. It polls all
-/// connections together, so a process that connects and sends nothing makes no rank wait.
+/// Accepts connections, and sends a Challenge on each, which asks for a proof. Then receives the first message, a T,
+/// from each. Polls all connections together, so a process that connects and sends nothing does not make any rank wait.
 template <typename T>
 class Lobby {
  public:
-  /// At most 256 visitors that have not said who they are have a place, and at most 128 of one host (of one network, with
-  /// IPv6). One more costs the oldest of them its place if that has had it for `to_speak`. Otherwise it is turned away
-  /// before it is asked, and comes again if it is a rank. `listeners` and `refusals` must outlive the object.
+  /// At most 256 visitors that have not said who they are have a place in the lobby. At most 128 of them come from one
+  /// host (with IPv6, from one network). A new visitor that finds no place takes the place of the oldest visitor (of
+  /// its host, if that has 128 places), but only if the oldest visitor has had the place for `to_speak`. Otherwise the
+  /// new visitor is disconnected before it is sent a Challenge. If it is a rank, it tries again. `listeners` and
+  /// `refusals` must outlive the object.
   Lobby(const std::vector<net::Socket>& listeners, Refusals& refusals, std::stop_token stop,
         std::chrono::milliseconds to_speak = std::chrono::seconds(1))
       : listeners_(listeners), refusals_(refusals), stop_(std::move(stop)), to_speak_(to_speak) {}
@@ -63,16 +65,16 @@ class Lobby {
     net::Socket socket;
     net::Address from;
     net::Address::Network network;
-    net::Deadline since;    // when it came
-    net::Nonce nonce = {};  // what it was sent
+    net::Deadline since;    // when it connected
+    net::Nonce nonce = {};  // the random bytes that it was sent in the Challenge
     T message = {};
     size_t heard = 0;  // how many bytes of `message` have been received
 
     bool knows(std::string_view secret) const { return net::same(message.proof, proof_in(message, secret, nonce)); }
   };
 
-  /// Returns the next visitor that has sent a whole T, with any proof. Returns nullopt if one of the sockets `others` has
-  /// something to read, or at the time `until`. Throws Error stalled if the start was stopped.
+  /// Returns the next visitor that has sent a whole T. Does not check the proof in the T. Returns nullopt if one of the
+  /// sockets `others` has something to read, or at the time `until`. Throws Error stalled if the start was stopped.
   std::optional<Visitor> next(const std::vector<const net::Socket*>& others, net::Deadline until) {
     for (;;) {
       std::vector<pollfd> ready;
@@ -82,7 +84,7 @@ class Lobby {
       for (const net::Socket* other : others) ready.push_back({other->fd(), POLLIN, 0});
       const net::Deadline next = closed ? std::min(until, opens_) : until;
       if (!wait_for(ready, next, {stop_}) && next == until) return std::nullopt;
-      // These first, because strangers may keep coming.
+      // Looks at `others` first, because strangers may keep coming.
       for (size_t other = ready.size() - others.size(); other < ready.size(); other++)
         if (ready[other].revents != 0) return std::nullopt;
       for (size_t v = visitors_.size(); v-- > 0;) {
@@ -106,14 +108,14 @@ class Lobby {
         auto come = net::accept_from(listener, Clock::now());
         if (!come) return;
         take_in(std::move(come->first), come->second);
-      } catch (const Error&) {  // such as: the process has no descriptor left
+      } catch (const Error&) {  // for example, the process has no file descriptor left
         if (visitors_.empty()) throw;
         if (!make_room(visitors_.begin())) opens_ = visitors_.front().since + to_speak_;
         return;
       }
   }
 
-  // Disconnects the visitor if it has had its time to speak. Returns whether it did.
+  // Disconnects the visitor if it has had its time to speak. Returns whether the visitor was disconnected.
   bool make_room(typename std::vector<Visitor>::iterator visitor) {
     if (Clock::now() < visitor->since + to_speak_) return false;
     visitors_.erase(visitor);
@@ -131,7 +133,7 @@ class Lobby {
     try {
       net::send_all(socket, bytes_of(challenge), Clock::now());
     } catch (const Error&) {
-      return;  // it has ended already
+      return;  // the visitor has ended the connection already
     }
     visitors_.push_back({.socket = std::move(socket),
                          .from = from,
@@ -144,8 +146,8 @@ class Lobby {
     refusals_.note_stranger(from, "it is no rank of this version of feedline");
   }
 
-  // Receives more of the visitor's message. Returns whether the message is still incomplete, is no other than a T so far,
-  // and the connection is open.
+  // Receives more of the visitor's message. Returns whether there is more to receive: the message is incomplete, may be
+  // a T so far, and the connection is open.
   static bool goes_on(Visitor& visitor) {
     try {
       const std::span<std::byte> message = std::as_writable_bytes(std::span(&visitor.message, 1));
@@ -154,7 +156,7 @@ class Lobby {
       const T wanted;
       const size_t known = std::min(visitor.heard, sizeof wanted.begins);
       if (std::memcmp(&visitor.message.begins, &wanted.begins, known) != 0) {
-        visitor.heard = std::min(visitor.heard, sizeof(T) - 1);  // it is no T
+        visitor.heard = std::min(visitor.heard, sizeof(T) - 1);  // it is not a T
         return false;
       }
       return received && visitor.heard < sizeof(T);
@@ -164,13 +166,13 @@ class Lobby {
   }
 
   static constexpr ptrdiff_t most = 256;
-  static constexpr int at_once = 64;  // connections that are accepted without a look at the others
+  static constexpr int at_once = 64;  // how many connections a listener accepts at most between two polls
   const std::vector<net::Socket>& listeners_;
   Refusals& refusals_;
   const std::stop_token stop_;
   const std::chrono::milliseconds to_speak_;
   std::vector<Visitor> visitors_;  // the oldest first
-  net::Deadline opens_ = {};       // nobody is accepted before
+  net::Deadline opens_ = {};       // no connection is accepted before this time
 };
 
 }  // namespace feedline::ranks

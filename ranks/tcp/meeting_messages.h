@@ -1,6 +1,6 @@
-// The messages by which ranks find one another over TCP (tcp_rendezvous.h), which are sent as raw bytes. Each begins with
-// a magic number that says which message it is, and ends with the proof that its sender knows the secret: of the fields
-// before it, and of the random bytes of whom it is for.
+// The messages by which ranks find one another over TCP (tcp_rendezvous.h), which are sent as raw bytes. Each message
+// begins with a magic number that says which message it is, and ends with a proof that its sender knows the secret. The
+// proof covers the fields before it, and the random bytes that the receiver of the message has sent.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 
 namespace feedline::ranks {
 
-struct Challenge {  // has no proof: it asks for one
+struct Challenge {  // has no proof, because it asks for one
   uint64_t begins = hash64("feedline ranks 2: challenge");
   net::Nonce nonce{};
 };
@@ -30,13 +30,14 @@ struct Hello {
 struct Welcome {
   uint64_t begins = hash64("feedline ranks 2: welcome");
   uint64_t group = 0;
-  std::array<char, 512> refused{};  // why rank 0 forms no group, or none with this process; empty: the start continues
-  net::Proof proof{};               // of what follows as well
+  // Why rank 0 does not form a group at all, or not with this process. Empty if the start continues.
+  std::array<char, 512> refused{};
+  net::Proof proof{};  // also covers the bytes that follow the message
 };
 struct Join {
   uint64_t begins = hash64("feedline ranks 2: join");
   uint64_t group = 0;
-  int32_t rank = 0, to = 0;  // who comes, and to whom
+  int32_t rank = 0, to = 0;  // the rank that connects, and the rank to which it connects
   enum Use : uint64_t { data, notes } use = data;
   net::Nonce nonce{};
   net::Proof proof{};
@@ -46,7 +47,7 @@ struct Joined {
   net::Proof proof{};
 };
 
-/// What a rank sends to rank 0 when it has all its connections.
+/// The byte that a rank sends to rank 0 when it has all its connections.
 inline constexpr auto connected = std::byte{1};
 
 template <typename T>
@@ -54,7 +55,8 @@ std::span<const std::byte> bytes_of(const T& value) {
   return std::as_bytes(std::span(&value, 1));
 }
 
-/// Returns the proof that a message has to have. `nonce` is that of the process that it is for.
+/// Returns the proof that `message` must have. `nonce`: the random bytes of the process that receives it. `follows`:
+/// the bytes that are sent after the message, which the proof covers, too.
 template <typename T>
 net::Proof proof_in(const T& message, std::string_view secret, const net::Nonce& nonce,
                     std::span<const std::byte> follows = {}) {

@@ -15,7 +15,8 @@ std::vector<net::Socket> listen_everywhere_at(uint16_t port) {
   return listeners;
 }
 
-// Listens at addresses of this machine, all at one port. Port 0: at one that is free at all of them.
+// Listens at `addresses`, which are addresses of this machine, all with the same port. If the port is 0, uses one that
+// is free at all of them.
 std::vector<net::Socket> listen_at_all(const std::vector<net::Address>& addresses) {
   for (int tries = 10;; tries--) try {
       std::vector<net::Socket> listeners;
@@ -32,12 +33,12 @@ std::vector<net::Socket> listen_at_all(const std::vector<net::Address>& addresse
 std::vector<net::Address> addresses_of(const std::string& name, uint16_t port) {
   try {
     return net::resolve(name, port);
-  } catch (const Error&) {  // other machines may know it, or later
+  } catch (const Error&) {  // other machines may know the name, or this one may know it later
     return {};
   }
 }
 
-// Adds those addresses that this machine has and that are not there yet.
+// Adds to `addresses` those of `found` that this machine has and that are not in `addresses` yet.
 void add_own(const std::vector<net::Address>& found, std::vector<net::Address>& addresses) {
   for (const net::Address& address : found)
     if (net::is_of_this_machine(address) && std::ranges::find(addresses, address) == addresses.end())
@@ -67,10 +68,10 @@ bool stays_on_this_machine(const TcpOptions& options) { return options.token.emp
 
 std::vector<net::Socket> listen_for(const TcpOptions& options) {
   std::vector<net::Address> found, addresses;
-  std::string unknown;  // why the name is
+  std::string unknown;  // why the name is unknown
   if (!options.address.empty()) try {
       found = net::resolve(options.address, options.port);
-    } catch (const Error& error) {  // others may know it, or later
+    } catch (const Error& error) {  // other machines may know the name, or this one may know it later
       unknown = error.message();
     }
   if (!unknown.empty() && stays_on_this_machine(options)) throw Error(Category::io_error, unknown);
@@ -78,7 +79,7 @@ std::vector<net::Socket> listen_for(const TcpOptions& options) {
   if (stays_on_this_machine(options)) {
     if (found.empty() || !std::ranges::all_of(found, &net::Address::is_loopback)) throw needs_token(options);
     add_own(found, addresses);
-    if (addresses.empty()) addresses = found;  // listening says why it cannot be
+    if (addresses.empty()) addresses = found;  // then listen_at_all() throws, and says why
   } else if (net::is_ip_address(options.address) || net::is_loopback_name(options.address)) {
     add_own(found, addresses);
     if (addresses.empty())
@@ -86,7 +87,7 @@ std::vector<net::Socket> listen_for(const TcpOptions& options) {
           fmt::format("rank 0 listens at all addresses of this machine, because {} is none of them; if it is that "
                       "of a tunnel or a forwarded port, this is right",
                       options.address));
-  }  // Any other name may mean other addresses to other machines.
+  }  // Other machines may know any other name by different addresses.
   return addresses.empty() ? listen_everywhere_at(options.port) : listen_at_all(addresses);
 }
 

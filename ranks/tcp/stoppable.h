@@ -1,4 +1,4 @@
-// Waits of ranks that find one another, which end early if the start has been ended from elsewhere.
+// Functions that wait while ranks find one another. They end early if the program or rank 0 has ended the start.
 #pragma once
 
 #include <chrono>
@@ -10,19 +10,21 @@
 
 namespace feedline::ranks {
 
-/// How often a waiting rank looks whether its start has been ended.
+/// The time between two checks of a waiting rank whether its start has been ended.
 inline constexpr std::chrono::milliseconds look(50);
 
 /// What ends a wait early.
 struct Interrupts {
   std::stop_token stop;  // the program does not want to start any more (TcpOptions::stop)
-  const net::Socket* host =
-      nullptr;  // rank 0 has said something, or has ended, at a time when it can only end the start
+  // The connection to rank 0, at a time when rank 0 can only end the start; null if it is not watched. Ends the wait if
+  // rank 0 has sent something or has ended.
+  const net::Socket* host = nullptr;
 };
 
 /// Throws Error stalled if the start was stopped, and io_error if rank 0 has ended it.
 void throw_if_interrupted(const Interrupts& by);
-/// Do what the functions of sockets.h do, and throw as throw_if_interrupted() soon after the interrupt.
+/// Do what the functions with these names in base/net/sockets.h do. In addition, they throw what throw_if_interrupted()
+/// throws, soon after the interrupt.
 bool wait_for(std::span<pollfd> sockets, net::Deadline until, const Interrupts& by);
 void send_all(const net::Socket& socket, std::span<const std::byte> bytes, net::Deadline until, const Interrupts& by);
 void receive_all(const net::Socket& socket, std::span<std::byte> bytes, net::Deadline until, const Interrupts& by);

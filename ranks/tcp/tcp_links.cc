@@ -55,7 +55,7 @@ class TcpLinks final : public Links {
     bool done = true;
     for (Peer& peer : peers_) {
       try {
-        // Not for as long as there is something to do: a heartbeat may be due.
+        // Each loop ends after `at_once` rounds even if there is more to do, because a heartbeat may be due.
         for (int n = 0; n < at_once &&
                         move_some(peer.to_send, [&](auto bytes) { return net::send_some(peer.sockets.data, bytes); });
              n++) {
@@ -102,8 +102,8 @@ class TcpLinks final : public Links {
     }
     return all;
   }
-  // Returns the notes that ranks have sent before those of lost connections, because a failed rank sends its reason as
-  // a note before its connections end.
+  // Returns the notes that ranks have sent first, and then the notes about lost connections, because a failed rank
+  // sends its reason as a note before its connections end.
   std::optional<Heard> hear() override {
     for (const auto hear_of : {&TcpLinks::said_by, &TcpLinks::loss_of})
       for (int rank = 0; rank < size(); rank++)
@@ -130,8 +130,9 @@ class TcpLinks final : public Links {
     static_cast<void>(write(event_.fd(), &once, sizeof once));
   }
 
-  // Waits until each peer has shut down its side of the notes connection, which it does after this rank's last note. If
-  // a connection is closed while it holds unread bytes, TCP resets it, and the peer may never receive the last note.
+  // Waits until each peer has shut down its side of the notes connection, which the peer does after it has received
+  // this rank's last note. If a connection is closed while it holds unread bytes, TCP resets it, and the peer may never
+  // receive the last note.
   void leave(std::chrono::milliseconds most) override {
     const auto until = std::chrono::steady_clock::now() + most;
     const auto is_gone = [](const Peer& peer) { return !peer.sockets.notes || peer.lost; };
@@ -145,7 +146,7 @@ class TcpLinks final : public Links {
   }
 
  private:
-  static constexpr int at_once = 64;  // sends, and receives, of one peer without a look at the others
+  static constexpr int at_once = 64;  // how often one peer may send, and receive, before it is the next peer's turn
 
   struct Peer {
     TcpPeer sockets;  // empty for this rank itself

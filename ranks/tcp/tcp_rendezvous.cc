@@ -25,8 +25,9 @@ using std::chrono::milliseconds;
 
 constexpr std::chrono::seconds patience(5);  // the time limit of an operation with one process, such as a connect
 
-// How often a process may end the connection to a rank that has said who it is. It does so once or twice if it had no place
-// for the rank any more, and each time if it does not want the rank.
+// How often a process may end the connection to this rank after this rank has said who it is; then this rank gives up.
+// A process that has no place left for this rank does so once or twice. A process that does not want this rank does so
+// each time.
 constexpr int most_ends = 10;
 
 constexpr const char* same_token = "give all ranks the same secret (FEEDLINE_MEET_TOKEN)";
@@ -39,10 +40,11 @@ Error too_late(const TcpOptions& options, const std::string& who) {
                   who, std::chrono::duration<double>(options.start_timeout).count()));
 }
 
-// Returns how long ranks that know one another may take to connect, one after another.
+// Returns how long the ranks may take to connect to one another, once each knows where the others listen. They connect
+// one after another.
 milliseconds time_to_connect(const TcpOptions& options) { return options.timeout + options.world_size * look; }
 
-// `ranks`: those that have not said that they are connected to all others.
+// `ranks`: a text, such as "rank 3 is", that names the ranks which have not said that they are connected to all others.
 Error not_connected(const TcpOptions& options, const std::string& ranks) {
   return Error(
       Category::stalled,
@@ -59,7 +61,7 @@ Error no_rank_0(const TcpOptions& options) {
                   place_of(options)));
 }
 
-/// Returns "rank 3" or "ranks 1, 3"; of very many ranks only the first.
+/// Returns "rank 3" or "ranks 1, 3". Names at most the first 20 ranks.
 std::string named(const std::vector<int>& ranks) {
   constexpr size_t most = 20;
   const auto first = std::span(ranks).first(std::min(ranks.size(), most));
@@ -75,9 +77,9 @@ class LongWait {
  public:
   explicit LongWait(milliseconds limit) : next_(limit) {}
 
-  /// Returns until when to wait before the next call of go_on(); not after `end`.
+  /// Returns the time until which to wait before the next call of go_on(), but at the latest `end`.
   net::Deadline until(net::Deadline end) const { return std::min<net::Deadline>(end, begin_ + next_); }
-  /// Logs message(seconds waited) if it is time to.
+  /// Logs message(seconds waited) if it is time to log.
   template <typename Message>
   void go_on(Message message) {
     const auto waited = Clock::now() - begin_;
@@ -92,8 +94,10 @@ class LongWait {
 };
 
 struct Group {
-  uint64_t number = 0;                  // random: by it ranks recognise the connections of their group
-  std::vector<net::Address> listening;  // by rank; size 0: the IP address at which rank 0 was reached, with this port
+  uint64_t number = 0;  // random; by this number ranks recognise the connections of their group
+  // By rank: where it listens. Of an address with size 0 only the port counts: the rank listens at the IP address at
+  // which rank 0 was reached.
+  std::vector<net::Address> listening;
 };
 
 // Receives a byte if one has arrived, and returns whether one had. Returns nullopt if the connection has ended.
@@ -107,11 +111,12 @@ std::optional<bool> word_of(const net::Socket& socket) {
   }
 }
 
-// A connection to a process that should be a rank, and what it asks.
+// A connection to a process that should be a rank, and the challenge that the process has sent.
 struct Reached {
   net::Socket socket;
   Challenge challenge;
-  size_t heard = 0;  // how many bytes of the challenge have come; too few: the time is over, or it is no challenge
+  // How many bytes of the challenge have arrived. If some are missing, the time was over, or it is not a challenge.
+  size_t heard = 0;
 
   bool is_asked() const { return begins_as_rank() && heard == sizeof challenge; }
   bool begins_as_rank() const {
@@ -120,9 +125,10 @@ struct Reached {
   }
 };
 
-// Connects to a rank. Returns nullopt if it is worth another try: it did not accept within some seconds, or closed the
-// connection before it had asked, because there was no place, or because only a forwarded port was there. Throws Error if
-// there is no listener, or if the start is interrupted.
+// Connects to a rank, and receives its challenge. Returns nullopt if another try is worthwhile: if the rank did not
+// accept the connection within `patience`, or if the connection was closed before the whole challenge had arrived. This
+// happens if the rank has no place left, or if only a forwarded port was there. Throws Error if there is no listener,
+// or if the start is interrupted.
 std::optional<Reached> reach(const net::Address& address, net::Deadline until, net::Deadline answer,
                              const Interrupts& by) {
   const net::Deadline accepted = std::min(until, Clock::now() + patience);
@@ -189,7 +195,7 @@ class Connections {
       net::send_all(visitor->socket, bytes_of(signed_by(Joined(), options_.token, join.nonce)),
                     Clock::now() + patience);
     } catch (const Error&) {
-      return true;  // it has ended, of which rank 0 will hear
+      return true;  // it has ended, and rank 0 will notice that
     }
     TcpPeer& peer = peers_[static_cast<size_t>(join.rank)];
     net::Socket& place = join.use == Join::data ? peer.data : peer.notes;
@@ -219,14 +225,14 @@ class Connections {
     }
   }
 
-  // Returns false if the connection has ended, or the time is over.
+  // Sends a Join, and waits for the Joined. Returns false if the connection has ended, or the time is over.
   bool is_joined(const Reached& reached, int rank, Join::Use use) const {
     const net::Nonce nonce = net::make_nonce();
     const Join join{.group = group_.number, .rank = options_.rank, .to = rank, .use = use, .nonce = nonce};
     Joined joined;
     try {
       send_all(reached.socket, bytes_of(signed_by(join, options_.token, reached.challenge.nonce)), until_, by_);
-      // The other rank answers once it is connected to those below it.
+      // The other rank answers once it is connected to all ranks with smaller numbers than its own.
       receive_all(reached.socket, std::as_writable_bytes(std::span(&joined, 1)), until_, by_);
     } catch (const Error&) {
       throw_if_interrupted(by_);
@@ -307,7 +313,8 @@ class Host {
   void take_in(Lobby<Hello>::Visitor visitor) {
     const Hello& hello = visitor.message;
     if (!visitor.knows(options_.token)) {
-      // Nothing that is made with the secret is sent to who does not know it: it could try secrets until one fits.
+      // A process that does not know the secret is not sent anything that is made with the secret. Otherwise it could
+      // try secrets until one fits.
       refusals_.note_stranger(visitor.from,
                               fmt::format("it says that it is rank {}, and has {}; {}", hello.rank,
                                           visitor.knows("") ? "no secret" : "another secret", same_token));
@@ -328,11 +335,11 @@ class Host {
     address.set_port(hello.port);
     if (visitor.from.is_loopback() || visitor.from.is_host_of(there))
       address.size = 0;                  // the rank is on the machine of rank 0
-    net::watch_machine(visitor.socket);  // if it dies, the rank may be started again
+    net::watch_machine(visitor.socket);  // if that machine dies, the rank may be started again
     came_[rank] = {std::move(visitor.socket), hello.nonce};
   }
 
-  // A process that differs is told why. It does not keep the others from meeting.
+  // Tells a process why it is refused. The process does not keep the other ranks from meeting.
   void refuse(const Lobby<Hello>::Visitor& visitor, const std::string& why) {
     refusals_.note_rank(visitor.from, why);
     answer(visitor.socket, visitor.message.nonce, why);
@@ -391,7 +398,7 @@ class Host {
     for (size_t rank = 1; rank < came_.size(); rank++) try {
         const Welcome welcome{.group = group_.number};
         const auto proven = signed_by(welcome, options_.token, came_[rank].nonce, follows);
-        // At once, so that nobody takes a refusal for what follows.
+        // Sends both in one piece, so that no rank takes a refusal, which may be sent later, for the bytes that follow.
         std::vector<std::byte> message(bytes_of(proven).begin(), bytes_of(proven).end());
         message.insert(message.end(), follows.begin(), follows.end());
         send_all(came_[rank].socket, message, until, {options_.stop});
@@ -415,7 +422,7 @@ class Host {
     try {
       net::send_all(socket, bytes_of(refusal), Clock::now());
     } catch (const Error&) {
-      // It has ended already, or does not read, so it needs no answer.
+      // The process has ended already, or does not read, so it needs no answer.
     }
   }
 
@@ -423,7 +430,7 @@ class Host {
   const milliseconds long_wait_;
   struct Came {
     net::Socket socket = {};
-    net::Nonce nonce = {};  // what its answers must prove to know
+    net::Nonce nonce = {};  // the random bytes that the proofs in answers to it must cover
   };
   std::vector<net::Socket> listeners_;
   Group group_;
@@ -431,18 +438,18 @@ class Host {
   std::vector<Came> came_;  // by rank
 };
 
-// Connects to rank 0, and tries again until `until`: rank 0 may start later, and its name may become known only later. If
-// only other programs answer, it throws Error.
+// Connects to rank 0, and tries again until `until`: rank 0 may start later, and its name may become known only later.
+// Throws Error if only programs that are not rank 0 answer.
 Reached reach_host(const TcpOptions& options, const std::vector<std::string>& names, net::Deadline until,
                    LongWait& wait) {
-  std::string why;  // it could not be reached
+  std::string why;  // why rank 0 could not be reached
   for (;;) {
     std::optional<Error> other_program;
     for (const std::string& name : names) try {
         for (const net::Address& address : net::resolve(name, options.port)) {
           if (stays_on_this_machine(options) && !address.is_loopback()) throw needs_token(options);
           try {
-            // Rank 0 asks at once. Another program may wait for this one to speak.
+            // Rank 0 sends its challenge at once. A different program may wait for this one to send something.
             const net::Deadline answer = std::min<net::Deadline>(until + patience, Clock::now() + options.timeout);
             auto reached = reach(address, until, answer, {options.stop});
             if (!reached)
@@ -515,7 +522,7 @@ class Guest {
       if (address.size > 0) continue;
       const uint16_t port = address.port();
       address = place_;
-      if (port != 0) address.set_port(port);  // 0: rank 0 itself
+      if (port != 0) address.set_port(port);  // port 0 stands for rank 0 itself
     }
     until_ = Clock::now() + time_to_connect(options_) + patience;
     std::vector<TcpPeer> peers = connect_all(group);
@@ -532,10 +539,11 @@ class Guest {
       Connections connections(options_, group, listeners_, refusals, &host_);
       while (!connections.complete())
         if (!connections.let_join({&host_}) || connections.late())
-          throw not_connected(options_, "this rank is");  // unless rank 0 says why
+          throw not_connected(options_, "this rank is");  // the handler below prefers the reason of rank 0
       return connections.take();
     } catch (const Error&) {
-      // At this point rank 0 can only refuse, or end. It knows more than this rank.
+      // At this point rank 0 can only have refused or ended. Its reason comes first, because rank 0 knows more than
+      // this rank.
       pollfd word = {host_.fd(), POLLIN, 0};
       if (net::wait_for({&word, 1}, Clock::now())) hear_welcome({});
       throw;
@@ -580,7 +588,8 @@ class Guest {
       });
   }
 
-  // Receives a message of rank 0, of which something has arrived, and then the bytes `follows` unless it refuses.
+  // Receives a message of rank 0, of which the first bytes have arrived. Then receives the bytes `follows`, unless the
+  // message is a refusal.
   void hear_host(Welcome& message, std::span<std::byte> follows) {
     const net::Deadline until = std::min<net::Deadline>(until_, Clock::now() + options_.timeout);
     try {
@@ -596,7 +605,7 @@ class Guest {
     if (message.begins != Welcome().begins) throw no_rank_0(options_);
   }
 
-  // Returns the group's number. Throws if rank 0 refuses.
+  // Receives a Welcome, and then the bytes `follows`. Returns the group's number. Throws Error if rank 0 refuses.
   uint64_t hear_welcome(std::span<std::byte> follows) {
     Welcome welcome;
     hear_host(welcome, follows);
@@ -619,15 +628,15 @@ class Guest {
   LongWait wait_;
   Reached reached_;
   const net::Socket& host_;
-  const net::Address place_;  // of rank 0
+  const net::Address place_;  // the address of rank 0
   const std::vector<net::Socket> listeners_;
   const net::Nonce nonce_ = net::make_nonce();
   net::Deadline until_;
 };
 
-// Sends the secret, the port and the addresses at which rank 0 listens to all ranks. `host` is null on the other ranks.
-// Returns the addresses, as names that each rank resolves for itself. Sets the secret and the port in `options`, and the
-// address for messages.
+// Tells all ranks the secret, and the port and the addresses at which rank 0 listens. `host`: null on all ranks but 0.
+// Returns the addresses, as names that each rank resolves for itself. Sets in `options` the secret, the port, and the
+// address, which from then on is only used in messages.
 std::vector<std::string> tell_places(RankGroup& ranks, TcpOptions& options, const Host* host) {
   MessageWriter mine;
   if (host) {

@@ -18,7 +18,7 @@
 namespace feedline::tool {
 namespace {
 
-// Without --full: the most bytes that are shown of a value, and the most values of a list.
+// Without --full: the maximum numbers of bytes that are shown of a value, and of values that are shown of a list.
 constexpr size_t shown_bytes = 48, shown_values = 16;
 
 struct CatArgs {

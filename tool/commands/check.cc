@@ -30,8 +30,8 @@ struct CheckArgs {
   bool json = false;
 };
 
-/// Makes rows of the first records of each file, at most `of_each_file`, and prints the result. Returns whether a feed can
-/// succeed with such records: all must fit the pipeline, or at least one if it skips bad records.
+/// Makes rows of the first records of each file, at most `of_each_file`, and prints the result. Returns whether a feed
+/// can succeed with such records: all of them must fit the pipeline or, if it skips bad records, at least one.
 bool try_records(const Feeder& feeder, uint64_t of_each_file) {
   const TriedRecords tried = feeder.try_records(of_each_file);
   if (tried.records > 0)
@@ -45,14 +45,15 @@ bool try_records(const Feeder& feeder, uint64_t of_each_file) {
   return good;
 }
 
-/// Computes the statistics of the data as it is now, of as large a sample as the earlier ones, and compares.
+/// Computes the statistics of the data as it is now, and compares them with the earlier statistics. If these are of a
+/// sample, takes a sample of the same size.
 int check_drift(const CheckArgs& args) {
   const Json before = read_statistics(args.against);
   const Pipeline pipeline = load(args.pipeline);
   std::vector<Drift> drifts;
   std::optional<std::string> differs;
   try {
-    find_drift(before, before, args.bounds);  // says at once if the document lacks something
+    find_drift(before, before, args.bounds);  // throws at once if the document lacks something
     std::optional<SampleSize> sample;
     if (const Json& records = before.at("records"); !records.is_null())
       sample = parse_sample_size(records.get<std::string>(), args.against);
@@ -88,7 +89,7 @@ int check(const CheckArgs& args) {
   for (const std::string& advice : feeder.advice()) print_error("warning: {}", advice);
   fmt::print("{}", without_controls(feeder.plan_text(), "\n"));
   const bool good = try_records(feeder, args.records);
-  Interrupt::check();  // who has asked for an end must not take it for a success
+  Interrupt::check();  // a user who interrupted the check must not take it for a success
   return good ? 0 : 1;
 }
 

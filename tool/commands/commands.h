@@ -2,9 +2,9 @@
 //
 // add_X() adds its subcommand to `app`. When the user chooses the subcommand, `run` is set to the function that carries
 // it out. That function returns the exit code: 0 done, 1 the data or the run failed. It throws UsageError for wrong
-// usage, and Error for everything else that stops it. main() turns these into one line on standard error and exit code
-// 2 or 1; with --json it also prints {"error": ...} on standard output. So a command must print its own JSON last, when
-// everything is done.
+// usage, and Error for everything else that stops it. run_tool() turns them into one line on standard error and exit
+// code 2 or 1; with --json it also prints {"error": ...} on standard output. So a command must print its own JSON last,
+// when everything is done.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -18,7 +18,7 @@
 namespace feedline::tool {
 namespace {
 
-constexpr size_t told_left_out = 20;  // the most left out files that are named without --json
+constexpr size_t told_left_out = 20;  // how many files that were left out are named at most without --json
 constexpr int64_t most_decoded_pixels = (int64_t{255} << 20) / 3;  // a record has at most 256 MiB
 
 struct ConvertArgs {
@@ -37,8 +37,8 @@ std::pair<std::string, std::string> parted(const std::string& flag, const std::s
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
-/// Returns a feature, as its name and path, for each input (which gives its name) and for each --feature NAME=VALUE.
-/// Throws UsageError if two features have the same name.
+/// Returns a feature, as its name and path, for each input (the feature is called as the file, without its extension)
+/// and for each --feature NAME=VALUE. Throws UsageError if two features have the same name.
 std::vector<std::pair<std::string, std::string>> features_of(const ConvertArgs& args) {
   std::vector<std::pair<std::string, std::string>> features;
   for (const std::string& file : args.inputs) features.emplace_back(std::filesystem::path(file).stem().string(), file);

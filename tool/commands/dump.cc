@@ -79,7 +79,7 @@ bool take_batch(Feeder& feeder, int replica, Batch& batch, Dumped& result) {
 /// Shows how far a dump is.
 class DumpProgress {
  public:
-  /// `most_steps` is the limit that --steps gives; 0: there is none but the end of the epoch.
+  /// `most_steps` is the limit that --steps gives. 0: the only limit is the end of the epoch.
   DumpProgress(const Feeder& feeder, uint64_t most_steps) : feeder_(feeder), most_steps_(most_steps) {}
 
   /// Shows the progress if a line is due. `step` is the step of the epoch that was just written; `samples` counts the

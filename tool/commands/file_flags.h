@@ -18,7 +18,7 @@ CLI::Option* add_files(CLI::App& command, const std::string& name, std::vector<s
 void add_file_args(CLI::App& command, FileArgs& args);
 /// Adds --compression.
 void add_compression(CLI::App& command, Compression& compression);
-/// Adds --record-limit, the bytes of a payload beyond which a record is an error.
+/// Adds --record-limit: a record with a payload of more bytes is an error.
 void add_record_limit(CLI::App& command, uint64_t& limit);
 
 }  // namespace feedline::tool

@@ -58,12 +58,12 @@ inline CLI::Validator milliseconds() {
                              "a number of milliseconds from 0 to 86400000");
 }
 
-/// Accepts parts of a whole, which may be more than all of it.
+/// Accepts shares of a whole, which may be more than 1.
 inline CLI::Validator share() {
   return number_that<double>([](double value) { return value >= 0; }, "a number of at least 0, such as 0.1");
 }
 
-/// Adds a flag that takes a size as people write it, for example 16KiB, of at least one byte.
+/// Adds a flag that takes a size as people write it, for example 16KiB, from `least` to `most` bytes.
 template <typename Size>
 CLI::Option* add_size(CLI::App& command, const std::string& flag, Size& size, const std::string& help,
                       uint64_t least = 1, uint64_t most = UINT64_MAX) {

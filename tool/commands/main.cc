@@ -6,7 +6,7 @@
 #include "tool/commands/run_tool.h"
 
 int main(int argc, char** argv) {
-  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is then an error as any other
+  std::signal(SIGXFSZ, SIG_IGN);  // writing beyond the limit of a file's size is then an ordinary error
   try {
     return feedline::tool::run_tool(argc, argv);
   } catch (const std::exception& error) {

@@ -45,7 +45,7 @@ double cpu_ns_per_record(const FeedResult& result) { return result.cpu_s * 1e9 /
 Json run_json(const RunArgs& args, const FeedResult& result, const RowCheck* rows) {
   const Report& report = result.report;
   Json json = report_json(report);
-  json["rank"] = args.pipeline.rank;  // also where no feed was made
+  json["rank"] = args.pipeline.rank;  // even if no feed was made
   json["world_size"] = args.pipeline.world_size;
   json["records"] = result.records;
   json["steps"] = result.steps;
@@ -77,7 +77,7 @@ void print_errors(const Report& report) {
                format_count(report.errors.size()));
 }
 
-/// Prints the verdict, for which stages the trainer has waited, and how long calls of next() took.
+/// Prints the verdict, the stages for which the trainer has waited, and how long calls of next() took.
 void print_waits(const RunArgs& args, const FeedResult& result) {
   const Report& report = result.report;
   const bool real_trainer = args.how.step_ms > 0 && !args.how.replay;

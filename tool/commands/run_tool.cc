@@ -32,7 +32,7 @@ int report(int code, const std::string& message, bool as_json, const Json& error
   return code;
 }
 
-/// Returns the JSON of a failure that is no feedline::Error and therefore has no place.
+/// Returns the JSON of a failure that is not a feedline::Error and therefore has no place.
 Json without_place(const char* category, const std::string& message) {
   return {{"category", category}, {"file", nullptr},    {"offset", nullptr},
           {"record", nullptr},    {"feature", nullptr}, {"message", message}};
@@ -54,7 +54,8 @@ std::string call_of(const CLI::App& command) {
   return (command.get_parent() ? call_of(*command.get_parent()) + " " : "") + command.get_name();
 }
 
-/// Returns a hint at the option that was meant by the first of the arguments that is none of the command's; or nothing.
+/// Finds the first argument that begins with "--" and is not an option of the command. Returns a hint at the option
+/// that was meant; an empty text if there is no such argument or no hint.
 std::string meant_option(const CLI::App& command, int argc, char** argv) {
   std::vector<std::string> names;
   for (const CLI::Option* option : command.get_options())
@@ -66,7 +67,7 @@ std::string meant_option(const CLI::App& command, int argc, char** argv) {
   return "";
 }
 
-/// Returns what is wrong with the first argument, if it is no command.
+/// Returns what is wrong with the first argument if it is not a command; otherwise nullopt.
 std::optional<std::string> wrong_command(const CLI::App& app, int argc, char** argv) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))

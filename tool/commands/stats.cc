@@ -1,4 +1,5 @@
-// feedline stats: statistics of what a pipeline delivers, with the `normalize` blocks and class weights that follow.
+// feedline stats: statistics of what a pipeline delivers, with the `normalize` blocks and class weights that follow
+// from them.
 #include <fmt/format.h>
 
 #include <memory>

@@ -49,7 +49,7 @@ struct Watched {
     try {
       Json report = parse_json(http_get(address, "/report.json", token, Clock::now() + patience));
       feed_view(report, {}, report.at("wall_s").get<double>(), usual_width);  // throws if this is no report
-      // A feed that was set to another place begins to count again.
+      // A feed that was set to a different place counts from 0 again.
       const bool goes_on = now.is_object() && report.at("records") >= now.at("records");
       before = goes_on ? std::move(now) : Json();
       before_at = now_at;
@@ -115,11 +115,11 @@ class Screen {
     print(text + "q: quit\x1b[J");
   }
 
-  /// Waits. Returns whether the user wants to quit.
+  /// Waits at most `time`. Returns whether the user wants to quit.
   bool quits_within(std::chrono::milliseconds time) const {
     pollfd key{has_keys_ ? STDIN_FILENO : -1, POLLIN, 0};
     if (poll(&key, 1, static_cast<int>(time.count())) <= 0) return Interrupt::happened();
-    char pressed = 'q';  // the terminal has gone
+    char pressed = 'q';  // stays so if the terminal has gone
     return read(STDIN_FILENO, &pressed, 1) <= 0 || pressed == 'q' || pressed == 'Q';
   }
 

@@ -33,12 +33,13 @@ struct Fed {
   Options options;
 };
 
-/// Feeds the pipeline with changes, always the same steps.
+/// Feeds the pipeline with changes. All runs feed the same steps.
 class Runs {
  public:
   explicit Runs(const TuneArgs& args) : args_(args), pipeline_(load(args.pipeline)) {}
 
-  /// Returns the text of the plan without how long counting took, and with the changes that no plan shows.
+  /// Returns the text of the plan, without the line that says how long counting took. The changes that no plan shows
+  /// come before the text.
   std::string plan(const Choices& choices) const {
     Fed fed = changed(choices);
     fed.options.plan_only = true;
@@ -52,7 +53,7 @@ class Runs {
   /// Returns what reads the files, in words.
   std::string backend() const { return feed_once({}).report.backend; }
 
-  /// Finds out how many steps take about so long, by runs that grow.
+  /// Finds out how many steps take about `seconds` seconds, by runs that become longer.
   void choose_steps(double seconds) {
     double share = 0;
     do {
@@ -76,7 +77,7 @@ class Runs {
  private:
   static constexpr uint64_t fewest_steps = 4;
 
-  /// The steps before the clock starts: the batches that were made ahead do not count.
+  /// The number of steps before the clock starts, so that batches that were made ahead do not count.
   uint64_t warm_up() const { return 1 + steps_ / 4; }
 
   Fed changed(const Choices& choices) const {
@@ -123,7 +124,7 @@ class Runs {
   uint64_t steps_ = fewest_steps;
 };
 
-/// Returns what there is to try. `plan` is the plan of the pipeline as it is, `backend` what reads its files.
+/// Returns the settings to try. `plan` is the plan of the pipeline as it is; `backend` says what reads its files.
 std::vector<Setting> settings(const TuneArgs& args, const std::string& plan, const std::string& backend) {
   std::vector<Setting> all;
   const unsigned cpus = usable_cpus();
@@ -137,7 +138,8 @@ std::vector<Setting> settings(const TuneArgs& args, const std::string& plan, con
   all.push_back({"parallelism.host_prefetch", {"1", "2", "4", "8", "16", "32"}});
   if (plan.find(" lanes that each mix ") != std::string::npos && args.change_order)
     all.push_back({"shuffle.block_size", {"64KiB", "128KiB", "256KiB", "512KiB", "1MiB"}});
-  // From the page cache to O_DIRECT, not back: short runs find in the page cache what whole epochs do not.
+  // Only the change from the page cache to O_DIRECT is tried, not the change back: short runs find data in the page
+  // cache that whole epochs would not find there.
   if (backend.find("page cache") != std::string::npos) all.push_back({"--direct", {"on"}});
   if (backend.starts_with("io_uring"))
     all.push_back({"--io", {"pread"}});

@@ -10,8 +10,8 @@ namespace {
 
 namespace wire = flow::wire;
 
-/// Takes one field after another from the front of a message that lies `level` messages deep in the record. Every
-/// member returns false if protobuf would refuse the message; its output is then undefined.
+/// Takes one field after another from the front of a message that lies `level` messages deep in the record. Each
+/// take_X(), and skip(), returns false if protobuf would refuse the message; its output argument is then undefined.
 class Fields {
  public:
   Fields(std::string_view message, int level)
@@ -37,7 +37,8 @@ class Fields {
   bool skip(uint32_t tag) { return moved(wire::skip_field(tag, next_, end_, wire::max_depth - level_)); }
 
  private:
-  /// Moves on to `next`, the end of what was parsed; null: it was invalid. Returns whether it was valid.
+  /// Moves on to `next`, the end of what was parsed, or null if the bytes were invalid. Returns whether they were
+  /// valid.
   bool moved(const uint8_t* next) {
     if (next) next_ = next;
     return next != nullptr;
@@ -48,10 +49,11 @@ class Fields {
   int level_;
 };
 
-/// The level of each message: how many messages it lies deep in the record.
+/// The level of each message: how many messages deep it lies in the record.
 enum Level { in_record, in_features, in_entry, in_feature, in_steps = in_feature, in_step };
 
-/// Calls on_field(tag, fields) for each field; on_field takes the field and returns whether it was valid.
+/// Calls on_field(tag, fields) for each field. on_field takes the rest of the field from `fields`, and returns whether
+/// the field was valid.
 template <typename OnField>
 bool for_each_field(std::string_view message, int level, OnField&& on_field) {
   Fields fields(message, level);

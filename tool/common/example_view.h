@@ -24,8 +24,8 @@ std::string_view name(Kind kind) noexcept;
 enum class MessageType : uint8_t { example, sequence_example, other };
 std::string_view name(MessageType type) noexcept;
 
-/// The features of one record. Reuse one object for many records, so that it allocates only while its buffers grow. It
-/// refers to the record's memory, which must outlive its use.
+/// The features of one record. Reuse one object for many records, so that it allocates only while its buffers grow. The
+/// object refers to the record's memory, which must outlive the use of the object.
 class ExampleView {
  public:
   struct Feature {
@@ -78,12 +78,12 @@ class ExampleView {
   uint64_t irregular_ = 0;  // other map entries, and fields that the message type does not have
 };
 
-/// Guesses the message type of a number of records. Nothing in a file states it, and other messages may happen to
-/// parse: an ExampleListWithContext reads as an Example full of entries without a value. So most of the records must
-/// parse, and most of the map entries must be regular.
+/// Guesses the message type of a number of records. Nothing in a file states the type, and messages of other types may
+/// happen to parse: an ExampleListWithContext reads as an Example full of entries without a value. So the guess is
+/// MessageType::other unless most of the records parse and most of their map entries are regular.
 class MessageTypeGuess {
  public:
-  /// Adds one record: `message` after its parse(), and what parse() returned.
+  /// Adds one record. `message` is the view after its parse() of the record, and `parsed` is what parse() returned.
   void add(const ExampleView& message, bool parsed);
   void add(const MessageTypeGuess& other);
   MessageType type() const;

@@ -41,8 +41,8 @@ struct FileSummary {
   bool opened() const noexcept { return compression != Compression::automatic; }
 };
 
-/// Returns an object with file, compression, records, payload_bytes, and errors: a list with category, offset, record,
-/// skipped_bytes and message of each.
+/// Returns an object with `file`, `compression`, `records`, `payload_bytes` and `errors`. `errors` is a list of
+/// objects, one for each error, with `category`, `offset`, `record`, `skipped_bytes` and `message`.
 Json to_json(const FileSummary& summary);
 
 /// Returns the total size on disk, in bytes, of the files that exist.
@@ -53,8 +53,8 @@ uint64_t size_of(const std::vector<std::string>& files);
 std::vector<FileSummary> scan_files(const FileArgs& args,
                                     const std::function<void(size_t file, const Record& record)>& on_record);
 
-/// Verifies every file and shows progress. All threads work, also on a single large file. Returns a summary of each
-/// file, with its damage.
+/// Verifies every file and shows progress. All threads share the work, even on a single large file. Returns a summary
+/// of each file, with its damage.
 std::vector<FileSummary> verify_files(const FileArgs& args);
 
 /// Returns a text for people, without a line end: "a.tfrecord: 3,000 records, 604.7 KiB, damaged".

@@ -12,7 +12,8 @@ namespace {
 std::atomic<bool> signalled = false;
 static_assert(std::atomic<bool>::is_always_lock_free, "set in a signal handler");
 
-// When a command has last looked at the flag, by two clocks.
+// The moment at which the command last looked at the flag, in nanoseconds of two clocks: the monotonic one, and the
+// process's CPU time.
 std::atomic<int64_t> looked_ns = 0, looked_cpu_ns = 0;
 
 int64_t now_ns(clockid_t clock) noexcept {
@@ -26,8 +27,9 @@ void look() noexcept {
   looked_cpu_ns = now_ns(CLOCK_PROCESS_CPUTIME_ID);
 }
 
-// Returns whether the command works on something that does not look at the flag, such as a plan of many features. A
-// process that was stopped has used no CPU meanwhile, and one with many threads uses much in a moment.
+// Returns whether the command works on something that does not look at the flag, such as a plan of many features. Both
+// clocks decide, because a process that was stopped has used no CPU time meanwhile, and a process with many threads
+// uses much CPU time in a moment.
 bool nobody_looks() noexcept {
   constexpr int64_t long_ago = 2'000'000'000, much_cpu = 1'000'000'000;
   return now_ns(CLOCK_MONOTONIC) - looked_ns > long_ago && now_ns(CLOCK_PROCESS_CPUTIME_ID) - looked_cpu_ns > much_cpu;

@@ -1,13 +1,14 @@
-// Lets Ctrl-C, `kill` and a closed terminal end a command cleanly; the second signal ends it at once.
+// Lets Ctrl-C, `kill` and a closed terminal end a command cleanly. A second signal of the same kind ends the command at
+// once.
 #pragma once
 
 #include <csignal>
 
 namespace feedline::tool {
 
-/// While an Interrupt exists, the first SIGINT, SIGTERM or SIGHUP sets a flag that the command checks, and the next one
-/// of this kind has its usual effect. If the command has worked for seconds without looking at the flag, the first one
-/// has it, too. A SIGHUP that the process ignores, as under nohup, stays ignored. Only one
+/// While an Interrupt exists, the first SIGINT, SIGTERM or SIGHUP sets a flag that the command checks, and the next
+/// signal of the same kind has its usual effect. If the command has worked for seconds without looking at the flag, the
+/// first signal has its usual effect, too. A SIGHUP that the process ignores, as under nohup, stays ignored. Only one
 /// Interrupt may exist at a time.
 class Interrupt {
  public:

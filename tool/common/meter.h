@@ -1,4 +1,4 @@
-// Reports a thread's progress to a Progress, one MiB at a time, and lets an interrupt end the thread's work there.
+// Reports a thread's progress to a Progress, one MiB at a time. An interrupt ends the thread's work at the next report.
 #pragma once
 
 #include <cstdint>

@@ -11,7 +11,8 @@
 namespace feedline::tool {
 namespace {
 
-constexpr int64_t usual_side = 224;  // of pictures that have many sizes, as ImageNet's networks take them
+// If pictures have many sizes, their output has at most this height and width. ImageNet's networks take 224 x 224.
+constexpr int64_t usual_side = 224;
 
 std::string sizes_of(const PictureStats& pictures) {
   const std::string most = fmt::format("{} x {}", pictures.width_max, pictures.height_max);

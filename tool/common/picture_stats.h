@@ -16,12 +16,13 @@ struct PictureStats {
   uint64_t grey = 0;           // how many of these have no colours
   int64_t width_min = 0, width_max = 0, height_min = 0, height_max = 0, pixels_max = 0;
 
-  /// Counts the value of a feature, unless it is no picture or its header cannot be read.
+  /// Counts the value of a feature, unless it is not a picture or its header cannot be read.
   void add(std::span<const std::byte> value);
   void add(const PictureStats& other);
 
   uint64_t count() const noexcept { return jpeg + png; }
-  /// Returns whether a feature with this number of values is one of pictures, some of which may be unreadable.
+  /// Returns whether a feature with this number of values is a feature of pictures: more than half of its values were
+  /// counted here. The others may be pictures that cannot be read.
   bool are_most_of(uint64_t values) const noexcept { return 2 * count() > values; }
   bool one_size() const noexcept { return width_min == width_max && height_min == height_max; }
 };
@@ -30,8 +31,8 @@ struct PictureStats {
 /// number of the feature's values.
 std::string describe(const PictureStats& pictures, uint64_t values);
 
-/// Makes the output of a feature whose values are these pictures, at most `most` in a record: decoded, and resized to
-/// one size.
+/// Sets how the output of `feature`, whose values are these pictures, is made: they are decoded, and resized to one
+/// size. `values` is the number of the feature's values, and `most` is the maximum number of them in a record.
 void decode_pictures(TextFeature& feature, const PictureStats& pictures, uint64_t values, uint64_t most = 1);
 
 }  // namespace feedline::tool

@@ -19,25 +19,27 @@ struct TextFeature {
   std::string name = {};  // empty: name_features() chooses it
   Kind kind = Kind::bytes_list;
   bool variable = false;  // records have different numbers of values
-  // It is in the feature lists of SequenceExamples, where steps may have `shape` each, while records differ in steps.
+  // in_list: the feature is in the feature lists of SequenceExamples. sequence: each step of it has `shape`, and
+  // records may have different numbers of steps.
   bool in_list = false, sequence = false;
   std::vector<int64_t> shape = {};
   int64_t length = 0;       // bytes of each value, for BYTES; 0: values differ in length
-  uint64_t max_values = 0;  // the most values of a record; 0: not written
+  uint64_t max_values = 0;  // the maximum number of values in a record; 0: not written
   // Some records lack the feature. If it is neither variable nor a sequence, it gets a default value for them.
   bool missing = false;
-  // How an output is made from the feature, for example "decode_raw { ... }"; several lines are written as lines, and
-  // may end with comments. Empty: its values are delivered unchanged.
+  // How an output is made from the feature, for example "decode_raw { ... }". If there are several texts, each is
+  // written on a line of its own, and may end with a comment. Empty: the feature's values are delivered unchanged.
   std::vector<std::string> made = {};
-  uint64_t made_bytes = 0;        // bytes of the output for each sample, if they may be more than those of the record
+  uint64_t made_bytes = 0;        // bytes of the output per sample; set if these may exceed the bytes of a record
   uint64_t unreadable = 0;        // how many values are pictures from which the output cannot be made
   std::string output_dtype = {};  // dtype of the output; empty: the default
   std::string remark = {};        // written as a comment on the line of the feature
 };
 
-/// Gives features TextFeature::name, under which they will be delivered. It is the name that is there, or the key;
-/// "feature_NUMBER" if that cannot be a name, or would name a tensor that another feature makes: a VARIABLE `tok`
-/// makes `tok.values`. `features` may have null pointers, which count for the numbers.
+/// Sets TextFeature::name of each feature, under which the feature will be delivered. A name that is set already stays;
+/// otherwise the name is the key. But if that text cannot be a name, or is the name of a tensor that another feature
+/// makes (a VARIABLE `tok` makes `tok.values`), the name is "feature_NUMBER". NUMBER is the position in `features`.
+/// Null pointers in `features` are skipped, but count for the positions.
 void name_features(const std::vector<TextFeature*>& features);
 
 /// Returns the `feature` line of a feature that has a name.
@@ -62,7 +64,8 @@ class TextOutputs {
 };
 
 /// Returns the `batch` line. The batch size is a power of two, so that replicas can divide it. It is at most 128, at
-/// most `records`, and at most the number of average records in 16 MiB, or of samples with `made_bytes`.
+/// most `records`, and at most the number of samples that fit in 16 MiB. A sample has the bytes of an average record or
+/// `made_bytes`, whichever is more.
 std::string text_batch(uint64_t records, uint64_t payload_bytes, uint64_t made_bytes);
 
 /// Returns the line `errors { ... }` that tells feedline to skip bad records, with a comment that states how many there

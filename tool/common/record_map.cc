@@ -12,9 +12,9 @@
 namespace feedline::tool {
 namespace {
 
-// Marks are at least `least_stride` bytes apart. A range that begins between two marks reads up to that many bytes in
-// vain. `most_marks` bounds the memory of all marks to about 16 MiB: those of more than 64 GiB of files are farther
-// apart.
+// Marks are at least `least_stride` bytes apart. If a range begins between two marks, the bytes from the first mark to
+// the range are read in vain. `most_marks` bounds the memory of all marks to about 16 MiB: in more than 64 GiB of
+// files, the marks are farther apart.
 constexpr uint64_t least_stride = 64 << 10, most_marks = 1 << 20;
 
 }  // namespace
@@ -30,7 +30,8 @@ RecordMap::RecordMap(std::vector<MappedFile> files, uint64_t record_limit)
 }
 
 size_t RecordMap::file_of(uint64_t record) const noexcept {
-  // The last file whose first record is at or before `record`; files without records lie before it.
+  // The file is the last one whose first record is at or before `record`. Files without records begin at the same
+  // record as the file after them, and so are not the last.
   return static_cast<size_t>(std::upper_bound(first_.begin(), first_.end() - 1, record) - first_.begin()) - 1;
 }
 

@@ -1,5 +1,5 @@
-// Where the records of a list of files are. One pass over all files finds them. After this pass any range of records
-// can be read.
+// The places of the records in a list of files. One pass over all files finds the places. After this pass any range of
+// records can be read.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,8 @@ struct MappedFile {
   Compression compression = Compression::none;
   uint64_t records = 0;        // the number of good records
   uint64_t payload_bytes = 0;  // bytes of the good records' payloads
-  /// Marks: the records whose places in the file are known, in ascending order, beginning with the file's first record.
-  /// A compressed file has no other mark.
+  /// The marks: records whose places in the file are known, in ascending order. The first mark is the file's first
+  /// record. A compressed file has only this mark.
   std::vector<io::IndexEntry> marks;
   /// The offsets at which damaged regions begin, in ascending order.
   std::vector<uint64_t> bad_offsets;
@@ -46,23 +46,24 @@ struct MappedFile {
 /// The records of all files. Good records are numbered across all files, in the files' order.
 class RecordMap {
  public:
-  /// `record_limit`: the bytes of a payload beyond which a record is bad.
+  /// `record_limit`: a record with a payload of more bytes is bad.
   RecordMap(std::vector<MappedFile> files, uint64_t record_limit);
 
   const std::vector<MappedFile>& files() const noexcept { return files_; }
   uint64_t records() const noexcept { return first_.back(); }
-  /// Returns the index of a file's first record. `file` may equal the count of files; then it returns records().
+  /// Returns the index of a file's first record. `file` may equal the number of files; then the function returns
+  /// records().
   uint64_t first_record(size_t file) const noexcept { return first_[file]; }
   /// Returns the file that contains a record.
   size_t file_of(uint64_t record) const noexcept;
   uint64_t framed_bytes() const noexcept;
   uint64_t record_limit() const noexcept { return record_limit_; }
 
-  /// Removes the marks that RecordCursor does not need to begin at any of `records` (ascending). Each file keeps its
-  /// first mark and, for each of `records`, the last mark at or before that record.
+  /// Removes the marks that a RecordCursor does not need in order to begin at any of `records`, which are ascending.
+  /// Each file keeps its first mark and, for each of `records`, the last mark at or before that record.
   void thin_marks(std::span<const uint64_t> records);
-  /// Divides the records into ranges of about `bytes` each that begin at marks; a compressed file is one range. Returns
-  /// the first record of each range, and records() at the end.
+  /// Divides the records into ranges of about `bytes` each. Every range begins at a mark, so a compressed file is one
+  /// range. Returns the first record of each range, and records() at the end.
   std::vector<uint64_t> ranges(uint64_t bytes) const;
 
  private:
@@ -98,7 +99,7 @@ class RecordCursor {
   const RecordMap& map_;
   size_t file_ = 0;
   std::optional<io::RecordStream> stream_;  // reads files()[file_]
-  size_t view_ = 0;                         // how many of stream_->records() next() has returned
+  size_t view_ = 0;                         // how many records of stream_->records() were returned by next()
 };
 
 }  // namespace feedline::tool

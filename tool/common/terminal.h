@@ -1,4 +1,4 @@
-// What people see on the terminal: numbers in words, and how far a command is.
+// What people see on the terminal: numbers as text, and how far a command is.
 #pragma once
 
 #include <fmt/format.h>
@@ -17,9 +17,10 @@
 
 namespace feedline::tool {
 
-/// Prints "feedline: ", the text and the end of the line on standard error, or the text and the end of the line on
-/// standard output. Names and messages of others cannot command the terminal: control characters are shown as \xNN. On
-/// standard error the ends of lines stay, because messages have several, such as those of formulas.
+/// print_error() prints "feedline: ", the text and a line end on standard error. print_line() prints the text and a
+/// line end on standard output. Control characters in the text are shown as \xNN, so that names and messages from
+/// elsewhere cannot command the terminal. print_error() keeps line ends, because some messages, such as those of
+/// formulas, have several lines.
 template <typename... Values>
 void print_error(fmt::format_string<Values...> format, Values&&... values) {
   fmt::print(stderr, "feedline: {}\n", without_controls(fmt::format(format, std::forward<Values>(values)...), "\n"));
@@ -41,7 +42,7 @@ std::string format_seconds(double seconds);
 class LiveLine {
  public:
   using Clock = std::chrono::steady_clock;
-  // The least time between two lines, on a terminal and elsewhere.
+  // The minimum time between two lines, on a terminal and elsewhere.
   static constexpr Clock::duration terminal_pace = std::chrono::milliseconds(200), file_pace = std::chrono::seconds(10);
 
   LiveLine();
@@ -55,7 +56,7 @@ class LiveLine {
   bool due(Clock::time_point now = Clock::now()) const noexcept;
   /// Shows `text`, whether a line is due or not. On a terminal it is cut at the terminal's width.
   void show(std::string_view text, Clock::time_point now = Clock::now());
-  /// Shows several lines on a terminal, as many as it has room for. Precondition: on_terminal().
+  /// Shows several lines on a terminal, but not more than it has room for. Precondition: on_terminal().
   void show_lines(const std::vector<std::string>& lines, Clock::time_point now = Clock::now());
   /// Removes what is shown from the terminal.
   void clear();
@@ -69,7 +70,7 @@ class LiveLine {
     size_t columns, lines;
   };
   Room room() const;
-  /// Returns what puts the cursor at the beginning of what is shown.
+  /// Returns the control characters that move the cursor to the beginning of what is shown.
   std::string to_begin() const;
 
   std::FILE* const out_;

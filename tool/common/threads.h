@@ -12,7 +12,8 @@
 
 namespace feedline::tool {
 
-/// Not thread-safe. The destructor waits for the threads, so whoever leaves by an exception must first make them end.
+/// Not thread-safe. The destructor waits for the threads, so code that leaves its scope by an exception must first make
+/// the threads end.
 class Threads {
  public:
   Threads() = default;

@@ -5,7 +5,7 @@
 
 namespace feedline::tool {
 
-/// Wrong usage, for example a flag that is missing, or a value without the form that the flag wants.
+/// Wrong usage, for example a flag that is missing, or a value that does not have the form that the flag wants.
 struct UsageError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

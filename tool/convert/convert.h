@@ -37,31 +37,32 @@ struct Converted {
   std::string pipeline;               // the content of folder/pipeline.textproto
 };
 
-/// Converts the archive of cs.toronto.edu/~kriz/cifar.html, the "binary version", compressed or not.
-/// The sets are those of TensorFlow's tutorial (models,
+/// Converts the archive of cs.toronto.edu/~kriz/cifar.html, the "binary version", compressed or not. The sets are those
+/// of TensorFlow's tutorial (in its repository `models`:
 /// tutorials/image/cifar10_estimator/generate_cifar10_tfrecords.py): train is batches 1 to 4, validation is batch 5,
 /// eval is the test batch. `image` is 3 planes of 32 x 32 bytes, `label` is 0 to 9.
 Converted convert_cifar10(const std::string& archive, const ConvertTarget& target);
 
 /// Converts a folder that holds one folder for each class. The classes are numbered in the order of their names.
-/// `image` is the JPEG or PNG file as it is, or with `decode_to` its pixels, turned as its EXIF data says, and resized:
-/// uint8 [height, width, 3]. `label` is the number of the class; folder/labels.txt holds the classes' names. Symbolic
-/// links are followed. Throws Error io_error if a file or a folder cannot be read; what is no picture is left out.
+/// `image` is the JPEG or PNG file as it is. With `decode_to` it is the file's pixels, uint8 [height, width, 3], turned
+/// as the EXIF data says and resized. `label` is the number of the class; folder/labels.txt holds the classes' names.
+/// Symbolic links are followed. Throws Error io_error if a file or a folder cannot be read; what is not a picture is
+/// left out.
 Converted convert_image_classes(const std::string& images, const std::optional<pictures::Size>& decode_to,
                                 const ConvertTarget& target);
 /// Converts one folder for each feature, given as (name, folder): each relative path that all folders have becomes one
-/// record. The rest is as above.
+/// record. Pictures, links and errors are treated as by convert_image_classes().
 Converted convert_image_sets(const std::vector<std::pair<std::string, std::string>>& folders,
                              const std::optional<pictures::Size>& decode_to, const ConvertTarget& target);
 
 /// Converts .npy files, given as (feature name, file), with equal numbers of rows; each row becomes a record. int64 and
-/// float32 are kept, float64 is rounded to float32 (numbers beyond it are refused), and other types are stored as their
-/// bytes.
+/// float32 are kept. float64 is rounded to float32, and numbers beyond the range of float32 are refused. Elements of
+/// other types are stored as their bytes.
 Converted convert_npy(const std::vector<std::pair<std::string, std::string>>& arrays, const ConvertTarget& target);
 
-/// Converts a table (RFC 4180) whose first row names the features. A column is int64, float32 or bytes, whichever all
-/// its cells allow, or what `types` says. An empty cell without quotes is a missing feature. If no `delimiter` is named
-/// it is the comma, and a first row that looks like another one is refused.
+/// Converts a table (RFC 4180) whose first row names the features. A column is int64, float32 or bytes: what `types`
+/// says, or else the first of these that all its cells allow. An empty cell without quotes is a missing feature. If no
+/// `delimiter` is named, it is the comma, and a first row that seems to have a different delimiter is refused.
 Converted convert_csv(const std::string& file, const std::map<std::string, Kind>& types, std::optional<char> delimiter,
                       const ConvertTarget& target);
 
@@ -73,8 +74,9 @@ Converted convert_webdataset(const std::vector<std::string>& archives, const Con
 
 // What the converters use:
 
-/// Writes a known number of records into shards with equal numbers of records, but for those that are skipped. Throws
-/// Error io_error, also if there are more records or fewer than were counted, because then the input has changed.
+/// Writes a known number of records into shards with equal numbers of records. A skipped record counts as one of them,
+/// but is not written. Throws Error io_error, also if there are more or fewer records than were counted, because then
+/// the input has changed.
 class ShardWriter {
  public:
   /// `bytes` is the expected size of all records, which decides the number of shards. Each record's size is added to
@@ -101,8 +103,8 @@ class ShardWriter {
   Meter meter_;
 };
 
-/// Gives the files of the folder their names, and writes pipeline.textproto, which feeds the first of the sets. The rest
-/// is as for pipeline_text().
+/// Gives the files of the folder their names, and writes pipeline.textproto, which feeds the first of the sets.
+/// `comments` and `features` are as for pipeline_text().
 void publish(OutputFolder& out, Converted& result, const std::vector<std::string>& comments,
              const std::vector<TextFeature>& features);
 /// Creates the folder if it does not exist. Throws Error io_error.
@@ -111,7 +113,7 @@ void make_folder(const std::string& folder);
 void write_text(const std::string& path, const std::string& text);
 /// Throws Error bad_pipeline with `file` as its place. `why` says what is wrong with this input of the command.
 [[noreturn]] void refuse_input(const std::string& file, const std::string& why);
-/// Returns the nearest float32; nullopt if the number is finite and no float32 is as large.
+/// Returns the nearest float32; nullopt if the number is finite but beyond the range of float32.
 std::optional<float> to_float32(double number) noexcept;
 
 }  // namespace feedline::tool

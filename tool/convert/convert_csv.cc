@@ -14,8 +14,8 @@
 namespace feedline::tool {
 namespace {
 
-/// The narrowest type that keeps a text as it is, from narrow to wide. "007" and whole numbers beyond int64 are text,
-/// because numbers would not keep them.
+/// The narrowest type that keeps a text as it is. The types are in order from narrow to wide. "007" and whole numbers
+/// beyond int64 are text, because numbers would not keep them as they are.
 enum class Reads : uint8_t { as_int, as_float, as_text };
 
 template <typename T>

@@ -56,7 +56,8 @@ std::vector<fs::directory_entry> list(const fs::path& folder) {
 
 enum class Is : uint8_t { folder, file, other };
 
-/// Returns what the entry is, or what it leads to. A link that leads nowhere may be one to a disk that is not mounted.
+/// Returns what the entry is or, if it is a link, what it leads to. Throws Error io_error for a link that leads
+/// nowhere, because its target may be on a disk that is not mounted.
 Is what(const fs::directory_entry& entry) {
   std::error_code error(injected<TypeOp>(), std::generic_category());
   if (!error && entry.is_directory(error)) return Is::folder;
@@ -68,7 +69,8 @@ Is what(const fs::directory_entry& entry) {
 /// The files below a folder, also those in folders that are symbolic links.
 class FilesBelow {
  public:
-  /// Lists them. Adds to `left_out` what is neither a file nor a folder, and links to folders around themselves.
+  /// Lists the files. Adds to `left_out` what is neither a file nor a folder, and links to a folder in which the link
+  /// itself lies.
   FilesBelow(const fs::path& folder, std::vector<std::string>& left_out) : left_out_(left_out) { enter(folder, ""); }
 
   /// Returns the relative paths in ascending order, byte by byte.
@@ -110,7 +112,8 @@ class FilesBelow {
   std::vector<std::pair<dev_t, ino_t>> above_;  // the folders that are being listed
 };
 
-/// Looks at a file. Returns nothing if it is not taken, and `why` says why. Throws Error io_error if it cannot be read.
+/// Looks at a file. Returns nullopt if the file is not to be converted; `why` then has the reason. Throws Error
+/// io_error if the file cannot be read.
 std::optional<Image> look_at(const std::string& path, std::string& why) {
   const io::InputFile file(path);
   std::array<std::byte, 32> first{};
@@ -149,7 +152,7 @@ void read_image(const Image& image, std::vector<std::byte>& content) {
 }
 
 /// Makes the pixels of pictures in one size: uint8 [height, width, 3]. Pictures are turned as their EXIF data says,
-/// because pixels do not say it.
+/// because pixels alone have no EXIF data.
 class Decoder {
  public:
   explicit Decoder(const pictures::Size& size)
@@ -199,7 +202,7 @@ class ImageFeature {
     if (decode_to) decoder_.emplace(*decode_to);
   }
 
-  /// Returns what is stored of an image file, valid until the next call. Throws BadPicture.
+  /// Returns the bytes to store for an image file, which are valid until the next call. Throws BadPicture.
   std::span<const std::byte> read(const Image& image) {
     read_image(image, file_);
     if (decoder_) return decoder_->decode(file_);
@@ -207,7 +210,7 @@ class ImageFeature {
     return file_;
   }
 
-  /// Returns how a pipeline reads the feature, whose values have all been read.
+  /// Returns how a pipeline reads the feature. Precondition: read() was called for all `values` values of the feature.
   TextFeature text(uint64_t values) const {
     if (decoder_) return decoder_->text(key_);
     TextFeature text{.key = key_, .remark = "JPEG or PNG files, delivered as they are, because most cannot be read"};
@@ -224,7 +227,8 @@ class ImageFeature {
   PictureStats pictures_;
 };
 
-/// Sets the features of a record. Returns false if one of the images cannot be decoded, and adds it to `left_out`.
+/// Sets the features of a record. If one of the images cannot be decoded, adds that image to `left_out` and returns
+/// false.
 bool set_images(const std::vector<Image>& record, std::vector<ImageFeature>& features, ExampleWriter& example,
                 std::vector<std::string>& left_out) {
   for (size_t f = 0; f < record.size(); f++) try {

@@ -50,7 +50,7 @@ class NpyColumn {
   /// Returns about how many bytes the feature takes in a record.
   uint64_t record_bytes() const { return array_.row_bytes() / (array_.type() == "f8" ? 2 : 1) + key_.size() + 24; }
 
-  /// Sets the feature with this number to the next row of the array, which is `number`.
+  /// Sets feature number `feature` of the record to the next row of the array. `number` is the number of this row.
   void write_next(ExampleWriter& example, size_t feature, uint64_t number) {
     const auto row = array_.next();
     const bool big = array_.byte_order() == '>';

@@ -1,5 +1,5 @@
-// Reads tables (RFC 4180) row by row, also with a UTF-8 byte order mark, with bare line feeds, and with another delimiter
-// than the comma.
+// Reads tables (RFC 4180) row by row. A table may also have a UTF-8 byte order mark, bare line feeds, and a delimiter
+// that is not the comma.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class CsvReader {
     bool quoted = false;
   };
 
-  /// `delimiter` is what stands between two cells: no quote, and no line end. The file must stay as long as the reader.
+  /// `delimiter` stands between two cells, and must be neither a quote nor a line end. `file` must outlive the reader.
   /// Throws Error io_error, as next() does, if the file cannot be read.
   explicit CsvReader(const io::InputFile& file, char delimiter = ',');
 
@@ -44,7 +44,7 @@ class CsvReader {
   bool scan_quoted(size_t& at, bool last);
 
   const io::InputFile& file_;
-  const std::string ends_;  // what ends a cell without quotes, first of all the delimiter
+  const std::string ends_;  // the characters that end a cell without quotes; the delimiter is the first
   uint64_t file_position_ = 0;
   std::string buffer_;     // a part of the file that begins with the row
   size_t next_ = 0;        // in buffer_: the end of the row

@@ -15,7 +15,7 @@ namespace feedline::tool {
 /// An array with at least one axis, in C order, whose elements have a fixed size. Not thread-safe.
 class NpyReader {
  public:
-  /// Opens the file and reads its header (io/npy_header.h). Throws Error as that does.
+  /// Opens the file and reads its header (io/npy_header.h). Throws Error as io::read_npy_header() does.
   explicit NpyReader(std::string path);
 
   const std::string& path() const noexcept { return file_.path(); }

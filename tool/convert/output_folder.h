@@ -8,24 +8,24 @@
 
 namespace feedline::tool {
 
-/// A folder in which the files of one data set replace those of another. They are written to a hidden folder inside it.
-/// What stops the conversion, a kill included, leaves the files that were there before. Members throw Error io_error if
-/// the system refuses.
+/// A folder in which the files of a new data set replace those of an old one. The new files are first written to a
+/// hidden folder inside it. If anything stops the conversion before publish(), even a kill, the old files stay. Members
+/// throw Error io_error if the system refuses.
 class OutputFolder {
  public:
   /// Creates the folder if it does not exist, and removes what a killed conversion has left there. Throws if another
   /// process writes to the folder.
   explicit OutputFolder(std::string path);
-  /// Removes the files that publish() has not given their names.
+  /// Removes the new files, unless publish() has given them their names.
   ~OutputFolder();
   OutputFolder(const OutputFolder&) = delete;
   OutputFolder& operator=(const OutputFolder&) = delete;
 
   /// Returns the path at which the file `name` is to be written.
   std::string place(const std::string& name);
-  /// Gives the files that were written their names, and replaces files that have these names. pipeline.textproto, whose
-  /// data they are no longer, is removed first: if this is interrupted, nothing names a mixture of two data sets. The
-  /// caller writes the new one last. Call it once.
+  /// Gives the new files their names, and replaces old files that have these names. The old pipeline.textproto is
+  /// removed first: if the call is interrupted, no pipeline names a mixture of two data sets. The caller writes the new
+  /// pipeline.textproto after this call. May be called once.
   void publish();
 
   const std::string& path() const noexcept { return path_; }

@@ -27,7 +27,7 @@ struct Source {
   const io::InputFile& file;
   std::vector<std::byte> block;
   uint64_t position = 0;
-  std::exception_ptr thrown;  // by a read. It is kept here, because it must not unwind libarchive's frames
+  std::exception_ptr thrown;  // what a read has thrown, kept here because it must not unwind libarchive's frames
 
   static la_ssize_t read(archive*, void* self, const void** buffer) {
     Source& source = *static_cast<Source*>(self);
@@ -65,7 +65,7 @@ bool read_archive(const io::InputFile& file, uint64_t most_bytes, const ArchiveC
   };
   check(archive_read_support_filter_gzip(tar.get()));
   check(archive_read_support_format_tar(tar.get()));
-  // Without it what follows the first end would be passed over.
+  // Without this option, archives that follow the end of the first one would be passed over.
   check(archive_read_set_format_option(tar.get(), "tar", "read_concatenated_archives", "1"));
   check(archive_read_open(tar.get(), &source, nullptr, Source::read, nullptr));
 
@@ -97,7 +97,7 @@ bool read_archive(const io::InputFile& file, uint64_t most_bytes, const ArchiveC
     last = name;
     const auto type = archive_entry_filetype(entry);
     const bool take = type == AE_IFREG && calls.wanted(name);
-    std::string content = read_content(name, take);  // which passes over the content of what is not taken
+    std::string content = read_content(name, take);  // passes over content that is not taken
     if (take)
       calls.on_file(name, std::move(content));
     else if (type == AE_IFLNK)

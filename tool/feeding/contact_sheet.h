@@ -8,7 +8,8 @@
 
 namespace feedline::tool {
 
-/// Rows of cells of one size. A cell has the same number of pictures, side by side. What is not drawn is grey.
+/// Rows of cells. All cells have the same size and the same number of pictures, which lie side by side. What is not
+/// drawn is grey.
 class ContactSheet {
  public:
   struct Size {
@@ -16,8 +17,9 @@ class ContactSheet {
   };
 
   /// Makes an empty sheet. `pictures` are the sizes of a cell's pictures, from left to right. `cells`, at least 1, is
-  /// the expected number of cells, from which the cells in a row follow: the rows are as few as 1024 pixels of width
-  /// allow, and equally full. A cell that is wider has a row of its own. More cells than that may be added.
+  /// the expected number of cells. It decides how many cells a row has: there are as few rows as a width of 1024 pixels
+  /// allows, and they are equally full. If a cell is wider than that, each row has one cell. More cells than `cells`
+  /// may be added.
   ContactSheet(const std::vector<Size>& pictures, int64_t cells);
 
   int64_t cells_in_a_row() const noexcept { return across_; }
@@ -25,7 +27,7 @@ class ContactSheet {
 
   /// Adds an empty cell after the last one. Throws Error bad_pipeline if the sheet becomes too large.
   void add_cell();
-  /// Draws a picture of the last cell: red, green and blue of each pixel.
+  /// Draws picture number `picture` of the last cell. `rgb` has the red, green and blue of each pixel.
   void draw(size_t picture, std::span<const uint8_t> rgb);
   /// Returns the sheet as the bytes of a PNG file. Precondition: there is a cell.
   std::vector<std::byte> to_png() const;

@@ -9,7 +9,7 @@
 
 namespace feedline::tool {
 
-/// Returns a text with the audit of the feed, and whether the last finished epoch delivered all of its data.
+/// Returns a text that has the audit of the feed and says whether the last finished epoch delivered all of its data.
 std::string audit_text(const Report& report);
 
 /// Returns the error message if an epoch did not deliver each of its records once; nullopt otherwise.

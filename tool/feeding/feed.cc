@@ -40,7 +40,7 @@ double cpu_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-/// Keeps the lines of the log while a view is on the terminal, which would otherwise be drawn over them.
+/// Keeps the lines of the log while a view is on the terminal. Otherwise the view would be drawn over the lines.
 class KeptLog {
  public:
   KeptLog()
@@ -59,7 +59,7 @@ class KeptLog {
     const Lock lock(mutex_);
     return !lines_.empty();
   }
-  /// Gives the lines to the sink that they are for.
+  /// Gives the kept lines to the sink that was set before.
   void write() {
     std::vector<std::pair<LogLevel, std::string>> lines;
     {
@@ -141,7 +141,7 @@ class Feed {
       report.last_epoch = feeder_.audit_ranks();
       if (report.last_epoch && report.last_epoch->verdict == EpochAudit::Verdict::differs)
         report.differing_epochs = std::max<uint64_t>(1, report.differing_epochs);
-    } catch (const Error& error) {  // another rank has not come to the end, so what this one fed is no whole epoch
+    } catch (const Error& error) {  // another rank did not come to the end, so the ranks did not feed a whole epoch
       result_.error = Error(error.category(), fmt::format("not all ranks came to the end of the run, so nobody can say "
                                                           "whether its epochs were all of the data: {}",
                                                           error.message()));
@@ -235,7 +235,7 @@ class Feed {
     return true;
   }
 
-  /// How far a replica has trained: all epochs before `epoch`, and `step` steps of it.
+  /// How far a replica has trained: all epochs before `epoch`, and `step` steps of `epoch`.
   struct Trained {
     uint64_t epoch = 0;
     int64_t step = 0;
@@ -268,10 +268,10 @@ class Feed {
     }
   }
 
-  /// Runs in the main thread until all replicas have ended: shows how far it is, samples the memory, saves the state
-  /// and handles signals.
+  /// Runs in the main thread until all replicas have ended: shows how far the run is, samples the memory, saves the
+  /// state and handles signals.
   void watch(const std::string& title) {
-    std::optional<KeptLog> log;  // declared before the line, so that it is written when the view has been removed
+    std::optional<KeptLog> log;  // declared before `line`, so that the log is written after the view was removed
     LiveLine line;
     Clock::time_point shown = Clock::now();
     uint64_t records = 0, bytes = 0;
@@ -300,7 +300,7 @@ class Feed {
           line.clear();
           log->write();
         }
-        if (line.due() && (shown_report.is_null() || elapsed >= 1)) {  // rates of less than a second cannot be read
+        if (line.due() && (shown_report.is_null() || elapsed >= 1)) {  // rates that change more often cannot be read
           const Report report = feeder_.report();
           Json now = report_json(report);
           std::vector<std::string> lines =

@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t bar_columns = 20, most_errors = 3;
 
-/// Returns the text in lines of at most `width` columns, cut between words where that is possible.
+/// Appends the text to `lines`, in lines of at most `width` columns. Cuts between words where that is possible.
 void wrap(std::string text, size_t width, std::vector<std::string>& lines) {
   while (text.size() > width) {
     size_t end = text.rfind(' ', width);
@@ -26,7 +26,7 @@ void wrap(std::string text, size_t width, std::vector<std::string>& lines) {
   lines.push_back(std::move(text));
 }
 
-/// Cuts a line of UTF-8, not within a character.
+/// Cuts a line of UTF-8 to at most `width` bytes, but not within a character.
 void cut(std::string& line, size_t width) {
   if (line.size() <= width) return;
   while (width > 0 && (static_cast<unsigned char>(line[width]) & 0xc0) == 0x80) width--;
@@ -53,7 +53,7 @@ class View {
   }
 
  private:
-  /// Returns what a counter has grown by in a second.
+  /// Returns by how much a counter has grown per second.
   double rate(const Json& now, const Json& then) const {
     if (seconds_ <= 0) return 0;
     const double before = then.is_null() ? 0 : then.get<double>();

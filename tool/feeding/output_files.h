@@ -16,8 +16,8 @@ namespace feedline::tool {
 std::string file_name(std::string_view output);
 
 /// Writes one output. A dense output is NAME.npy. A variable one is NAME.values.npy and NAME.row_splits.npy. Bytes are
-/// NAME.bytes.npy and NAME.offsets.npy, with NAME.row_splits.npy if a record may have several values. If steps have any
-/// number of values, there is NAME.step_splits.npy, too. Filler rows are left out. Throws Error io_error.
+/// NAME.bytes.npy and NAME.offsets.npy, with NAME.row_splits.npy if a record may have several values. If steps may have
+/// different numbers of values, there is NAME.step_splits.npy, too. Filler rows are left out. Throws Error io_error.
 class OutputFiles {
  public:
   OutputFiles(const std::string& folder, const ElementSpec& element);
@@ -43,8 +43,10 @@ class OutputFiles {
   /// Returns the number of values in the batch, with padding.
   int64_t values_in(const Batch& batch) const;
   void append_rows(const TensorView& tensor, Range rows);
-  /// Appends the splits of these rows, or steps, as tensor number `tensor`. `total` is how many values, or steps, those
-  /// before them have. Returns the range of their own values, or steps, in the batch.
+  /// Appends the splits of `rows` to the file of tensors_[tensor]. `total` is the number of values in all rows that
+  /// were appended before; the call adds the values of `rows`. Returns the range of these values in the batch. If rows
+  /// have steps, two calls are needed. The first call takes the tensor that divides steps among rows, so its values are
+  /// steps. The second call takes the tensor that divides values among steps, so its `rows` are these steps.
   Range append_splits(const Batch& batch, size_t tensor, Range rows, int64_t& total);
   void append_bytes(const Batch& batch, Range values);
   /// Writes all pieces again with `width` values in each row: pad_to() for numbers, pad_bytes_to() for bytes.
@@ -55,7 +57,7 @@ class OutputFiles {
   const std::vector<std::string> tensors_;  // names in a batch; files_[i] holds tensors_[i]
   std::vector<std::unique_ptr<NpyWriter>> files_;
   bool has_offsets_ = false, has_splits_ = false;
-  bool nested_ = false;                         // the splits before the last ones are those of steps
+  bool nested_ = false;                         // the last tensor but one has the splits of steps
   int64_t values_of_row_ = 1;                   // for bytes without row_splits: the number of values in a row
   int64_t values_ = 0, steps_ = 0, bytes_ = 0;  // totals of the rows written so far
 

@@ -26,7 +26,7 @@ std::string read_text(const std::string& file) {
   return text;
 }
 
-/// Returns how to meet the other ranks. Throws UsageError if --meet has another form than ADDRESS:PORT.
+/// Returns how to meet the other ranks. Throws UsageError if --meet does not have the form ADDRESS:PORT.
 TcpOptions meeting(const PipelineArgs& args) {
   TcpOptions options{.rank = args.rank, .world_size = args.world_size, .open = args.meet_open};
   const size_t colon = args.meet.rfind(':');

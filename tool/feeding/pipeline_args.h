@@ -27,16 +27,18 @@ struct PipelineArgs {
 Pipeline load(const PipelineArgs& args);
 
 /// Returns the feeder's options: the devices or virtual replicas, and a callback that shows how far the counting of the
-/// records is and ends it on Ctrl-C. With --meet it also makes a communicator, and waits until the other ranks have
-/// connected.
+/// records is, and ends the counting on Ctrl-C. With --meet, also makes a communicator and waits until the other ranks
+/// have connected.
 Options feeder_options(const PipelineArgs& args);
 
-/// Compares the command, and what says from where and how far it runs, such as "--steps 3", between the ranks that have
-/// met. Throws Error bad_pipeline on all ranks if those of one differ: it would end before the others. All ranks must
-/// call it, those of one command with as many flags.
+/// Compares `flags` between the ranks that have met: the command, and the flags that decide where the run begins and
+/// ends, such as "--steps 3". Throws Error bad_pipeline on all ranks if the flags of one rank differ, because that rank
+/// would end before the others. All ranks must make this call. Ranks that run the same command must pass the same
+/// number of flags.
 void compare_flags(const Options& options, const std::vector<std::string>& flags);
 
-/// Calls `work`, and tells the ranks that have met if it throws, so that they do not wait for this one.
+/// Calls `work`. If it throws, tells the ranks that have met, so that they do not wait for this rank. Does not tell
+/// them after an interrupt.
 template <typename Work>
 auto telling(const std::shared_ptr<Communicator>& ranks, Work work) -> decltype(work()) {
   try {

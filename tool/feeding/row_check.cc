@@ -16,7 +16,8 @@ namespace {
 
 constexpr const char *source_output = "@verify.source", *record_output = "@verify.record";
 
-/// Returns the pipeline with outputs that say of which record a row is. If it has no outputs, its features are outputs.
+/// Returns the pipeline with additional outputs, which say to which record a row belongs. If the pipeline names no
+/// outputs, its features become outputs.
 Pipeline with_places(const Pipeline& given) {
   auto changed = std::make_shared<config::Pipeline>(given.message());
   const auto add = [&](const std::string& name, const std::string& feature) {
@@ -57,7 +58,7 @@ bool makes_random_choices(const Pipeline& pipeline, const std::string& name) {
   return false;
 }
 
-/// Returns the output that can be compared.
+/// Returns the name of the first output that can be compared.
 std::string comparable(const Pipeline& pipeline, const Feeder& feeder) {
   for (const ElementSpec& element : feeder.elements())
     if (element.kind == ElementSpec::Kind::dense && element.dtype != DType::bytes && !element.name.starts_with('@') &&

@@ -12,24 +12,24 @@
 
 namespace feedline::tool {
 
-/// The audit shows which records were delivered. This shows that each row of one output is that of its record, and was
-/// not written over afterwards. It keeps 16 bytes for each record. Thread-safe.
+/// The audit shows which records were delivered. This check shows that each row of one output is the row of its record,
+/// and was not overwritten afterwards. It keeps 16 bytes for each record. Thread-safe.
 class RowCheck {
  public:
-  /// Feeds the records of all sources one after another, each in a batch of its own, without a cache and with one thread.
-  /// What is compared is the first output that is dense, not of strings, and free of random choices. Throws Error, also
-  /// if there is no such output.
+  /// Feeds the records of all sources one after another, each in a batch of its own, without a cache and with one
+  /// thread. The output that is compared is the first that is dense, not of strings, and free of random choices. Throws
+  /// Error, also if there is no such output.
   explicit RowCheck(const Pipeline& given);
 
-  /// Returns the given pipeline with outputs that say of which record each row is.
+  /// Returns the given pipeline with additional outputs, which say to which record each row belongs.
   const Pipeline& pipeline() const noexcept { return pipeline_; }
   const std::string& output() const noexcept { return output_; }
-  /// Compares the rows of a batch of a feeder of pipeline(), which must lie on the host.
+  /// Compares the rows of a batch. The batch must come from a feeder of pipeline(), and must lie on the host.
   void check(const Batch& batch);
 
   struct Result {
     uint64_t rows = 0, differing = 0;
-    std::optional<std::string> first = {};  // where the first row is that differs; nullopt if none does
+    std::optional<std::string> first = {};  // the place of the first row that differs; nullopt if all are equal
   };
   Result result() const;
 
@@ -42,9 +42,9 @@ class RowCheck {
   std::string output_;
   struct Row {
     int64_t record;  // its number in its source
-    uint64_t hash;   // of the row that it gives alone
+    uint64_t hash;   // of the row that the record gives alone
   };
-  std::map<int64_t, std::vector<Row>> alone_;  // for each source: in the order of the records
+  std::map<int64_t, std::vector<Row>> alone_;  // for each source: its rows, in the order of the records
   mutable Mutex mutex_;
   Result result_ FEEDLINE_GUARDED_BY(mutex_);
 };

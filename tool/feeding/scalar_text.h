@@ -10,9 +10,9 @@
 
 namespace feedline::tool {
 
-/// Returns the value of an output in a row: `3`, `0.25`, or bytes as a literal in quotes. With windows a number has a
-/// value for each frame. Returns nullopt if the output is no scalar. `frames` is the number of frames in a row, 1
-/// without windows.
+/// Returns the value of an output in a row: `3`, `0.25`, or bytes as a literal in quotes. With windows, an output of
+/// numbers has a value for each frame. Returns nullopt if the output is not a scalar. `frames` is the number of frames
+/// in a row, 1 without windows.
 std::optional<std::string> scalar_text(const Batch& batch, const ElementSpec& element, int64_t row, int64_t frames);
 
 }  // namespace feedline::tool

@@ -31,8 +31,8 @@ class StateFile {
 
 /// Returns a state in words: "step 12 of epoch 3".
 std::string state_in_words(const std::string& state);
-/// Returns what a file holds, in words: "the state of step 12 of epoch 3", or "no state" if there is none. Throws Error
-/// io_error if it cannot be read.
+/// Returns what a file holds, in words: "the state of step 12 of epoch 3", or "no state" if there is no such file.
+/// Throws Error io_error if the file cannot be read.
 std::string state_at(const std::string& path);
 
 }  // namespace feedline::tool

@@ -20,7 +20,7 @@ int64_t now_ns() {
       .count();
 }
 
-// Returns the moment of this rank's clock at which rank 0's clock shows 0.
+// Returns the time that this rank's clock shows when rank 0's clock shows 0.
 int64_t origin_of(const Exchange& ranks, int rank) {
   ranks({});  // all ranks return from this at about the same time
   MessageWriter mine;
@@ -30,7 +30,7 @@ int64_t origin_of(const Exchange& ranks, int rank) {
   const auto read = [&](int of) {
     MessageReader message(all[static_cast<size_t>(of)], of);
     const auto now = message.get<int64_t>();
-    constexpr int64_t most = int64_t{1} << 61;  // 73 years: so times of two ranks can be subtracted
+    constexpr int64_t most = int64_t{1} << 61;  // 73 years; so the times of two ranks can be subtracted
     if (now < 0 || now > most) message.refuse("has a time that no clock shows");
     return std::pair(now, message.get_text());
   };

@@ -11,21 +11,22 @@
 
 namespace feedline::tool {
 
-/// Records from its construction on.
+/// Records what the threads of this process do, from construction to write().
 class TraceFile {
  public:
-  /// Rank 0 makes the file. Throws Error io_error if it cannot.
+  /// Makes the file if this is rank 0. Throws Error io_error if the file cannot be made.
   TraceFile(const std::string& path, int rank);
 
-  /// Writes the spans of rank 0, or of all `ranks`, a communicator that nothing else uses any more; then all ranks make
-  /// this call. Their times are those of one clock: the machine's, if all run on one; otherwise the clocks are set by a
-  /// message that all get at about the same time. If a rank cannot be reached, the log says so, and rank 0 writes its
-  /// own spans. Throws Error io_error if the file cannot be written.
+  /// Writes the spans of rank 0 or, if `ranks` is not null, those of all ranks. All ranks must then make this call, and
+  /// nothing else may use the communicator any more. All times are those of one clock. If all ranks run on one machine,
+  /// it is the machine's clock. Otherwise the ranks' clocks are aligned by a message that all ranks get at about the
+  /// same time. If a rank cannot be reached, the log says so, and rank 0 writes only its own spans. Throws Error
+  /// io_error if the file cannot be written.
   void write(const std::shared_ptr<Communicator>& ranks);
 
  private:
   const int rank_;
-  std::optional<io::OutputFile> file_;  // rank 0's
+  std::optional<io::OutputFile> file_;  // only rank 0 has it
   SpanRecording recording_;
 };
 

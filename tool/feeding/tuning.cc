@@ -47,7 +47,8 @@ class Search {
   }
 
  private:
-  /// Tries a choice beside the best ones so far. `plan` is their plan, and that of the new best ones afterwards.
+  /// Tries a choice together with the best choices so far. `plan` is the plan of the best choices, before and after the
+  /// call.
   void try_choice(const Choice& choice, std::string& plan) {
     const Choices changed = with(tuned_.best, choice);
     Trial trial{.choice = choice};
@@ -86,7 +87,7 @@ class Search {
   Comparison compare(const Choices& changed, const Choices& before) {
     std::vector<double> rates, waits, cpu;
     for (size_t i = 0; i < compared_pairs; i++) {
-      // Each comes first as often as the other, so that what slows the machine down for a while favours neither.
+      // The two take turns at coming first, so that what slows the machine down for a while favours neither.
       const bool changed_first = i % 2 == 0;
       const Measured first = measure(changed_first ? changed : before),
                      second = measure(changed_first ? before : changed);

@@ -1,5 +1,6 @@
-// Looks for the settings with which a pipeline is fed best: it changes one setting at a time, and compares by short
-// runs in turn. What plans and measures is given to it, so that tests can do without a clock.
+// Looks for the settings with which a pipeline is fed best. The search changes one setting at a time, and compares by
+// short runs with and without the change in turn. The functions that plan and measure are passed to it, so that tests
+// can do without a clock.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +32,7 @@ struct Setting {
 /// What a run has shown.
 struct Measured {
   double records_per_s = 0;
-  double wait_share = 0;  // of the replicas' time that next() waited, 0 to 1
+  double wait_share = 0;  // the share of the replicas' time that next() waited, 0 to 1
   double cpu_ns_per_record = 0;
 };
 
@@ -40,7 +41,7 @@ struct Spread {
   double median = 0, noise = 0;
 };
 
-/// A change compared with what was best before it.
+/// A change, compared with the best choices before it.
 struct Comparison {
   Spread rate;   // records per second with the change / without it
   Spread waits;  // Measured::wait_share with the change - without it
@@ -52,14 +53,14 @@ struct Trial {
   enum class Verdict { better, not_better, same_plan, refused, no_time };
   Choice choice;
   Verdict verdict = Verdict::refused;
-  std::string why = {};                       // refused: the error
-  std::optional<Comparison> comparison = {};  // better, not_better
+  std::string why = {};                       // for `refused`: the error
+  std::optional<Comparison> comparison = {};  // for `better` and `not_better`
 };
 
 struct Tuned {
   Measured as_it_is;  // the pipeline without a change
   std::vector<Trial> trials;
-  Choices best;                    // the changes that made it better; empty: none did
+  Choices best;                    // the changes that made the feed better; empty: no change did
   std::optional<Comparison> gain;  // all of `best` compared with no change
   bool stopped = false;            // measure() has thrown Stopped; `gain` is not known
 };
@@ -69,15 +70,17 @@ struct Stopped {};
 
 struct Tuning {
   std::vector<Setting> settings;
-  // false: more records per second are better. true: less waiting is better, and with as little waiting, less CPU time.
+  // false: more records per second are better. true: less waiting is better and, if the waiting is equal, less CPU time
+  // is better.
   bool beside_trainer = false;
-  /// Returns a text of the plan with these choices, the same for the same plan. Throws Error if the plan is refused.
+  /// Returns the plan with these choices as text. Equal plans have equal texts. Throws Error if the plan is refused.
   std::function<std::string(const Choices&)> plan;
   /// Feeds with these choices. Throws Error if that fails.
   std::function<Measured(const Choices&)> measure;
-  /// Called before each run: how many runs are done, and how many there will be at most.
+  /// Called before each run with the number of runs that are done and the maximum number of runs.
   std::function<void(size_t done, size_t most)> on_run = [](size_t, size_t) {};
-  /// Returns whether there is time for another value. If not, the search ends with the comparison of what is best.
+  /// Returns whether there is time to try another value. If there is not, the search ends with the comparison of the
+  /// best choices.
   std::function<bool()> time_left = [] { return true; };
 };
 
@@ -87,13 +90,13 @@ inline constexpr size_t compared_pairs = 5;
 /// Returns how many runs a search makes at most, if it confirms no more than one value of each setting.
 size_t most_runs(const std::vector<Setting>& settings);
 
-/// Returns whether the change is better by more than the noise, and by at least a hundredth (of waiting: half a
-/// hundredth of the time).
+/// Returns whether the change is better by more than the noise, and by at least a hundredth; for waiting, by at least
+/// half a hundredth of the time.
 bool is_better(const Comparison& comparison, bool beside_trainer);
 
 /// Tries each value of each setting, one after another. A value stays if two comparisons in a row say that it is
-/// better. In the end all that stayed is compared with no change; if that is not better, `best` is empty. Throws the
-/// Error of plan() or measure() if it comes without any change.
+/// better. In the end all values that stayed are compared with no change; if they are not better, `best` is empty.
+/// Throws the Error of plan() or measure(). But a change whose plan or first run fails is only `refused`.
 Tuned tune(const Tuning& tuning);
 
 }  // namespace feedline::tool

@@ -81,7 +81,8 @@ Described describe_feature(const std::string& key, const FeatureStats& stats, ui
   return {std::move(feature)};
 }
 
-/// Describes a feature list: with one shape if all records have as many steps, or all steps as many values.
+/// Describes a feature list. If all steps have the same number of values, the feature has the shape of a step. If all
+/// records also have the list, with the same number of steps, the feature has the shape of all steps of a record.
 Described describe_list(const std::string& key, const FeatureListStats& stats, uint64_t records) {
   const auto [kind, left_out] = only_kind(key, stats.values);
   if (!left_out.empty()) return {{}, left_out};

@@ -13,7 +13,8 @@ namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// Returns the name in pieces: in turn text without digits (which may be empty at the beginning) and digits.
+/// Returns the name in pieces, which are in turn text without digits, and digits. The first piece is text, and may be
+/// empty.
 std::vector<std::string> pieces_of(const std::string& name) {
   std::vector<std::string> pieces(1);
   bool digits = false;
@@ -51,8 +52,8 @@ bool matches_exactly(const std::string& pattern, const Group& group) {
   return flow::list_files({.field = "source", .folder = {}, .files = {pattern}, .exclude = {}}).files == sorted;
 }
 
-/// Returns the pattern as the text of a pipeline can have it: a `*` stands for bytes that are not ASCII, if the name is
-/// no UTF-8. Throws Error bad_pipeline if it matches other files, too.
+/// Returns the pattern as the text of a pipeline can have it: if it is not UTF-8, a `*` stands for bytes that are not
+/// ASCII. Throws Error bad_pipeline if the pattern then also matches other files.
 std::string as_text(const std::string& pattern, const Group& group) {
   if (is_utf8(pattern)) return pattern;
   std::string text;

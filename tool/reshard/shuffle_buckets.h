@@ -20,7 +20,7 @@ std::string bucket_path(const std::string& folder, uint64_t bucket);
 /// destructor removes the folder unless finish() has returned.
 class BucketWriter {
  public:
-  /// Creates the folder, without the content that it may have had. `bounds` is the first key of each bucket, in
+  /// Creates the folder, and removes an older one with its content. `bounds` has the first key of each bucket, in
   /// ascending order, beginning with 0. The buckets share about `buffer_bytes` of memory; each takes 4 KiB to 4 MiB of
   /// it.
   BucketWriter(std::string folder, std::vector<uint64_t> bounds, uint64_t buffer_bytes);
@@ -48,8 +48,8 @@ struct BucketFile {
   uint64_t bytes = 0, records = 0;  // the sizes when the file was written
 };
 
-/// Reads buckets, one after another. It reuses its memory, because allocating memory costs more than reading into it.
-/// Not thread-safe.
+/// Reads buckets, one after another. The reader reuses its memory, because allocating memory costs more than reading
+/// into it. Not thread-safe.
 class BucketReader {
  public:
   /// Verifies the payloads of a bucket again, and calls on_record with them in ascending order of key. Reads the whole

@@ -21,9 +21,9 @@ class ShuffleKeys {
   uint64_t state_;
 };
 
-/// Returns the keys at some positions of the order of the records [0, records): result[i] is the key with ranks[i]
-/// smaller keys. `ranks` must be ascending and less than `records`. Makes two passes over all keys on all cores, some
-/// nanoseconds for each key. Takes 16 MiB of memory, and a few KiB for each rank.
+/// Returns the keys at some positions in the order of the records [0, records): result[i] is the key that has exactly
+/// ranks[i] smaller keys before it. `ranks` must be ascending and less than `records`. Makes two passes over all keys
+/// on all cores, some nanoseconds for each key. Takes 16 MiB of memory, and a few KiB for each element of `ranks`.
 std::vector<uint64_t> keys_at(const ShuffleKeys& keys, uint64_t records, std::span<const uint64_t> ranks);
 
 }  // namespace feedline::tool

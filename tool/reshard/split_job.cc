@@ -53,7 +53,8 @@ Json map_json(const RecordMap& map) {
   return list;
 }
 
-/// Returns a number of the job's file. Throws Json::exception if it is no integer that save_job() writes.
+/// Returns a number of the job's file. Throws Json::exception if it is not an unsigned 64-bit integer, which is all
+/// that save_job() writes.
 uint64_t number_from(const Json& json) { return json.get_ref<const uint64_t&>(); }
 
 std::vector<uint64_t> numbers_from(const Json& list) {
@@ -78,7 +79,7 @@ RecordMap map_from(const Json& list, const std::vector<FileIdentity>& inputs, ui
   return RecordMap(std::move(files), record_limit);
 }
 
-/// Returns whether counting can have found this in a file. RecordCursor relies on it.
+/// Returns whether a file can be such that counting its records gives this result. RecordCursor relies on it.
 bool can_be(const MappedFile& file) {
   const bool is_plain = file.compression == Compression::none;
   io::IndexEntry next;  // the first place that the next mark may have
@@ -92,10 +93,10 @@ bool can_be(const MappedFile& file) {
          (!is_plain || file.framed_bytes() <= file.identity.size);
 }
 
-/// Returns whether a split can have made this job, whose file has no checksum.
+/// Returns whether a split can have written this job. The check is needed because the job's file has no checksum.
 bool can_be(const SplitJob& job) {
   if (job.shards > most_shards || job.map.files().size() != job.inputs.size()) return false;
-  uint64_t left = uint64_t{1} << 62;  // bytes of records, so that no sum overflows
+  uint64_t left = uint64_t{1} << 62;  // bytes that the remaining records may have, so that no sum overflows
   for (const MappedFile& file : job.map.files()) {
     if (file.payload_bytes > left || file.records > (left - file.payload_bytes) / io::frame_bytes) return false;
     if (!can_be(file)) return false;

@@ -1,5 +1,5 @@
 // What a split must do, and how far it is, in a small file beside the shards: `.NAME.split.json`. With this file a run
-// continues where a killed run was, and a run with other inputs or options is refused.
+// continues where a killed run was, and a run with different inputs or options is refused.
 #pragma once
 
 #include <cstdint>
@@ -24,11 +24,11 @@ struct SplitOptions {
   uint64_t record_limit = io::default_record_limit;  // bytes of a payload; a longer record is bad
 };
 
-/// Returns how many shards records of so many bytes are written to.
+/// Returns the number of shards for records that take `framed_bytes` bytes as TFRecords.
 uint64_t shards_of(const SplitOptions& options, uint64_t framed_bytes) noexcept;
 
-/// The buckets of a shuffle. A unit of work is a group of shards and the buckets with the same records: either one
-/// bucket with one or more shards, or one shard with several buckets.
+/// The buckets of a shuffle. A unit of work is a group of shards, and the buckets that hold the records of these
+/// shards. It has either one bucket and one or more shards, or one shard and several buckets.
 struct Buckets {
   uint64_t shards_per_unit = 1, buckets_per_unit = 1;
   std::vector<uint64_t> bytes;  // bytes of each bucket's file
@@ -60,8 +60,8 @@ std::string job_path(const std::string& folder, const std::string& name);
 void save_job(const std::string& path, const SplitJob& job);
 
 /// Returns the job in the file, which may be under way or done; nullopt if there is no file. Throws Error io_error if
-/// the file cannot be read or is damaged. Throws Error bad_pipeline, with the difference, if it has another job than
-/// `wanted`.
+/// the file cannot be read or is damaged. Throws Error bad_pipeline if the file has a different job than `wanted`; the
+/// message names the difference.
 std::optional<SplitJob> load_job(const std::string& path, const SplitJob& wanted);
 
 }  // namespace feedline::tool

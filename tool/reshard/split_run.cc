@@ -31,9 +31,10 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t range_bytes = uint64_t{64} << 20;          // the input that a thread scatters to buckets at a time
 constexpr uint64_t least_bucket_buffer = uint64_t{64} << 10;  // so that writes to buckets are large
-// The size of buckets: larger ones than `fair_bucket` make nothing faster, unless there are more than `many_buckets`.
+// The size of buckets in bytes: buckets larger than `fair_bucket` make nothing faster. They are larger only if there
+// would otherwise be more than `many_buckets`.
 constexpr uint64_t fair_bucket = uint64_t{128} << 20, many_buckets = 4096;
-constexpr size_t told_bad = 20;  // the most bad places that are listed if they end the split
+constexpr size_t told_bad = 20;  // how many bad places are listed at most if they end the split
 
 /// Lets tests simulate a disk with one free block.
 struct SpaceOp {
@@ -90,7 +91,7 @@ class Split {
  private:
   std::string path(uint64_t shard) const { return folder_ + "/" + job_.shard(shard); }
 
-  /// Counts the records of the inputs, and with them fills in the shards and the map of the job.
+  /// Counts the records of the inputs. Sets the job's number of shards and its map from the result.
   void count() {
     uint64_t bytes = 0;
     for (const FileIdentity& file : job_.inputs) bytes += file.size;
@@ -184,7 +185,8 @@ class Split {
         if (file.compression != Compression::none) output += static_cast<double>(file.identity.size);
     }
     output *= static_cast<double>(missing) / static_cast<double>(job_.shards);
-    // Buckets are removed when their shards are complete, so only the records in work are on the disk twice.
+    // Buckets are removed when their shards are complete, so only the records that threads are working on are on the
+    // disk twice.
     needed += job_.options.shuffle ? std::min(output, static_cast<double>(memory_)) : output;
     if (needed <= free) return;
     throw Error(
@@ -227,7 +229,8 @@ class Split {
   uint64_t workers() const { return static_cast<uint64_t>(tbb::this_task_arena::max_concurrency()); }
   uint64_t units() const { return div_up(job_.shards, job_.buckets->shards_per_unit); }
 
-  /// Writes the records to buckets, unless an earlier run has done so, and then each unit of buckets to its shards.
+  /// Writes the records to buckets, unless an earlier run has done so. Then writes the buckets of each unit to the
+  /// shards of that unit.
   void write_shuffled() {
     if (!job_.buckets) {
       job_.buckets = plan_buckets();
@@ -239,7 +242,8 @@ class Split {
     tbb::parallel_for(uint64_t{0}, units(), [&](uint64_t unit) { write_unit(unit, readers.local(), progress); });
   }
 
-  /// Returns the division into units. Buckets are small enough that each thread can hold one in memory.
+  /// Returns the division into units. Buckets are small enough that each thread can hold one in memory, unless
+  /// `memory_` is too small for the write buffers of so many buckets.
   Buckets plan_buckets() const {
     const uint64_t all = bucket_memory(job_.map.framed_bytes(), job_.map.records());
     const uint64_t of_worker = std::max<uint64_t>(memory_ / workers(), 1);

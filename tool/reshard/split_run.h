@@ -19,19 +19,20 @@ struct SplitResult {
 };
 
 /// Splits the inputs. Reads them twice: first to count the records, before anything is written, then to write. A shard
-/// appears under its name when it is complete. A run that ends early, for whatever reason, leaves complete shards; the
-/// same call then continues after them, and its result is the same, byte for byte. At most one run at a time writes to
-/// a folder.
+/// appears under its name when it is complete. A run that ends early, for whatever reason, leaves complete shards. The
+/// same call then writes the missing shards, and the result is that of an undisturbed run, byte for byte. At most one
+/// run at a time writes to a folder.
 ///
-/// With a shuffle, the records are written to disk and read once more in between. The order is a function of the
-/// inputs' records, their order, and the seed; it does not depend on shards, threads or memory.
+/// With a shuffle, the records are also written to disk and read from there before they are written to shards. The
+/// order is a function of the inputs' records, their order, and the seed; it does not depend on shards, threads or
+/// memory.
 ///
 /// `memory` bounds the bytes of records and tables that all threads of a shuffle hold at once. Reading and writing take
 /// more: at most the longest record and a few MiB for each thread.
 ///
-/// Throws Error bad_pipeline if the inputs have bad records that are not skipped, or if the folder has other files with
-/// the shards' names; io_error if a file cannot be read or written, or changes, or if the disk is too full; stalled
-/// after an interrupt.
+/// Throws Error bad_pipeline if the inputs have bad records that are not skipped, or if the folder has files with the
+/// shards' names that this split has not written; io_error if a file cannot be read or written, or changes, or if the
+/// disk is too full; stalled after an interrupt.
 SplitResult run_split(const SplitOptions& options, const std::vector<std::string>& inputs, const std::string& folder,
                       uint64_t memory);
 

@@ -27,11 +27,11 @@ using namespace std::chrono_literals;
 
 constexpr uint64_t unknown = UINT64_MAX;  // a number of samples that is not known
 
-// Where rows have many floats, only some of a part's values are counted by value: at least looked_at_in_row of each
-// row, and all of them if all rows together have at most looked_at_in_all.
+// If rows have many floats, only some values of each part are counted by value: at least looked_at_in_row in each row,
+// and all values of the part if all rows together have at most looked_at_in_all of them.
 constexpr uint64_t looked_at_in_row = 4, looked_at_in_all = 1 << 20;
 
-/// Returns whether the output is a class vector whose largest number is that of the class.
+/// Returns whether the output is a class vector in which the largest number stands at the place of the class.
 bool is_one_hot(const std::string& name, const Pipeline& pipeline) {
   for (const config::Output& output : pipeline.message().output()) {
     const config::Normalize& normalize = output.normalize();
@@ -60,8 +60,8 @@ OutputShape shape_of(const ElementSpec& element, const Pipeline& given, const St
 /// Threads that take the batches of a feeder and count them.
 class Collector {
  public:
-  /// Counts the first `most` samples of the epoch. `empty` has no rows yet.
-  /// `skip`: records whose values are no whole steps are left out; otherwise they are an error.
+  /// Counts the first `most` samples of the epoch. `empty` has no rows yet. `skip`: records whose values are not a
+  /// whole number of steps are left out; otherwise they are an error.
   Collector(Feeder& feeder, std::vector<OutputStats> empty, uint64_t most, bool skip, const Options& options)
       : feeder_(feeder),
         empty_(std::move(empty)),
@@ -104,7 +104,7 @@ class Collector {
     const Lock lock(mutex_);
     return lost_;
   }
-  /// Returns how many records were left out because their values are no whole steps.
+  /// Returns how many records were left out because their values are not a whole number of steps.
   uint64_t partial() const {
     const Lock lock(mutex_);
     return partial_;
@@ -146,7 +146,7 @@ class Collector {
     const Lock lock(taking_);
     if (ended_) return {};
     Batch batch = feeder_.next();
-    // Of a sample of a mixture only the first steps count, and the epoch goes on after them.
+    // If a sample of a mixture is taken, only the first steps of the epoch count, and the epoch goes on after them.
     ended_ = !batch || first_row(batch) >= most_;
     return ended_ ? Batch() : std::move(batch);
   }
@@ -160,7 +160,7 @@ class Collector {
     uint64_t lost = 0;     // rows whose record turned out bad
   };
 
-  /// Sets `rows` to the rows of the batch that count; with windows, to its frames.
+  /// Sets `rows` to the rows of the batch that count; with windows, to the frames that count.
   Found find_rows(const Batch& batch, std::vector<int64_t>& rows) const {
     const auto valid = batch->at("@valid").as<const bool>();
     const auto batch_rows = static_cast<uint64_t>(batch->rows());
@@ -181,7 +181,7 @@ class Collector {
   }
 
   /// Removes the rows that the given pipeline would refuse while it pads them. Returns how many they are. Throws Error
-  /// wrong_count if the first of them ends the feed.
+  /// wrong_count if there is such a row and bad records are not skipped.
   size_t remove_partial_steps(const Batch& batch, const std::vector<OutputStats>& stats,
                               std::vector<int64_t>& rows) const {
     size_t removed = 0;
@@ -262,8 +262,8 @@ void merge_ranks(const Exchange& ranks, const std::vector<OutputStats>& empty, C
   }
 }
 
-/// Returns how many samples the data has, of which a random sample is to be taken. Throws Error as Feeder does, and
-/// Error bad_pipeline if a file is compressed.
+/// Returns the number of samples in the data, from which a random sample is to be taken. Throws Error as Feeder does,
+/// and Error bad_pipeline if a file is compressed.
 uint64_t count_samples(const Pipeline& pipeline, const Options& options) {
   try {
     return static_cast<uint64_t>(Feeder(pipeline, options).samples_per_epoch());
@@ -294,14 +294,15 @@ CollectedStats collect_stats(const Pipeline& pipeline, Options options, const st
     const uint64_t samples = count_samples(fed.pipeline, options);
     stats.samples_of_data = static_cast<int64_t>(samples);
     counted = samples > 0 ? sample->of(samples) : 0;
-    // The epoch ends with the sample, so that nothing after it is read, and its missing values are told.
+    // The epoch ends with the sample, so that nothing after the sample is read. The report has the missing values only
+    // of an epoch that has ended.
     const uint64_t step = static_cast<uint64_t>(fed.rows) * static_cast<uint64_t>(options.world_size);
     if (counted > 0 && !pipeline.message().has_mixture())
       fed.pipeline = fed.pipeline.with("epoch.steps", std::to_string((counted + step - 1) / step));
   }
   const Options of_rank = options;
   std::vector<OutputStats> empty;
-  uint64_t known_bad = 0;  // without a sample: records that are bad, and no samples of any rank
+  uint64_t known_bad = 0;  // without a sample: bad records that are not among the samples of any rank
   {
     Feeder feeder(fed.pipeline, std::move(options));
     print_warnings(feeder);
@@ -322,7 +323,8 @@ CollectedStats collect_stats(const Pipeline& pipeline, Options options, const st
         stats.report.differing_epochs = std::max<uint64_t>(1, stats.report.differing_epochs);
     }
     stats.bad_records = collector.lost() + collector.partial();
-    // Of a sample, the feed also finds records bad that it reads ahead of the last step. They are not counted.
+    // If a sample is taken, the feed reads ahead of the last step and may find bad records there. These are not
+    // counted.
     if (sample)
       stats.bad_records_of_data = stats.report.skipped_total;
     else

@@ -15,27 +15,29 @@
 namespace feedline::tool {
 
 struct CollectedStats {
-  std::vector<OutputStats> outputs;  // settled
+  std::vector<OutputStats> outputs;  // after settle()
   uint64_t samples = 0;              // how many were counted, over all ranks
   int64_t samples_of_data = -1;      // how many the epoch has; -1: unknown
   uint64_t bad_records = 0;          // of the samples that were to be counted, over all ranks
-  /// Of a sample: what was found bad in all the data before the sample was drawn. Otherwise bad_records has it.
+  /// If a sample was taken: the bad records that were found in all the data before the sample was drawn. Otherwise 0,
+  /// because bad_records includes them.
   uint64_t bad_records_of_data = 0;
   Report report;                                             // of this rank's feed, with the audit of all ranks
   std::map<std::string, std::vector<std::string>> features;  // see StatsPipeline
-  /// The features that records may lack, and how many of `missing_of` records lacked each. These are the records that
-  /// were read for the samples; ranks that all read the same ones count them several times. Empty: it is not known.
+  /// The features that records may lack, and how many of `missing_of` records lacked each. The `missing_of` records are
+  /// those that were read for the samples. If several ranks read the same records, each rank counts them. Empty: it is
+  /// not known.
   std::map<std::string, uint64_t> missing;
   uint64_t missing_of = 0;
 };
 
 /// Feeds the pipeline once, to as many threads as this process has CPUs, and returns the statistics of what it
-/// delivers. With Options::communicator the ranks share the work, and each is given the statistics of all; all must
-/// call it. Shows how far it is. The result is the same whatever the number of threads and ranks. Throws Error if the
-/// feed does, and Error stalled after an interrupt.
+/// delivers. With Options::communicator the ranks share the work: all ranks must make this call, and each gets the
+/// statistics of all. Shows progress. The result does not depend on the number of threads and ranks. Throws the Error
+/// of the feed, and Error stalled after an interrupt.
 ///
-/// A sample is drawn at random, each sample of the data with the same probability and none twice; it is the same one at
-/// each call.
+/// With `sample`, only a random part of the samples is counted. Each sample of the data is drawn with the same
+/// probability, and none twice. Every call draws the same part.
 CollectedStats collect_stats(const Pipeline& pipeline, Options options, const std::optional<SampleSize>& sample);
 
 }  // namespace feedline::tool

@@ -19,7 +19,8 @@ namespace {
 constexpr double beyond_all = std::numeric_limits<double>::infinity();
 constexpr size_t named_labels = 5;  // in a message
 
-/// Returns a count. Throws Json::exception if it is none, such as a number that no integer can hold.
+/// Returns a count. Throws Json::exception if it is not an unsigned 64-bit integer, such as a negative or a fractional
+/// number.
 uint64_t count_of(const Json& json) { return json.get_ref<const uint64_t&>(); }
 
 double share(const Json& part, const Json& whole) {
@@ -98,7 +99,7 @@ class OutputComparison {
 
   void compare_labels() {
     const auto before = labels_of(before_), now = labels_of(now_);
-    if (!now && now_.contains("numbers") && now_.at("numbers").at("count") == 0) return;  // "empty" says it
+    if (!now && now_.contains("numbers") && now_.at("numbers").at("count") == 0) return;  // the drift "empty" says so
     if (!before || !now) {
       found_.push_back({name_, "labels", "it has too many different values to be labels, and had few"});
       return;
@@ -134,7 +135,8 @@ class OutputComparison {
                      value_text(now.at("max")), value_text(before.at("min")), value_text(before.at("max"))));
   }
 
-  /// Compares the shares of the values up to any value (the distance of Kolmogorov and Smirnov), to one per cent.
+  /// Compares, for any x, the shares of the values that are at most x (the distance of Kolmogorov and Smirnov), to one
+  /// per cent.
   void compare_shares(const std::string& name, const Json& before, const Json& now) {
     const auto was = before.at("percentiles").get<std::vector<double>>(),
                is = now.at("percentiles").get<std::vector<double>>();

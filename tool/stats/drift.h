@@ -8,10 +8,10 @@
 
 namespace feedline::tool {
 
-/// How far statistics may be from earlier ones. All are shares, 0 to 1 or more.
+/// How far statistics may be from earlier ones. All bounds are shares, 0 to 1 or more.
 struct DriftBounds {
-  // Of labels: which part of the values may have another label than before (the total variation distance). Of other
-  // numbers: by how much the share of the values up to some value may have changed, whatever this value is.
+  // For labels: which share of the values may have a different label than before (the total variation distance). For
+  // other numbers: by how much the share of the values that are at most x may have changed, for any x.
   double shift = 0.1;
   // How far values may lie outside of the earlier range, in parts of its width.
   double range = 0.1;
@@ -23,14 +23,14 @@ struct DriftBounds {
 };
 
 struct Drift {
-  std::string output, kind,
-      message;                  // kind: output, type, empty, labels, new_labels, shift, range, missing, not_finite,
-                                // bad_records, which is of the data and of no output
+  // `kind` is output, type, empty, labels, new_labels, shift, range, missing, not_finite or bad_records. The kind
+  // bad_records concerns the whole data, so `output` is empty.
+  std::string output, kind, message;
   double found = 0, bound = 0;  // 0 for kinds without a bound
 };
 
-/// Reads what `feedline stats --json` printed to a file. Throws Error io_error if it cannot be opened, and bad_pipeline if it
-/// holds something else.
+/// Reads what `feedline stats --json` printed to a file. Throws Error io_error if the file cannot be opened, and
+/// bad_pipeline if it holds something else.
 Json read_statistics(const std::string& file);
 
 /// Returns all that has drifted past its bound, in the order of the outputs. Both documents are those of stats_json().

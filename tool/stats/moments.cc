@@ -51,7 +51,8 @@ using EightFloats [[gnu::vector_size(lanes * sizeof(float))]] = float;
 using EightCounts [[gnu::vector_size(lanes * sizeof(int64_t))]] = int64_t;
 using EightSmallCounts [[gnu::vector_size(lanes * sizeof(int32_t))]] = int32_t;
 
-/// Sums of `turns` groups of numbers, which follow one another in memory again and again.
+/// Sums of numbers, which are added eight at a time. In memory, `turns` groups of eight follow one another again and
+/// again, and each of these groups has its own sums.
 template <typename Vector, typename Counts, size_t turns>
 struct Differences {
   Vector least[turns], most[turns];
@@ -63,8 +64,8 @@ using FloatDifferences = Differences<EightFloats, EightSmallCounts, turns>;
 template <size_t turns>
 using DoubleDifferences = Differences<Eight, EightCounts, turns>;
 
-/// Adds numbers, and their differences from the pivots, in doubles, eight at a time. `values` has rounds * turns *
-/// lanes.
+/// Adds numbers, eight at a time. Their differences from the pivots are summed in doubles. `values` has rounds * turns
+/// * lanes numbers.
 template <typename Number, typename Vector, typename Counts, size_t turns>
 void add_rounds(const Number* values, size_t rounds, Differences<Vector, Counts, turns>& to) {
   Differences<Vector, Counts, turns> sums = to;
@@ -98,7 +99,7 @@ bool add_row_of(std::span<const Number> values, std::span<Moments> parts, Differ
   }
   constexpr auto add = add_rounds<Number, Vector, Counts, turns>;
   compiled_for<add>(simd_level())(values.data(), values.size() / of_round, sums);
-  std::array<double, turns> filled{};  // zeros that no number stands for
+  std::array<double, turns> filled{};  // zeros that only fill up the last round
   if (const auto rest = values.last(values.size() % of_round); !rest.empty()) {
     std::array<Number, of_round> round;
     std::ranges::copy(rest, round.begin());
@@ -116,7 +117,7 @@ bool add_row_of(std::span<const Number> values, std::span<Moments> parts, Differ
     }
   }
   for (const double square : squares)
-    if (!std::isfinite(square)) return false;  // so it is if a number is infinite or NaN
+    if (!std::isfinite(square)) return false;  // also if a number is infinite or NaN
   for (size_t part = 0; part < turns; part++) {
     Moments& to = parts[part];
     double zeros = -filled[part];

@@ -10,8 +10,8 @@
 namespace feedline::tool {
 
 /// The moments of numbers that are added in any order, by any number of threads and ranks whose results are merged. The
-/// sums have about 106 bits, so mean() and deviation() come out the same however the numbers were dealt. Numbers must
-/// be finite, but for add_row(). A value type, not thread-safe.
+/// sums have about 106 bits, so mean() and deviation() do not depend on how the numbers were dealt to threads and
+/// ranks. All numbers must be finite, except those for add_row(). A value type, not thread-safe.
 struct Moments {
   uint64_t count = 0, zeros = 0;
   double least = std::numeric_limits<double>::infinity(), most = -std::numeric_limits<double>::infinity();
@@ -19,10 +19,10 @@ struct Moments {
 
   /// Adds numbers, each with all its digits.
   void add(std::span<const double> values);
-  /// Adds the numbers of a row faster. `parts` are one or three, and take turns: number i is of parts[i %
-  /// parts.size()]. The differences from the first number of each part are summed in doubles, so the result depends on
-  /// which numbers are added together: give the same row in one piece wherever it is added. Returns false, and adds
-  /// nothing, if one of the numbers is not finite, or so large that its square is not.
+  /// Adds the numbers of a row, faster than add(). There are one or three `parts`, which take turns: number i belongs
+  /// to parts[i % parts.size()]. The differences from the first number of each part are summed in doubles, so the
+  /// result depends on which numbers are added in one call: add the same row always in the same pieces. Returns false,
+  /// and adds nothing, if one of the numbers is not finite, or is so large that its square is not finite.
   [[nodiscard]] static bool add_row(std::span<const float> values, std::span<Moments> parts);
   [[nodiscard]] static bool add_row(std::span<const double> values, std::span<Moments> parts);
   /// Adds a number `times` times.

@@ -13,7 +13,7 @@ namespace feedline::tool {
 namespace {
 
 constexpr size_t block_values = 6144;  // of long rows: so many floats stay in the first-level cache; a multiple of 3
-constexpr int64_t short_row = 64;      // all floats of a row with so many in a part are counted by value
+constexpr int64_t short_row = 64;      // if a part of a row has at most so many floats, all are counted by value
 
 template <typename Element>
 constexpr bool is_float = !std::is_integral_v<Element> && sizeof(Element) > 1;
@@ -139,8 +139,8 @@ void OutputStats::add_part(const Element* elements, int64_t row_values, size_t p
   parts_[part].add(std::span<const Wide>(wide));
 }
 
-// Adds a row of floats, or what one part has in it, in blocks that do not depend on the batch. The parts take turns.
-// Not all of them are counted by value; the row's number says which.
+// Adds a row of floats, or the floats of one part of a row, in blocks that do not depend on the batch. Several parts
+// take turns. Not all floats are counted by value; the row's number decides which.
 template <typename Element>
 void OutputStats::add_long_row(const Element* elements, size_t count, std::span<ValueStats> parts, uint64_t number) {
   for (size_t first = 0; first < count; first += block_values) {

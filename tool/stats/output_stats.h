@@ -17,16 +17,16 @@ namespace feedline::tool {
 
 /// What is counted of an output.
 struct OutputShape {
-  /// How the values of a row of a dense output fall into parts that have statistics of their own: the channels of
-  /// pictures, the columns of a stack. Every row has `parts` times the same number of values.
+  /// The number of parts into which the values of a row of a dense output fall: the channels of pictures, the columns
+  /// of a stack. Each part has its own statistics. All parts of a row have the same number of values.
   int64_t parts = 1;
   bool parts_first = false;  // true: the values of a part lie together; false: the parts take turns
-  bool frames = false;       // the first axis of a row is one of frames, and each of them is counted as a row
-  int64_t pictures = 1;      // how many pictures lie one after another in a row, or in a frame; each has the parts
+  bool frames = false;       // the first axis of a row is one of frames, and each frame is counted as a row
+  int64_t pictures = 1;      // how many pictures lie one after another in a row, or in a frame; each has all parts
   bool one_hot = false;      // the rows are class vectors: the place of the largest number is the class
-  /// The shape of a step, of ragged outputs that the given pipeline pads to whole steps.
+  /// For ragged outputs that the given pipeline pads to whole steps: the shape of a step.
   std::optional<Shape> step = {};
-  /// Of a part of a long row of floats, this many values at most are counted by value, at random places.
+  /// The maximum number of values that are counted by value in a part of a long row of floats. Their places are random.
   size_t looked_at = 64;
 };
 
@@ -45,15 +45,15 @@ class OutputStats {
   /// Adds rows of a batch. With OutputShape::frames the rows are frames.
   void add(const Batch& batch, const CountedRows& counted);
   void merge(const OutputStats& other);
-  /// Removes those of the rows whose values are no whole steps, so that the given pipeline refuses their records.
-  /// Returns how many they are.
+  /// Removes from `rows` those whose values are not a whole number of steps, so that the given pipeline refuses their
+  /// records. Returns how many rows were removed.
   size_t remove_partial_steps(const Batch& batch, std::vector<int64_t>& rows) const;
 
   const ElementSpec& element() const noexcept { return element_; }
   /// Returns the shape of a row, of a step or of a value, as the given pipeline delivers it.
   const Shape& shape() const noexcept { return shape_.step ? *shape_.step : element_.shape; }
   bool ragged() const noexcept { return element_.kind == ElementSpec::Kind::ragged || nested(); }
-  /// Returns whether step_lengths() are counted: each step has any number of values.
+  /// Returns whether step_lengths() are counted, because steps may have different numbers of values.
   bool has_step_lengths() const noexcept { return nested() && !shape_.step; }
   /// Returns whether a row, a frame or a value is a single number or string.
   bool scalar() const noexcept { return shape().elements() == (shape_.frames && !ragged() ? shape()[0] : 1); }
@@ -63,13 +63,13 @@ class OutputStats {
   void settle();
   /// The numbers, by part. Empty for bytes.
   const std::vector<ValueStats>& parts() const noexcept { return parts_; }
-  /// Class vectors: the classes of the rows.
+  /// For class vectors: the classes of the rows.
   const ValueStats& classes() const noexcept { return classes_; }
-  /// Ragged outputs: how many steps the rows have; how many values, if they have no steps.
+  /// For ragged outputs: the numbers of steps in the rows or, if rows have no steps, the numbers of values.
   const ValueStats& lengths() const noexcept { return lengths_; }
-  /// How many values the steps have.
+  /// The numbers of values in the steps.
   const ValueStats& step_lengths() const noexcept { return step_lengths_; }
-  /// Bytes: how long the strings are.
+  /// For bytes: the lengths of the strings.
   const ValueStats& sizes() const noexcept { return sizes_; }
   const TextCounts& texts() const noexcept { return texts_; }
 

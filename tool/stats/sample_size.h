@@ -10,9 +10,9 @@ namespace feedline::tool {
 struct SampleSize {
   std::string text;  // as it was written
   uint64_t number = 0;
-  double percent = 0;  // more than 0 to 100; 0: `number` holds
+  double percent = 0;  // above 0 and at most 100; 0: `number` is used
 
-  /// Returns the number of samples, at least one and at most `all`, which is not 0. A part of a sample is a whole one.
+  /// Returns the number of samples, at least 1 and at most `all`. A fraction is rounded up. Precondition: `all` > 0.
   uint64_t of(uint64_t all) const noexcept;
 };
 

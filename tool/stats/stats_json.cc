@@ -38,7 +38,7 @@ class Numbers {
     json["max"] = integers_ ? Json(stats_.most_integer()) : Json(moments.most);
     if (const double mean = moments.mean(); std::isfinite(mean)) json["mean"] = mean;
     if (const double deviation = moments.deviation(); std::isfinite(deviation)) json["std"] = deviation;
-    // Of long rows only some values are counted, and none of these need be finite.
+    // Of long rows only some values are counted by value, and perhaps none of these is finite.
     if (counted_ == 0) return json;
     json["quantiles"] = quantiles_json();
     json["percentiles"] = Json::array();
@@ -62,8 +62,8 @@ class Numbers {
     return std::clamp(number, stats_.moments().least, stats_.moments().most);
   }
 
-  /// Returns the cell of the value at rank ceil(q * n) of n, as np.quantile does with method="inverted_cdf".
-  /// Precondition: a value was counted.
+  /// Returns the cell of the value with rank ceil(q * n) among the n counted values, as np.quantile does with
+  /// method="inverted_cdf". Precondition: a value was counted.
   const ValueCells::Cell& cell_at(double q) const {
     const auto rank = static_cast<uint64_t>(std::ceil(q * static_cast<double>(counted_)));
     uint64_t seen = 0;
@@ -78,8 +78,8 @@ class Numbers {
     return json;
   }
 
-  /// Returns bins of equal width, but for the first and the last, which reach to the extremes. So a few outliers do not
-  /// leave one bin for all other values.
+  /// Returns bins of equal width, except that the first and the last bin reach to the extremes. So a few outliers do
+  /// not squeeze all other values into one bin.
   Json histogram_json() const {
     const double least = stats_.moments().least, most = stats_.moments().most;
     const double low = number_of(cell_at(0.01)), high = number_of(cell_at(0.99)), spread = high - low;
@@ -119,8 +119,9 @@ std::vector<std::string> part_names(const OutputStats& output, const CollectedSt
   return {};
 }
 
-/// Returns in how many samples a feature is missing; null if it is not known. Of a sample, the feature is counted in
-/// all records that were read for its steps, which may be a few more; so this is their share.
+/// Returns in how many samples a feature is missing; null if it is not known. If a sample was taken, the missing values
+/// are counted in all records that were read for its steps. These may be a few more records than samples, so the count
+/// is scaled to the number of samples.
 Json missing_json(const std::string& feature, const CollectedStats& stats) {
   const auto missing = stats.missing.find(feature);
   if (missing == stats.missing.end()) return stats.missing_of > 0 ? Json(0) : Json();

@@ -82,8 +82,8 @@ std::string text_svg(double x, std::string_view anchor, const std::string& text)
                      escaped(text));
 }
 
-/// Returns a drawing of bars side by side. Below it are the names of all bars if there is room for them, and otherwise
-/// `first` and `last` at its ends.
+/// Returns a drawing of bars side by side. Below it are the names of all bars if `name_bars` is set and there is room
+/// for them, and otherwise `first` and `last` at its ends.
 std::string bars_svg(const std::vector<Bar>& bars, const std::string& first, const std::string& last, bool name_bars) {
   uint64_t most = 1;
   for (const Bar& bar : bars) most = std::max(most, bar.count);

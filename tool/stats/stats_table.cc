@@ -50,7 +50,7 @@ std::string aligned(const std::vector<Row>& rows) {
   return text;
 }
 
-/// Returns the most frequent of some labels with their numbers: "3: 1.02, 7: 0.98 and 8 more".
+/// Returns the first of some labels with their numbers: "3: 1.02, 7: 0.98 and 8 more".
 std::string list_labels(const Json& labels, const auto& text_of) {
   std::string text;
   for (size_t i = 0; i < std::min(labels.size(), shown_labels); i++)

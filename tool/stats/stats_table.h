@@ -13,13 +13,13 @@ struct StatsRow {
   std::string name;     // "image", "image: red", "tags: length"; may hold any bytes
   const Json* numbers;  // lies in the output's JSON
 };
-/// Returns the rows of an output of stats_json(), which must outlive them.
+/// Returns the rows of an output of stats_json(). `output` must outlive the rows.
 std::vector<StatsRow> stats_rows(const Json& output);
 
 /// Returns a label or a number as people write it.
 std::string value_text(const Json& value);
 
-/// Returns how many samples were counted, of how many, and how many records were bad.
+/// Returns a text: how many samples were counted, how many samples there are, and how many records were bad.
 std::string stats_summary(const Json& statistics);
 
 /// Returns what stats_json() says as text: a table, then labels, class weights and `normalize` blocks.

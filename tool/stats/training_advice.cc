@@ -11,7 +11,7 @@
 namespace feedline::tool {
 namespace {
 
-/// Returns what the pipeline says of an output. A feature that is delivered without any `output` has none.
+/// Returns the `output` message of an output; null for a feature that is delivered without such a message.
 const config::Output* output_of(const std::string& name, const Pipeline& pipeline) {
   for (const config::Output& output : pipeline.message().output())
     if (output.name() == name) return &output;
@@ -26,7 +26,8 @@ bool takes_normalize(const OutputStats& stats, const config::Output* said) {
          ValueStats::form_of(stats.element().dtype) == ValueStats::Form::floats;
 }
 
-/// Returns the number for a part, of those that `normalize` has: none, one, or one for each part.
+/// Returns the number for a part. `numbers` is a list of `normalize`: it has one number for each part, one for all
+/// parts, or none; then the result is `otherwise`.
 double of_part(const auto& numbers, int part, double otherwise) {
   return numbers.empty() ? otherwise : numbers.size() == 1 ? numbers[0] : numbers[part];
 }

@@ -1,4 +1,4 @@
-// What statistics say to a training: how to normalise an output, and how to weigh classes.
+// What follows from statistics for a training: how to normalise an output, and how to weigh classes.
 #pragma once
 
 #include <optional>
@@ -13,13 +13,14 @@
 namespace feedline::tool {
 
 /// Returns the `normalize` message that gives each part of the output the mean 0 and the standard deviation 1, as text
-/// for the pipeline; it replaces the one that the output has, whose scale it keeps. Returns nullopt if the output takes
-/// none (bytes, formulas, class vectors, integers that are no pictures), or if a part is constant. `stats` is settled.
+/// for the pipeline. It replaces the `normalize` message that the output has, and keeps the scale of that message.
+/// Returns nullopt if the output takes no `normalize` (bytes, formulas, class vectors, integers that are not pictures),
+/// or if a part is constant. `stats` is settled.
 std::optional<std::string> normalize_block(const OutputStats& stats, const Pipeline& pipeline);
 
-/// Returns the values of labels, each with its count, in ascending order, at least two: the classes of class vectors,
-/// or single integers or texts that are counted exactly, each of them n^(1/2) times of n on average. Returns none for
-/// all other outputs. `stats` is settled.
+/// Returns the labels of an output, at least two, in ascending order, each with its count. Labels are the classes of
+/// class vectors, or single integers or texts that are counted exactly. If n integers or texts were counted, each label
+/// must come at least sqrt(n) times on average. Returns an empty list for all other outputs. `stats` is settled.
 std::vector<std::pair<Json, uint64_t>> labels_of(const OutputStats& stats);
 
 /// Returns for each label of labels_of() the weight n / (classes * count), with which all classes weigh the same.

@@ -12,13 +12,13 @@ namespace feedline::tool {
 namespace {
 
 constexpr size_t most_slots = 2 * ValueCells::most;
-constexpr int stored_bits = std::numeric_limits<double>::digits - 1;  // of a double, after its first digit
+constexpr int stored_bits = std::numeric_limits<double>::digits - 1;  // the bits of a double after its leading 1
 
 uint64_t magnitude_of(int64_t value) noexcept {
   return value < 0 ? 0 - static_cast<uint64_t>(value) : static_cast<uint64_t>(value);
 }
 
-/// Returns how many of the low bits of an integer are left out if `bits` follow its first digit.
+/// Returns how many of the low bits of an integer are left out if `bits` bits are kept after its leading 1.
 int dropped(uint64_t magnitude, int bits) noexcept {
   return std::max(0, static_cast<int>(std::bit_width(magnitude)) - 1 - bits);
 }

@@ -12,10 +12,10 @@
 namespace feedline::tool {
 
 /// Counts numbers by value. While there are at most `most` different values, each has a cell of its own. With more, a
-/// cell has the values that agree in sign, exponent and the first bits() bits after the first digit that is not 0: as
-/// many bits as leave at most `most` cells. This number of bits follows only from the set of the values. So the cells
-/// are the same in whatever order the numbers are added and however many objects counted them, and merged objects have
-/// the cells that one object would have. Not thread-safe.
+/// cell has the values that agree in sign, exponent and the first bits_ bits after the leading 1: as many bits as leave
+/// at most `most` cells. This number of bits follows only from the set of the values. So the cells depend neither on
+/// the order in which the numbers are added nor on how many objects count them: merged objects have the cells that one
+/// object would have. Not thread-safe.
 ///
 /// The numbers are all int64 or all finite doubles; the callers say which by the type that they add.
 class ValueCells {
@@ -31,12 +31,12 @@ class ValueCells {
   void add(int64_t value, uint64_t times);
   void merge(const ValueCells& other);
 
-  /// Some values and how many of the numbers have them.
+  /// One or more values, and how many of the numbers have one of these values.
   struct Cell {
     uint64_t count = 0;
     bool one_value = true;  // all numbers of the cell are the same
-    // The value, or if there are several the middle of the cell. `integer` is exact; `number` is rounded if it is not
-    // small. Only one of the two is set, by the type of the numbers.
+    // The value or, if there are several, the middle of the cell. Only one of the two is set: `integer` if the numbers
+    // are int64, `number` if they are doubles.
     int64_t integer = 0;
     double number = 0;
   };
@@ -44,8 +44,8 @@ class ValueCells {
   std::vector<Cell> cells() const;
   /// Returns whether every cell has one value.
   bool exact() const noexcept;
-  /// Returns the most by which a cell's middle can differ from a value of the cell, as a part of the value; 0 if every
-  /// cell has one value.
+  /// Returns by how much the middle of a cell can differ at most from a value of the cell, as a share of the value; 0
+  /// if every cell has one value.
   double relative_error() const noexcept;
 
   /// Returns how many numbers have been counted.
@@ -55,7 +55,7 @@ class ValueCells {
   bool lie_in(double from, double to) const noexcept;
 
   void put(MessageWriter& message) const;
-  /// `integers`: as for the constructor. Throws Error bad_pipeline if the message holds no such cells.
+  /// `integers` is that of the constructor. Throws Error bad_pipeline if the message does not hold such cells.
   static ValueCells get(MessageReader& message, bool integers);
 
  private:
@@ -74,7 +74,8 @@ class ValueCells {
   bool integers_;
   int bits_ = all_bits;
   size_t used_ = 0;
-  std::vector<Bucket> buckets_ = std::vector<Bucket>(64);  // an open hash table; a power of two of buckets
+  // A hash table with open addressing. The number of buckets is a power of two.
+  std::vector<Bucket> buckets_ = std::vector<Bucket>(64);
 };
 
 }  // namespace feedline::tool

@@ -17,7 +17,7 @@ bool all_finite(const double* values, size_t count) {
 }
 
 struct ByteRange {
-  uint8_t bits = 0;  // those that one of the bytes has
+  uint8_t bits = 0;  // the bits that any of the bytes has
   uint32_t sum = 0;
 };
 
@@ -160,7 +160,7 @@ void ValueStats::get(MessageReader& message) {
   least_ = message.get<int64_t>();
   most_ = message.get<int64_t>();
   cells_ = ValueCells::get(message, form_ != Form::floats);
-  // Who draws the numbers relies on this.
+  // The code that shows the numbers relies on this.
   const bool known = form_ == Form::floats
                          ? cells_.total() <= moments_.count && cells_.lie_in(moments_.least, moments_.most)
                          : cells_.total() == moments_.count && cells_.lie_in(least_, most_);

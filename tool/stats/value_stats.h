@@ -27,18 +27,18 @@ class ValueStats {
 
   Form form() const noexcept { return form_; }
 
-  /// Adds elements of one byte: Form::bytes. `parts` take turns: byte i is of parts[i % parts.size()].
+  /// For Form::bytes: adds elements of one byte. The `parts` take turns: byte i belongs to parts[i % parts.size()].
   static void add(std::span<const uint8_t> values, std::span<ValueStats> parts);
-  /// Form::integers.
+  /// For Form::integers: adds numbers.
   void add(std::span<const int64_t> values);
-  /// Form::floats.
+  /// For Form::floats: adds numbers.
   void add(std::span<const double> values);
-  /// Form::floats. Adds numbers that have been summed, without counting them by value.
+  /// For Form::floats: adds numbers that have been summed, without counting them by value.
   void add(const Moments& moments) { moments_.merge(moments); }
-  /// Form::floats. Adds numbers without counting them by value.
+  /// For Form::floats: adds numbers without counting them by value.
   void add_uncounted(std::span<const double> values) { moments_.add(finite(values)); }
-  /// Form::floats. Counts numbers by value which one of the functions above has added. Those that are not finite are
-  /// left out.
+  /// For Form::floats: counts numbers by value that one of the two functions above has added. Numbers that are not
+  /// finite are left out.
   void count(std::span<const double> values);
   void merge(const ValueStats& other);
 
@@ -56,7 +56,7 @@ class ValueStats {
   void get(MessageReader& message);
 
  private:
-  /// Returns the numbers that are finite, and adds how many of the others are NaN and infinite.
+  /// Returns the finite numbers. Counts the others in nans_ and infinities_.
   std::span<const double> finite(std::span<const double> values);
   void count_bytes(std::span<const uint8_t> values);
 
@@ -66,8 +66,8 @@ class ValueStats {
   ValueCells cells_;
   uint64_t nans_ = 0, infinities_ = 0;
   int64_t least_ = std::numeric_limits<int64_t>::max(), most_ = std::numeric_limits<int64_t>::min();
-  // Counts of each byte since settle(). Neighbours go to different tables, so that an increment need not wait for the
-  // one before it if both are of the same value.
+  // Counts of each byte since settle(), in four tables. Neighbouring bytes go to different tables, so that an increment
+  // need not wait for the one before it if both bytes are equal.
   std::array<std::array<uint64_t, 256>, 4> of_bytes_{};
   std::vector<double> finite_;  // the numbers of a call that are finite, if some are not
 };

@@ -19,7 +19,8 @@ namespace {
 
 constexpr int server_rank = 0, worker_rank = 1;
 
-// The message that a worker sends to each server before its gradients, or, when it has finished, instead of them.
+// The message that a worker sends to each server before its gradients. When the worker has finished, it sends only this
+// message.
 struct WorkerMessage {
   enum class Kind : uint32_t { gradients, done } kind = Kind::gradients;
   float loss_scale = 1;
@@ -195,7 +196,8 @@ class Service {
   const Stream trainer_;
   std::vector<Bucket> buckets_;
   WorkerMessage& message_ = allocate_message(places_);
-  // Required by divide_at() and never read: the worker checks its gradients before it sends them, if anybody does.
+  // divide_at() needs it, but nothing reads it. Only the worker checks its gradients, before it sends them, and only
+  // with check_finite.
   Verdict finite_for_the_worker_{places_};
   Shared& shared_;
 };

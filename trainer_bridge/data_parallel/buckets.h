@@ -28,7 +28,8 @@ struct Bucket {
   Memory here = {}, home = {};
   float* masters = nullptr;  // float32 master copies, at home; null: `apply` changes the variables themselves
 
-  /// Allocates the memory. applies: this rank changes the variables, so it needs masters if `here` is not `home`.
+  /// Allocates the memory. `applies` says that this rank changes the variables, so it needs masters if `here` is not
+  /// `home`.
   void allocate(bool applies);
 
   size_t gradient_bytes() const noexcept { return elements * size_of(dtype); }
@@ -40,13 +41,13 @@ struct Bucket {
     return std::as_writable_bytes(std::span(place.numbers, elements));
   }
 
-  // The functions below give their work to the queue of its device: the host does it at once, a GPU asynchronously.
-  // The ..._to_home() copies are complete when the call returns.
+  // The functions below give their copies and calculations to the gpu::Queue of the device. The host does them at once,
+  // a GPU does them asynchronously. The ..._to_home() copies are complete when the call returns.
   void take_gradients(const std::vector<Variable>& of);  // copies the gradients into `here`
   void gradient_to_home() { places->to_home(home.gradient, here.gradient, gradient_bytes()); }
   void numbers_to_home() { places->to_home(home.numbers, here.numbers, elements * sizeof(float)); }
   void numbers_to_here() { places->to_here(here.numbers, home.numbers, elements * sizeof(float)); }
-  /// Computes numbers = gradient / divisor; records in `finite` whether a value is infinite or NaN.
+  /// Computes numbers = gradient / divisor. If any quotient is infinite or NaN, clears the flag `finite`.
   void divide_at(gpu::Queue& queue, float divisor, Verdict& finite);
   void take_values(const std::vector<Variable>& of);  // copies the values into `here.numbers`
   void give_values(const std::vector<Variable>& to);  // copies the values out of `here.numbers`
@@ -54,12 +55,12 @@ struct Bucket {
   void begin_masters();
   // Copies the values that apply() has changed (the masters, or the variables themselves) into `home.numbers`.
   void take_masters(const std::vector<Variable>& of);
-  // Calls the optimizer for each variable, with the mean gradients in `home.numbers`. trainer: the stream on which the
-  // optimizer works.
+  // Calls the optimizer for each variable, with the mean gradients in `home.numbers`. `trainer` is the stream on which
+  // the optimizer works.
   void apply(const Apply& apply, const std::vector<Variable>& to, Stream trainer);
 
  private:
-  // Gives the queue the copies copy_of(place) of all variables.
+  // Gives the queue one copy for each variable: copy_of(place), where `place` is the variable's index in `variables`.
   template <typename CopyOf>
   void copy_each(gpu::Queue& queue, CopyOf copy_of) const;
   size_t size(size_t place) const noexcept {
@@ -86,10 +87,10 @@ class ReadyVariables {
 };
 
 /// Returns the owner of each variable. The variables are assigned from the largest to the smallest, each to the owner
-/// that has the fewest elements so far.
+/// that has the smallest number of elements so far.
 std::vector<int> place_by_size(const std::vector<Variable>& variables, int owners);
 
-/// Returns options.bucket_bytes, or the default for a training whose ranks all send gradients to memory of `device`.
+/// Returns options.bucket_bytes. If that is 0, returns the default for a communicator that takes memory of `device`.
 size_t bucket_bytes_of(const DataParallelOptions& options, DeviceId device);
 
 /// Groups the variables into buckets, the last variables first; a bucket has one owner and one dtype. The buckets have

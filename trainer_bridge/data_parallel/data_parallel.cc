@@ -33,10 +33,10 @@ class Exchanger {
   virtual void reduce(Bucket& bucket) = 0;
   /// Returns whether this rank applies the bucket's gradients.
   virtual bool applies(const Bucket& bucket) const = 0;
-  /// Combines the verdicts that the ranks which apply gradients have at `home`. Afterwards the verdict `here` says on
-  /// every rank whether the gradients are finite on all ranks.
+  /// Combines the verdicts at `home` of all ranks that apply gradients. Afterwards the verdict `here` says, on every
+  /// rank, whether the gradients are finite on all ranks.
   virtual void agree(Verdict& verdict) = 0;
-  /// Copies the numbers at the owner's home to `here` on all ranks.
+  /// Copies the numbers from the owner's `home` to `here` on all ranks.
   virtual void publish(Bucket& bucket) = 0;
   /// Copies the numbers that rank 0 has `here` to all ranks, both to `here` and to `home`.
   virtual void begin(Bucket& bucket) = 0;
@@ -45,8 +45,9 @@ class Exchanger {
   virtual std::optional<Error> failure() const = 0;
 };
 
-// Reduces the largest bucket once, whatever its memory contains, if the queue is on a GPU. The first reduction between
-// GPUs allocates memory, and an allocation during the training would wait for the work of other ranks.
+// If the queue is on a GPU, reduces the largest bucket once, whatever its memory contains. The first reduction between
+// GPUs allocates memory, and an allocation during the training would wait for queued kernels that exchange data with
+// other ranks.
 void reduce_once(const TrainingCommunicator& communicator, const std::vector<Bucket>& buckets,
                  const gpu::Queue& queue) {
   if (queue.device().kind == DeviceId::Kind::host || buckets.empty()) return;
@@ -250,8 +251,8 @@ class Training final : public DataParallel {
         missing_(buckets_.size()) {
     for (size_t b = 0; b < buckets_.size(); b++)
       for (const size_t variable : buckets_[b].variables) bucket_of_[variable] = b;
-    // Memory is allocated before the ranks exchange anything, because on a GPU an allocation may wait for work that
-    // other ranks must complete.
+    // Memory is allocated before the ranks exchange anything, because on a GPU an allocation may wait for queued
+    // kernels that exchange data with other ranks.
     for (Bucket& bucket : buckets_) bucket.allocate(exchanger_->applies(bucket));
     places_->here().make_marks(buckets_.size());
     exchanger_->prepare(buckets_);
@@ -389,7 +390,7 @@ class Training final : public DataParallel {
 
   // Applies the gradients, and gives all ranks the new values.
   void update() {
-    places_->here().follow(trainer_);  // the trainer's work may still read the values
+    places_->here().follow(trainer_);  // the trainer's kernels may still read the values
     for (Bucket& bucket : buckets_) {
       if (exchanger_->applies(bucket)) {
         bucket.apply(apply_, variables_, trainer_);
@@ -456,7 +457,7 @@ std::unique_ptr<DataParallel> distributed_replicated(std::shared_ptr<Communicato
                                                      std::vector<Variable> variables, Apply apply,
                                                      const DataParallelOptions& options) {
   auto places = std::make_unique<Places>(options, (leaders ? leaders : machine)->device());
-  const size_t bucket_bytes = bucket_bytes_of(options, machine->device());  // not the leaders': others do not know it
+  const size_t bucket_bytes = bucket_bytes_of(options, machine->device());  // only leaders know the leaders' device
   auto exchanger = std::make_unique<ByMachine>(std::move(machine), std::move(leaders), *places);
   const std::vector<int> owners = place_by_size(variables, exchanger->machines());
   return std::make_unique<Training>(std::move(places), std::move(exchanger), std::move(variables), owners,

@@ -55,7 +55,7 @@ Verdict::Verdict(Places& places)
 }
 
 void Verdict::begin(gpu::Queue& on) {
-  // The copy of an earlier 1 may still be under way, if nobody has read the verdict since.
+  // Does not write a 1 again: the copy of the earlier 1 may still be under way, if nobody has read the verdict since.
   if (*host_ != 1) *host_ = 1;
   if (at(on) != host_) on.copy(at(on), host_, sizeof *host_);
 }

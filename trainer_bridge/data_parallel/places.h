@@ -68,7 +68,8 @@ class Verdict {
   /// Returns the flag's address on the queue's device, for divisions on that queue and for communicators.
   int32_t* at(const gpu::Queue& queue) const noexcept { return &queue == &places_.home() ? home_ : here_; }
   void home_to_here() { places_.to_here(here_, home_, sizeof *here_); }
-  /// Waits for the work `here`, and returns the flag's value there: whether all gradients are finite.
+  /// Waits until the queue `here` has done its work, and returns the flag's value there: whether all gradients are
+  /// finite.
   bool read();
 
  private:

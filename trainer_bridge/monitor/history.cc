@@ -8,8 +8,9 @@ namespace {
 
 using Buckets = std::vector<std::pair<double, uint64_t>>;
 
-/// Returns the buckets of the calls that `now` has and `before` has not. The last bucket's bound is the longest call,
-/// so it may have moved: then its calls are found under another bound.
+/// Returns the buckets of those calls that are in `now` but not in `before`. The bound of the last bucket is the time
+/// of the longest call, so it may have changed since `before`. Then `now` has the calls of that bucket under a
+/// different bound.
 Buckets difference(const Buckets& now, const Buckets& before) {
   std::map<double, uint64_t> old(before.begin(), before.end());
   uint64_t moved = 0;
@@ -24,7 +25,7 @@ Buckets difference(const Buckets& now, const Buckets& before) {
   return fresh;
 }
 
-/// Returns the bound of the bucket that a share `q` of the calls does not exceed.
+/// Returns the quantile `q` of the calls: the bound of the bucket in which it lies.
 double quantile(const Buckets& buckets, uint64_t calls, double q) {
   const auto wanted = static_cast<uint64_t>(q * static_cast<double>(calls));
   uint64_t seen = 0;

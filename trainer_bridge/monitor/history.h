@@ -16,14 +16,16 @@ class History {
  public:
   static constexpr size_t kept = 600;  // intervals, of about a second each
 
-  /// Adds the interval from the report before to this one. The first report only begins the first interval. If the
-  /// feeder was set to another place meanwhile, its counters began again, and so does the interval.
+  /// Adds the interval from the previous report to this one. The first report only begins the first interval. If the
+  /// feeder was set to another position meanwhile, its counters began again at 0, and the interval has only what they
+  /// have counted since then.
   void add(const Report& report, std::chrono::system_clock::time_point now);
 
-  /// Returns {"next": N, "rows": [[...], ...]}: the intervals that are kept, from number `from` on, and the number of
-  /// the interval to come. A row is: the end of the interval, as seconds since 1970; its length in seconds; samples,
-  /// steps and bytes read in it; the share of its time that the trainer waited; the share of next() calls that found
-  /// their batch ready; p50 and p99 of next() in microseconds. These last three are null if next() was not called.
+  /// Returns {"next": N, "rows": [[...], ...]}. The rows are the intervals that are kept, from number `from` on; N is
+  /// the number that the next interval will have. A row is: the end of the interval, as seconds since 1970; its length
+  /// in seconds; samples, steps and bytes read in it; the share of its time that the trainer waited; the share of
+  /// next() calls that found their batch ready; p50 and p99 of next() in microseconds. The last three values are null
+  /// if next() was not called.
   Json json(uint64_t from) const;
 
  private:

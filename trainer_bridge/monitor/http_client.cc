@@ -29,7 +29,8 @@ std::string receive_until_closed(const net::Socket& socket, net::Deadline until)
   }
 }
 
-// `authorization`: the value of the header; empty: none is sent.
+// Returns the body of the answer to GET `path`. `authorization` is the value of the header Authorization, which is left
+// out if the value is empty.
 std::string get(const HttpAddress& address, std::string_view path, const std::string& authorization,
                 net::Deadline until) {
   const net::Socket socket = connect_to(address, until);
@@ -48,7 +49,7 @@ std::string http_get(const HttpAddress& address, std::string_view path, std::str
   try {
     nonce = get(address, "/nonce", {}, until);
   } catch (const Error& error) {
-    // A monitor without a token answers any client.
+    // A monitor without a token does not know /nonce, and answers any client.
     if (!error.message().starts_with("404")) throw;
     return get(address, path, {}, until);
   }

@@ -1,4 +1,4 @@
-// Asks a monitor.
+// Asks a monitor over HTTP.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace feedline {
 
-/// Returns the body of the answer of an HttpServer to GET `path`. Shows that it knows `token`, unless that is empty, and
-/// does not send it (monitor_token.h). Throws Error io_error if the server cannot be reached, refuses, or has not answered
-/// by `until`; the message of a refusal is the server's.
+/// Returns the body with which an HttpServer answers GET `path`. Unless `token` is empty, proves to the server that it
+/// knows the token, without sending it (monitor_token.h). Throws Error io_error if the server cannot be reached,
+/// refuses the request, or has not answered by `until`. If the server refuses the request, the message is the server's.
 std::string http_get(const HttpAddress& address, std::string_view path, std::string_view token, net::Deadline until);
 
 }  // namespace feedline

@@ -13,11 +13,11 @@ inline constexpr std::string_view end_of_head = "\r\n\r\n";
 /// Returns whether the text is a token of HTTP (RFC 9110, section 5.6.2), such as a method or the name of a field.
 bool is_http_token(std::string_view text) noexcept;
 
-/// Returns whether the texts are equal but for the case of letters of ASCII.
+/// Returns whether the texts are equal if the case of ASCII letters is ignored.
 bool same_letters(std::string_view a, std::string_view b) noexcept;
 
-/// Calls f(name, value) for each field of `fields`, the lines of a head after the first one. Returns false if a line is
-/// no field, such as one that goes on with a space.
+/// Calls f(name, value) for each field of `fields`, which are the lines of a head after its first line. Returns false
+/// at the first line that is not a field, such as one that begins with a space.
 template <typename F>
 bool for_each_field(std::string_view fields, F&& f) {
   constexpr std::string_view spaces = " \t";
@@ -34,8 +34,9 @@ bool for_each_field(std::string_view fields, F&& f) {
   return true;
 }
 
-/// Returns the body of an answer, which is all that a server has sent until it closed the connection. Throws Error
-/// io_error if it is no answer, or not all of one; and if the status is not 200, with the body as the message.
+/// Returns the body of `answer`, which is everything that a server has sent until it closed the connection. Throws
+/// Error io_error if that is not an answer of HTTP, or not a complete one. Also throws Error io_error if the status is
+/// not 200; the message is then the status and the body.
 std::string body_of_answer(std::string_view answer);
 
 }  // namespace feedline

@@ -13,8 +13,8 @@
 namespace feedline {
 namespace {
 
-/// Returns whether what has arrived can be no head of a request (RFC 9112, section 2.2): it has control characters, as
-/// binary data has, or ends of lines that are not CR LF.
+/// Returns whether `text`, the bytes that have arrived, cannot be the head of a request (RFC 9112, section 2.2). Such a
+/// text has control characters, as binary data has, or line ends that are not CR LF.
 bool is_no_head(std::string_view text) {
   for (size_t i = 0; i < text.size(); i++) {
     const auto byte = static_cast<unsigned char>(text[i]);
@@ -31,7 +31,7 @@ struct Fields {
   std::string_view authorization, accept, site;
   bool two_hosts = false;
 
-  /// Returns false if the head has a line that is no field.
+  /// Returns false if the head has a line that is not a field.
   bool read(std::string_view head) {
     return for_each_field(head, [&](std::string_view name, std::string_view value) {
       if (same_letters(name, "Host")) {
@@ -45,8 +45,9 @@ struct Fields {
   }
 };
 
-/// Returns whether the header Host names an IP address or localhost, at any port. A page of another site can make a
-/// browser connect here under that site's own name, whose address it has changed (DNS rebinding).
+/// Returns whether the header Host names an IP address or localhost, at any port. A page of a different site can make a
+/// browser connect to this server under that site's own name, after the site has changed the address of the name (DNS
+/// rebinding).
 bool is_local_name(std::string_view host) {
   const size_t colon = host.rfind(':');
   if (colon != std::string_view::npos && host.find(']', colon) == std::string_view::npos) host = host.substr(0, colon);
@@ -68,7 +69,8 @@ HttpRequestHead::State HttpRequestHead::add(std::string_view bytes) {
   if (before_ > most_bytes_) return State::too_long;
   const size_t room = most_bytes_ - before_, end = text_.find(end_of_head);
   const bool whole = end <= room;
-  // Of a head that is too long no more is looked at than tells that, so that the answer does not depend on the pieces.
+  // If the head is too long, looks only at the bytes that are needed to find that out. So the answer does not depend on
+  // the pieces in which the bytes arrive.
   const size_t looked_at = (whole ? end + 1 : room) + end_of_head.size() - 1;
   if (is_no_head(std::string_view(text_).substr(0, looked_at))) return State::no_request;
   if (whole) return State::complete;
@@ -93,7 +95,8 @@ std::variant<HttpRequest, HttpResponse> read_request(std::string_view head, cons
   if (fields.two_hosts || (!fields.host && version == "HTTP/1.1"))
     return refusal(400, "a request of HTTP/1.1 has the header Host once");
   constexpr std::string_view scheme = "http://";
-  if (same_letters(target.substr(0, scheme.size()), scheme)) {  // as to a proxy; the host that it names counts
+  // A target as in a request to a proxy. Its host counts, and not that of the header Host.
+  if (same_letters(target.substr(0, scheme.size()), scheme)) {
     const size_t path = std::min(target.find_first_of("/?", scheme.size()), target.size());
     fields.host = target.substr(scheme.size(), path - scheme.size());
     target = path == target.size() ? "/" : target.substr(path);

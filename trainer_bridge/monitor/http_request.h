@@ -1,4 +1,4 @@
-// What an HttpServer is asked: reads requests of HTTP/1.1 (RFC 9112), and refuses what is none.
+// The requests to an HttpServer. Reads requests of HTTP/1.1 (RFC 9112), and refuses everything else.
 #pragma once
 
 #include <chrono>
@@ -23,22 +23,25 @@ struct HttpResponse {
   int status = 200;
   std::string type = "text/plain; charset=utf-8";
   std::string body = {};
-  /// If it is set, it makes the answer once `wait` has gone by, and the rest is not used. It is destroyed without a
-  /// call if the client goes before. It sets no `later` itself.
+  /// If `later` is set, the server calls it once `wait` has gone by, and sends the response that it returns; `status`,
+  /// `type` and `body` are not used. If the client goes before that, `later` is destroyed without a call. The response
+  /// that it returns must not have a `later`.
   std::function<HttpResponse()> later = {};
   std::chrono::milliseconds wait{0};
 };
 
-/// Collects the head of a request as its bytes arrive. What it says does not depend on the pieces in which they do.
+/// Collects the head of a request as its bytes arrive. The results do not depend on the pieces in which the bytes
+/// arrive.
 class HttpRequestHead {
  public:
-  /// `most_bytes`: of the head, and of the empty lines that some clients send before it.
+  /// `most_bytes` is the maximum size of the head together with the empty lines that some clients send before it.
   explicit HttpRequestHead(size_t most_bytes) noexcept : most_bytes_(most_bytes) {}
 
-  /// unfinished: more bytes are needed. no_request: it has control characters, as binary data has, or ends of lines that
-  /// are not CR LF.
+  /// What is known of the head. `unfinished` means that more bytes are needed. `no_request` means that it is not the
+  /// head of a request: it has control characters, as binary data has, or line ends that are not CR LF.
   enum class State { unfinished, complete, no_request, too_long };
-  /// Adds bytes that have arrived. Not to be called again once the state is another than `unfinished`.
+  /// Adds bytes that have arrived, and returns the state. Must not be called again after it has returned a state that
+  /// is not `unfinished`.
   State add(std::string_view bytes);
 
   /// Returns what has arrived of the head, without the empty line after it.
@@ -52,13 +55,16 @@ class HttpRequestHead {
   std::string text_;
 };
 
-/// Who is answered.
+/// Which clients are answered.
 struct HttpAccess {
-  const MonitorToken* token = nullptr;  // what a client must show, unless it asks for a nonce; null: nothing
-  bool local_names = false;             // whether without a token the field Host must name an IP address or localhost
+  /// What a client must show, unless it asks for a nonce. If this is null, clients need not show a token.
+  const MonitorToken* token = nullptr;
+  /// Whether the field Host must name an IP address or localhost, if there is no token.
+  bool local_names = false;
 };
 
-/// Returns what a whole head asks for, or the response to it: a refusal, or a nonce.
+/// Returns the request of a complete head. If the request is to be refused, or asks for a nonce, returns the response
+/// to it.
 std::variant<HttpRequest, HttpResponse> read_request(std::string_view head, const HttpAccess& access);
 
 /// Returns a response that is a line of text.

@@ -118,7 +118,7 @@ std::string_view reason(int status) {
   }
 }
 
-/// Returns what `handler` returns, or why it has failed.
+/// Returns what `handler` returns. If it throws, returns a response of status 500 that says why.
 HttpResponse called(const std::function<HttpResponse()>& handler) {
   try {
     return handler();
@@ -127,7 +127,8 @@ HttpResponse called(const std::function<HttpResponse()>& handler) {
   }
 }
 
-/// Returns the bytes of a response. Nothing is kept by browsers, and a page may load nothing from elsewhere.
+/// Returns the bytes of a response. Its headers tell a browser to keep nothing of it, and to load nothing from
+/// elsewhere for a page.
 std::string response_bytes(const HttpResponse& response, bool with_body) {
   std::string text = fmt::format(
       "HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\nCache-Control: no-store\r\n"
@@ -197,8 +198,8 @@ HttpServer::HttpServer(HttpAddress address, const std::string& token, HttpLimits
     address_.ip = net::address_of(listener_);
     return;
   }
-  // The process may go to another folder. It listens at the path as it was given, which may be short enough where the
-  // absolute one is not.
+  // Keeps the absolute path, because the process may change its working directory. The server has begun to listen at
+  // the path as it was given, because the absolute path may be too long for a socket.
   address_.path = absolute_path(address_.path).string();
   file_ = file_at(address_.path);
 }
@@ -208,9 +209,10 @@ HttpServer::~HttpServer() {
     eventfd_write(ending_.fd(), 1);
     thread_.join();
   }
-  // A child that was forked has the socket, too, and would keep the port; after this nobody listens.
+  // A forked child has the socket, too, and would keep the port in use. After shutdown() nobody listens.
   shutdown(listener_.fd(), SHUT_RDWR);
-  // Somebody may have removed the file and made another one. As long as the listener is open no other has its number.
+  // Somebody may have removed the socket's file, and made a different file at the path. As long as the listener is
+  // open, no other file has the number of the socket's file.
   if (file_ && file_at(address_.path) == file_) unlink(address_.path.c_str());
 }
 
@@ -248,7 +250,8 @@ void HttpServer::run() {
       }
       if (sockets[1].revents) accept_some();
     } catch (const std::exception& error) {
-      // The system is short of memory or of descriptors. Waiting is better than ending what the trainer does not need.
+      // The system is short of memory or of descriptors. The server waits and goes on: the trainer does not need the
+      // monitor, so an error of the monitor must not end the program.
       if (!std::exchange(warned, true))
         log_warning(fmt::format("the monitor goes on after an error: {}", error.what()));
       connections_.clear();
@@ -257,7 +260,8 @@ void HttpServer::run() {
     }
 }
 
-// Accepts fewer connections than there may be, so that each of them is looked at before others take its place.
+// Accepts at most half as many connections as there may be at a time, so that each new connection is looked at before
+// further ones take its place.
 void HttpServer::accept_some() {
   for (size_t i = 0; i < limits_.connections / 2; i++) {
     auto accepted = net::accept_from(listener_, Clock::now());
@@ -270,7 +274,7 @@ void HttpServer::accept_some() {
   }
 }
 
-// Receives and sends what can be done without waiting. Returns whether the connection goes on.
+// Receives and sends as much as is possible without waiting. Returns whether the connection goes on.
 bool HttpServer::go_on(Connection& connection) try {
   while (!connection.answered) {
     std::array<std::byte, 2048> bytes;
@@ -289,8 +293,9 @@ bool HttpServer::go_on(Connection& connection) try {
   }
   if (connection.later) {
     if (Clock::now() < connection.due) {
-      // The client sends nothing more. If it has gone its system answers this with a reset, which ends the connection;
-      // otherwise it has closed only its half, and waits. HTTP/1.0 has no such answer.
+      // The client will send nothing more: either it has gone, or it has closed only its half of the connection and
+      // waits. So the server sends `still_working`. If the client has gone, its system answers with a reset, which ends
+      // the connection. HTTP/1.0 has no such response.
       if (std::exchange(connection.half_closed, true) || connection.request.first_line().ends_with("HTTP/1.0"))
         return false;
       net::send_some(connection.socket, std::as_bytes(std::span(still_working)));

@@ -21,21 +21,21 @@
 namespace feedline {
 
 struct HttpLimits {
-  size_t connections = 32;               // at least 2; one more ends the oldest of them
+  size_t connections = 32;               // at least 2; a further connection ends the oldest one
   size_t request_bytes = 8 << 10;        // of the request line with all headers
-  size_t token_bytes = 4 << 10;          // of a token, which a request must have room for
+  size_t token_bytes = 4 << 10;          // of a token; a request must have room for such a token
   std::chrono::milliseconds time{5000};  // from accepting a connection to the end of the response, without its `wait`
 };
 
-/// Where a server listens.
+/// The address at which a server listens.
 struct HttpAddress {
   net::Address ip;           // if `path` is empty
   std::string path;          // of a Unix domain socket
   std::string text() const;  // "http://127.0.0.1:9400/" or "unix:/run/feed.sock"
 };
 
-/// Returns the address that "127.0.0.1:9400", "[::1]:0", "localhost:9400" or "unix:/run/feed.sock" names. Throws Error
-/// bad_pipeline, which begins with `what`, for any other text.
+/// Returns the address that "127.0.0.1:9400", "[::1]:0", "localhost:9400" or "unix:/run/feed.sock" names. For any other
+/// text throws Error bad_pipeline, whose message begins with `what`.
 HttpAddress parse_http_address(std::string_view what, std::string_view text);
 
 /// Returns a connection to a server. Throws Error io_error.
@@ -45,18 +45,21 @@ class HttpServer {
  public:
   using Handler = std::function<HttpResponse(const HttpRequest&)>;
 
-  /// Listens at `address`; connections wait until serve() is called. A Unix domain socket is only for this user; it
-  /// replaces the file of a server that has ended. With a `token` a client must show that it has it (monitor_token.h).
-  /// Throws Error bad_pipeline if the token is longer than a request may be, and Error io_error if another program listens
-  /// there, or for other errors of the system.
+  /// Listens at `address`; connections wait until serve() is called. Only this user can connect to a Unix domain
+  /// socket; its file replaces that of a server that has ended. If `token` is not empty, a client must show that it
+  /// knows the token (monitor_token.h). Throws Error bad_pipeline if the token has more than limits.token_bytes bytes,
+  /// or if the path of a socket is too long. Throws Error io_error if another program listens at the address, or for
+  /// other errors of the system.
   HttpServer(HttpAddress address, const std::string& token, HttpLimits limits = {});
-  /// Ends the thread and all connections, at once. Removes the file of a Unix domain socket, unless another one is there.
+  /// Ends the thread and all connections, at once. Removes the file of a Unix domain socket, unless a different file
+  /// has replaced it.
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
   /// Starts to answer requests. `handler` is called on the server's thread; if it throws, the client gets status 500.
-  /// `each_second` is called on that thread about once a second. Throws std::system_error if there is no thread.
+  /// `each_second` is called on that thread about once a second. Throws std::system_error if the thread cannot be
+  /// started.
   void serve(Handler handler, std::function<void()> each_second);
 
   /// Returns the address, with the port that the system has chosen if it was 0, and with an absolute path.

@@ -44,7 +44,7 @@ HttpAddress address_of(const MonitorOptions& options) {
   return address;
 }
 
-/// Returns one line: whether the feed goes on, and where it is.
+/// Returns a line of text that says whether the feed goes on, and at which epoch and step it is.
 HttpResponse health(const Report& report) {
   if (!report.error) return {.body = fmt::format("ok: epoch {}, step {}\n", report.epoch, report.step)};
   std::string line = fmt::format("ended: {}", report.error->what());
@@ -52,8 +52,8 @@ HttpResponse health(const Report& report) {
   return {.status = 503, .body = line + "\n"};
 }
 
-/// Returns the number in a query like "from=12", whose key is "from="; `otherwise` if the query does not begin with the
-/// key; nullopt if no number follows, or one of more than 64 bits.
+/// Returns the number in a query like "from=12", whose key is "from=". Returns `otherwise` if the query does not begin
+/// with the key, and nullopt if an unsigned 64-bit number does not follow the key.
 std::optional<uint64_t> number_in(std::string_view query, std::string_view key, uint64_t otherwise) {
   if (!query.starts_with(key)) return otherwise;
   query = query.substr(key.size(), query.find('&') - key.size());
@@ -62,7 +62,8 @@ std::optional<uint64_t> number_in(std::string_view query, std::string_view key, 
   return error == std::errc() && end == query.data() + query.size() ? std::optional(number) : std::nullopt;
 }
 
-/// Returns what the process takes of the machine, and how busy the machine's GPUs are.
+/// Returns how much memory the process takes, and for each GPU of the machine how busy it is, its memory and its PCIe
+/// link.
 Json system_json() {
   Json gpus = Json::array();
   for (const gpu::GpuUsage& gpu : gpu::gpu_usage())
@@ -77,7 +78,8 @@ Json system_json() {
   return {{"own_memory_bytes", own_memory()}, {"gpus", std::move(gpus)}};
 }
 
-/// Records all threads of the process from now on.
+/// Begins to record what all threads of the process do. The response follows when the time that the request asks for
+/// has gone by.
 HttpResponse trace(const HttpRequest& request, int rank) {
   constexpr uint64_t usual = 5, most = 60;
   if (request.other_site) return {.status = 403, .body = "no page of another site may start a trace\n"};

@@ -25,7 +25,7 @@ struct MonitorSources {
   std::function<Report()> report;
   std::function<std::string()> plan_text;
   std::function<Json()> sample;  // what is being fed (trainer_bridge/batch_sample.h)
-  /// The monitor_places() of all ranks; empty: they are not known, or there is one rank.
+  /// The monitor_places() of all ranks; empty if they are not known, or if there is only one rank.
   std::vector<std::string> places = {};
 };
 
@@ -35,7 +35,7 @@ class Monitor {
   explicit Monitor(const MonitorOptions& options);
 
   /// Begins to answer, and logs the address. The sources are used until the monitor is destroyed. Throws Error io_error
-  /// if there is no thread.
+  /// if a thread cannot be started.
   void serve(MonitorSources sources);
 
   const HttpAddress& address() const { return server_.address(); }

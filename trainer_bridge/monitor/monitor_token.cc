@@ -18,7 +18,8 @@ constexpr uint64_t valid_s = 30;
 
 std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
 
-// Returns what follows "Basic" in any case, and spaces; empty if the text is something else.
+// Returns what follows "Basic", in upper or lower case, and spaces. Returns an empty text if `authorization` does not
+// begin with "Basic".
 std::string_view password_in(std::string_view authorization) {
   const size_t end = std::min(authorization.find(' '), authorization.size());
   if (!same_letters(authorization.substr(0, end), "Basic")) return {};
@@ -29,7 +30,7 @@ std::string_view password_in(std::string_view authorization) {
 }  // namespace
 
 std::string token_proof(std::string_view token, std::string_view nonce, std::string_view target) {
-  // A nonce has no space, so that no target can be taken for a part of it.
+  // A nonce has no space in it, so a part of the target cannot be mistaken for a part of the nonce.
   const net::Proof proof =
       net::proof_of(token, {bytes_of("feedline monitor "), bytes_of(nonce), bytes_of(" "), bytes_of(target)});
   return fmt::format("{}{} {}", scheme, nonce, net::hexadecimal(proof));

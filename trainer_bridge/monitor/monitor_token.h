@@ -1,12 +1,12 @@
-// The token of a monitor, and how a client shows that it knows it. A browser sends it as a password (RFC 7617, user
-// "feedline"). feedline's own clients do not send it, so whoever listens in a monitor's place learns nothing that opens
-// another:
+// The token of a monitor, and how a client shows that it knows the token. A browser sends the token as a password (RFC
+// 7617, user "feedline"). feedline's own clients do not send the token. So whoever listens in a monitor's place learns
+// nothing that opens a different monitor:
 //
-//   GET /nonce                                          -> the nonce, which the monitor takes back for 30 s
-//   GET TARGET, Authorization: Feedline NONCE PROOF     -> what a client with the token is answered
+//   GET /nonce                                          -> a nonce, which the monitor accepts for 30 s
+//   GET TARGET, Authorization: Feedline NONCE PROOF     -> the answer for a client that knows the token
 //
-// The proof is that of base/net/proof.h, of the nonce and the target, in hexadecimal digits. Whoever has one can try
-// tokens with it until one fits.
+// PROOF is the proof (base/net/proof.h) of the nonce and the target, in hexadecimal digits. Whoever has a proof can try
+// tokens until one of them gives the same proof.
 #pragma once
 
 #include <chrono>
@@ -27,9 +27,10 @@ class MonitorToken {
   /// `token` must not be empty.
   explicit MonitorToken(std::string token);
 
-  /// Returns a nonce that is_shown_by() takes for the next 30 s.
+  /// Returns a nonce that is_shown_by() accepts for the next 30 s.
   std::string make_nonce(Clock::time_point now = Clock::now()) const;
-  /// Returns whether the value of a header Authorization has the token, or proves for this target that its sender has.
+  /// Returns whether `authorization`, the value of the header Authorization, has the token, or proves for this target
+  /// that its sender knows the token.
   bool is_shown_by(std::string_view authorization, std::string_view target, Clock::time_point now = Clock::now()) const;
 
  private:
@@ -37,9 +38,10 @@ class MonitorToken {
   std::string nonce_at(uint64_t second) const;
   bool is_proven_by(std::string_view authorization, std::string_view target, uint64_t second) const;
 
-  const Clock::time_point begin_ = Clock::now();  // a nonce tells nobody for how long the machine has been on
+  // The seconds in nonces count from here, so that a nonce does not tell for how long the machine has been on.
+  const Clock::time_point begin_ = Clock::now();
   const std::string token_;
-  const std::string own_;       // a secret of the monitor, by which it knows its nonces again
+  const std::string own_;       // a secret of the monitor, by which it recognises its nonces
   const std::string password_;  // in base64, what follows "Basic"
 };
 

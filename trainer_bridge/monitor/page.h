@@ -5,7 +5,8 @@
 
 namespace feedline {
 
-/// Returns an HTML document that loads /report.json, /history.json and /plan.txt, and nothing else.
+/// Returns an HTML document. It loads /report.json, /history.json, /ranks.json, /system.json, /sample.json and
+/// /plan.txt from the monitor, and nothing else.
 std::string monitor_page();
 
 }  // namespace feedline

@@ -126,8 +126,9 @@ void RankReports::run() {
   }
 }
 
-// Several places may be those of one machine, and some of them those of another machine, too, where another rank may
-// listen: so the report says whose it is. After a place that does not answer, the next one is asked in the next round.
+// Asks at the first address in other.places. A machine may have several addresses. A different machine may have some of
+// the same addresses, and a different rank may listen there: so the report says whose it is. If an address does not
+// answer, the next round asks at the next one.
 Json RankReports::ask(Other& other) const {
   const HttpAddress place = other.places.front();
   std::string trouble;
@@ -141,7 +142,7 @@ Json RankReports::ask(Other& other) const {
   } catch (const std::exception& error) {  // the system is short of memory
     trouble = error.what();
   }
-  if (!trouble.starts_with("401"))  // another place of this monitor would say the same, or less
+  if (!trouble.starts_with("401"))  // at its other addresses the monitor would say the same, or less
     std::rotate(other.places.begin(), other.places.begin() + 1, other.places.end());
   return row_of(other.rank, nullptr, nullptr, fmt::format("{}: {}", place.text(), trouble));
 }

@@ -10,7 +10,7 @@
 namespace feedline {
 namespace {
 
-constexpr std::string_view prefix = "feedline ";  // of ranges in NVTX, where other libraries have some, too
+constexpr std::string_view prefix = "feedline ";  // of the ranges in NVTX, to which other libraries add theirs
 
 }  // namespace
 

@@ -9,10 +9,10 @@
 
 namespace feedline {
 
-/// Returns the spans of a process as JSON text, events of Chrome's trace format with commas between them: "X" for a
-/// span, with its number in `args`, and "M" for the names of the process and its threads. Times are microseconds of
-/// this machine's steady clock, less `origin_ns`. Ranks are processes: the events of several ranks, whose times have
-/// one origin, may be joined by a comma.
+/// Returns the spans of a process as JSON text: events of Chrome's trace format with commas between them. An event "X"
+/// is a span, with the span's number in `args`. Events "M" give the names of the process and of its threads. Times are
+/// microseconds of this machine's steady clock, minus `origin_ns`. Each rank is a process. The events of several ranks
+/// may be joined by a comma, if their times have the same origin.
 std::string trace_events(const std::vector<ThreadSpans>& threads, int rank, int64_t origin_ns = 0);
 
 /// Returns the JSON document with these events.

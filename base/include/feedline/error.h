@@ -22,10 +22,10 @@ enum class Category : uint8_t {
   record_too_large,  // a record's length, whose checksum is good, exceeds `record_limit` or the size of the file
   bad_compression,   // the gzip or zlib stream is damaged, cut short, or not of the format that was asked for
   malformed_proto,   // a record is not a tf.Example
-  wrong_dtype,       // the feature holds values of another kind than the pipeline says
-  wrong_count,       // the feature holds another number of values than the pipeline says
-  wrong_length,      // a bytes value has another length than the pipeline says
-  wrong_value,       // no class has this number, no row of a table this number or name, or a formula overflows with it
+  wrong_dtype,       // the feature holds values of a different kind than the pipeline says
+  wrong_count,       // the feature holds a different number of values than the pipeline says
+  wrong_length,      // a bytes value has a different length than the pipeline says
+  wrong_value,       // no class has this number, no table row has this number or name, or a formula overflows with it
   missing_feature,   // a required feature is missing from a record, or (with absent_feature: ERROR) from all records
   bad_image,         // an image cannot be decoded
   io_error,          // the operating system refused a request, or a file changed while it was read

@@ -1,4 +1,4 @@
-// Where the lines go that the library logs.
+// Decides where the lines of the library's log go.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ FEEDLINE_PUBLIC std::string_view name(LogLevel level) noexcept;
 /// not throw, and must not call feedline.
 using LogSink = std::function<void(LogLevel level, std::string_view line)>;
 
-/// Gives the log to `sink` from now on, and returns the sink before it. An empty sink drops every line. Returns when no
-/// call of the old sink is running, so that what the old sink refers to may be destroyed. Thread-safe.
+/// Sends the log to `sink` from now on, and returns the previous sink. An empty sink drops every line. Does not return
+/// while a call of the previous sink is running. So what that sink refers to may be destroyed afterwards. Thread-safe.
 ///
 /// The first sink is stderr_log_sink(). The library logs little, and never for a record or a batch.
 FEEDLINE_PUBLIC LogSink set_log_sink(LogSink sink);

@@ -68,7 +68,7 @@ class Shape {
     for (int64_t axis : *this) n *= axis;
     return n;
   }
-  /// Returns this shape with another axis of length `rows` in front. Precondition: rank() < max_rank + 2.
+  /// Returns this shape with one more axis, of length `rows`, in front. Precondition: rank() < max_rank + 2.
   Shape with_rows(int64_t rows) const {
     Shape shape;
     shape.axes_[shape.rank_++] = rows;
@@ -136,8 +136,8 @@ constexpr bool is_element(DType dtype) noexcept {
 /// A tensor in memory that somebody else owns: row-major and contiguous. It is valid as long as the owner of the
 /// memory, for instance the batch that it belongs to, keeps the memory.
 ///
-/// `data` is aligned to 64 bytes, with one exception. A batch of one row may deliver values that need no conversion in
-/// place, where they were read from the file. These are aligned only to their element size.
+/// `data` is aligned to 64 bytes, with one exception. If values need no conversion, a batch of one row may leave them
+/// in the memory into which the file was read. Such values are aligned only to their element size.
 struct TensorView {
   void* data = nullptr;
   DType dtype = DType::unset;

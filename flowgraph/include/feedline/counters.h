@@ -1,16 +1,17 @@
-// What a feed counts. Everything is declared here, once: the report, its JSON, the metrics of the monitor, its page and
-// the table in docs/monitor.md have it from this list.
+// What a feed counts. Each counter and gauge is declared once, in the list below. The report, its JSON, the metrics and
+// the page of the monitor, and the table in docs/monitor.md are made from this list.
 #pragma once
 
 #include <cstdint>
 
 namespace feedline {
 
-/// One line each: counter(name, type, unit, help) or gauge(...). A counter grows from 0, until the feeder is set to
-/// another place; a gauge is the state of the moment. The unit is bytes, ratio (0 to 1) or none, and is the last word of
-/// the name.
+/// The list. Each line is counter(name, type, unit, help) or gauge(name, type, unit, help). A counter grows from 0,
+/// until the feeder is set to a different place in the data. A gauge is the state of the moment. The unit is "bytes",
+/// "ratio" (0 to 1) or empty; if it is not empty, it is also the last word of the name.
 ///
-/// To add one: a line here, and where it is counted (an add_to(Counters&) of the flow graph) the line that sets it.
+/// To add a counter or a gauge, write a line here, and the line that sets it where it is counted: in an
+/// add_to(Counters&) of the flow graph.
 // clang-format off
 #define FEEDLINE_COUNTERS(counter, gauge) \
   gauge(epoch, uint64_t, "", "The epoch of the replica that is furthest behind.") \
@@ -48,15 +49,15 @@ struct Counters {
 #undef FEEDLINE_MEMBER
 };
 
-/// What the list says of one of them.
+/// What the list says of one counter or gauge.
 struct CounterInfo {
   const char* name;
   const char* unit;
   const char* help;
-  bool grows;  // a counter; else a gauge
+  bool grows;  // true: a counter; false: a gauge
 };
 
-/// Calls visit(CounterInfo, value) for each, in the order of the list.
+/// Calls visit(CounterInfo, value) for each counter and gauge, in the order of the list.
 template <typename Visit>
 void for_each_counter(const Counters& counters, Visit&& visit) {
 #define FEEDLINE_COUNTER(name, type, unit, help) visit(CounterInfo{#name, unit, help, true}, counters.name);

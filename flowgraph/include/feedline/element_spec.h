@@ -23,17 +23,17 @@ struct FEEDLINE_PUBLIC ElementSpec {
 
   std::string name;
   Kind kind = Kind::dense;
-  /// The type of the numbers. If it is `bytes`, two tensors take the place of NAME (of NAME.values, if there are any):
-  /// NAME.bytes, uint8, holds the strings one after another; NAME.offsets, int64, holds where each string begins in it,
-  /// and last where the final one ends.
+  /// The type of the numbers. If it is `bytes`, two tensors take the place of NAME, or of NAME.values if the kind has
+  /// that. NAME.bytes, uint8, holds the strings one after another. NAME.offsets, int64, holds where each string begins
+  /// in NAME.bytes, and at its end where the last string ends.
   DType dtype = DType::unset;
-  /// The shape of a row of a dense output, of a step of a padded one, of a value of another one. With windows a row of
-  /// a dense output has its frames as the first axis.
+  /// The shape of a row of a dense output, of a step of a padded output, or of a value of any other output. With
+  /// windows the first axis of a row of a dense output are its frames.
   Shape shape = {};
   /// The bytes of one padding value of a padded output: one number, or one string.
   std::vector<std::byte> padding = {};
 
-  /// Returns the names of its tensors in a batch: "tags.values", "tags.row_splits".
+  /// Returns the names of the output's tensors in a batch, such as "tags.values" and "tags.row_splits".
   std::vector<std::string> tensors() const;
 };
 

@@ -17,12 +17,14 @@ class Pipeline;
 /// the same text in protobuf's text format. The data is not looked at before a Feeder is made from the pipeline.
 class FEEDLINE_PUBLIC Pipeline {
  public:
-  /// `folder` is what folder() says; "" and relative paths are looked up in the working directory now.
+  /// `folder` becomes folder(). If it is empty or a relative path, it is made absolute with the present working
+  /// directory.
   explicit Pipeline(std::shared_ptr<const config::Pipeline> message, std::string folder);
 
-  /// Returns this pipeline with `text` laid over it. Scalars and repeated fields that `text` names are replaced; so all
-  /// of `source` is. A `feature` or `output` replaces the one with its name, or is appended if there is none. Other
-  /// messages are merged field by field. Throws Error bad_pipeline as parse_pipeline does; it names `text_name`.
+  /// Returns this pipeline with `text` laid over it. Scalars and repeated fields that `text` names are replaced as a
+  /// whole. So if `text` has any `source`, all sources are replaced. A `feature` or `output` replaces the one with its
+  /// name, or is appended if there is none. Other messages are merged field by field. Throws Error bad_pipeline as
+  /// parse_pipeline does; the error names `text_name`.
   Pipeline overlaid(std::string_view text, std::string_view text_name = "overlay") const;
 
   /// Returns this pipeline with one field changed: with("batch.last_batch_policy", "PAD"), with("output.board.dtype",
@@ -37,9 +39,9 @@ class FEEDLINE_PUBLIC Pipeline {
   std::string text() const;
 
   const config::Pipeline& message() const noexcept { return *message_; }
-  /// Returns the folder that relative paths in the pipeline are relative to: an absolute path, so that the pipeline names
-  /// the same files when the process has gone to another folder. (If the working directory had been removed when the
-  /// pipeline was made, it is as it was given, and relative paths are Errors.)
+  /// Returns the folder that relative paths in the pipeline are relative to: an absolute path, so that the pipeline
+  /// names the same files after the process has changed its working directory. (If the working directory had been
+  /// removed when the pipeline was made, folder() is what was given, and relative paths are Errors.)
   const std::string& folder() const noexcept { return folder_; }
 
  private:
@@ -48,8 +50,8 @@ class FEEDLINE_PUBLIC Pipeline {
 };
 
 /// Makes a pipeline from text in protobuf's text format; a byte order mark before the text is skipped. Relative file
-/// patterns are relative to `folder`, or to the present working directory if it is empty. Throws Error bad_pipeline, which
-/// names `text_name`, line and column, and for an unknown field the fields that exist.
+/// patterns are relative to `folder`, or to the present working directory if `folder` is empty. Throws Error
+/// bad_pipeline, which names `text_name`, line and column, and for an unknown field the fields that exist.
 FEEDLINE_PUBLIC Pipeline parse_pipeline(std::string_view text, std::string folder = {},
                                         std::string_view text_name = "pipeline");
 

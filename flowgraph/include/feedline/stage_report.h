@@ -8,8 +8,8 @@ namespace feedline {
 
 struct StageReport {
   std::string name;   // the stage: read, inflate, parse, assemble, unpack 0, ...
-  double busy_s = 0;  // seconds that all its threads together worked on messages; of a copy: seconds on the GPU
-  double wait_s = 0;  // seconds in which there was work, but no slot or buffer for it
+  double busy_s = 0;  // seconds that all its threads together worked on messages; for a copy: seconds on the GPU
+  double wait_s = 0;  // seconds in which there was something to do, but no slot, inflater or buffer for it
   uint64_t messages = 0;
   // How many messages are in the stage or wait for it now. For unpack and upload: how many finished batches wait for
   // next().

@@ -10,12 +10,12 @@ namespace feedline {
 
 struct TriedRecords {
   uint64_t files = 0, records = 0;  // how many were looked at
-  uint64_t made = 0;                // of how many of these records rows were made, or cannot be made
+  uint64_t made = 0;                // how many of these records had all their rows made, or were refused
   uint64_t failed = 0;              // how many of these records were refused
   // What was wrong with these records: the first error of each feature and category. Also the error at which the data
   // ends, if there is one.
   std::vector<Error> errors;
-  bool raised = false;        // whether one of `errors` would end the feed, because errors.on_error is RAISE
+  bool raised = false;        // whether errors.on_error is RAISE, so that any of `errors` would end the feed
   std::vector<Error> absent;  // features that a record may lack, and that all of these records lack
 };
 

@@ -1,4 +1,4 @@
-// A batch: the named tensors that one replica is given for one step.
+// A batch: the named tensors that one replica gets for one step.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +24,9 @@ class StreamOrder;
 struct NamedTensor {
   std::string name;
   TensorView tensor;
-  /// Whether others read these bytes, too: they lie where they were read from the file, another GPU copies them, or they
-  /// are those of another output, too.
-  /// Writing them would change what others are given.
+  /// Whether these bytes have further readers, so that writing to them would change what these readers get. This is so
+  /// if the bytes lie where they were read from the file, if another GPU copies them, or if they are also the bytes of
+  /// a different output.
   bool lent = false;
 };
 
@@ -38,7 +38,7 @@ struct BatchContent {
   int64_t rows = 0;         // the length of the first axis of every dense tensor
   int64_t valid_count = 0;  // how many of the rows are samples; the other rows are filler
   uint64_t audit = 0;       // the sum of the hashes of the valid rows' records, see Feeder::report()
-  uint64_t bad_audit = 0;   // the same sum of records that proved bad while the batch was made, as broken pictures do
+  uint64_t bad_audit = 0;   // as `audit`, for records that proved bad while the batch was made, such as broken pictures
   std::vector<NamedTensor> tensors;
   gpu::StreamOrder* order = nullptr;  // the buffer's stream order if the batch is on a GPU; null on the host
 };
@@ -62,7 +62,7 @@ struct BatchContent {
 /// There, both calls may be left out. For a batch on a GPU, the tensors' data points to memory of that GPU.
 ///
 /// Any thread may release or destroy a batch, also after the feeder is destroyed; the streams that were named must
-/// still exist. Do not make either call while the stream captures a CUDA graph: see Feeder::next_into().
+/// still exist. Do not call ready_on() or release_on() while the stream captures a CUDA graph: see Feeder::next_into().
 class FEEDLINE_PUBLIC Batch {
  public:
   Batch() = default;
@@ -97,9 +97,9 @@ class FEEDLINE_PUBLIC Batch {
   /// copy is done on `stream`, for which ready_on() must have been called before. Throws as ready_on() does, and
   /// bad_pipeline for Stream::host if the batch is on a GPU.
   void copy_on(Stream stream, const TensorView& tensor, void* to) const;
-  /// Returns copies of these tensors, which are tensors of this batch, as a batch in memory of its own: on its device,
-  /// not lent, and not counted among the buffers of the feeder. Waits until the copies are done. Throws as ready_on()
-  /// does, and std::bad_alloc.
+  /// Returns a batch with copies of these tensors, which are tensors of this batch. The copies have memory of their own
+  /// on the same device. They are not lent, and do not count among the buffers of the feeder. Waits until the copies
+  /// are done. Throws as ready_on() does, and std::bad_alloc.
   Batch copy(std::span<const NamedTensor> tensors) const;
   Batch copy() const { return copy(tensors()); }
   /// Leaves the batch empty. The feeder reuses its memory when the stream has done all work that it has been given so

@@ -1,5 +1,5 @@
-// Devices (the host and GPUs) on which a replica's tensors lie, and streams: queues of work that a device does in
-// order.
+// Devices (the host and GPUs) on which a replica's tensors lie, and streams: queues of work (copies and kernels) that a
+// device does in order.
 #pragma once
 
 #include <cstddef>
@@ -46,8 +46,8 @@ FEEDLINE_PUBLIC std::vector<DeviceId> parse_devices(std::string_view text);
 /// Batch::release_on() create an order.
 ///
 /// Every stream must be named. There is no default, and a Stream cannot be made of 0 or nullptr. CUDA takes those for
-/// its legacy default stream, which waits for all other streams; a program must not get that one because it forgot to
-/// name a stream.
+/// its legacy default stream, which waits for all other streams. A program that only forgot to name a stream must not
+/// get that one.
 class Stream {
  public:
   Stream(int) = delete;

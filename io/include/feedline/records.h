@@ -105,8 +105,8 @@ class FEEDLINE_PUBLIC RecordWriter {
   RecordWriter(const RecordWriter&) = delete;
   RecordWriter& operator=(const RecordWriter&) = delete;
 
-  /// Appends a record with this payload. The bytes are copied. Throws Error record_too_large, and writes nothing, if it
-  /// has more than 4 GiB - 1, which no reader takes; the writer may be used on.
+  /// Appends a record with this payload. The bytes are copied. Throws Error record_too_large, and writes nothing, if
+  /// the payload has more than 4 GiB - 1 bytes, which no reader accepts. The writer may still be used afterwards.
   void write(std::span<const std::byte> payload);
   /// Completes the file and gives it its name. A file that has this name already is replaced.
   void close();

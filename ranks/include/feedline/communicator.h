@@ -17,9 +17,9 @@
 namespace feedline {
 
 /// One rank's handle to a group of ranks, which exchange data by collective calls. All ranks must make the same calls
-/// in the same order, with buffers of the same sizes. A rank makes one call at a time, from any thread. The function
-/// that makes the communicator says in which memory the buffers may lie, and on which streams a call may work. On
-/// Stream::host a call returns when its buffers may be used again.
+/// in the same order, with buffers of the same sizes. A rank makes one call at a time, from any thread. The comment on
+/// the function that makes the communicator says in which memory the buffers may lie, and which streams may be given to
+/// a call. On Stream::host a call returns when its buffers may be used again.
 ///
 /// A call waits for the ranks that have not made it yet. It waits without limit while they live, so a trainer may pause
 /// between two calls. A rank fails if it dies, is stopped, leaves (destroys its communicator) while others wait for it,
@@ -55,15 +55,16 @@ class FEEDLINE_PUBLIC Communicator {
   /// float32 and rounded once. Integer sums wrap around. min and max of a NaN and a number may return either of them.
   virtual void all_reduce(TensorView data, Reduction reduction, Stream stream) = 0;
 
-  /// The arguments of an all_reduce(), of which only the dtype, the shape and the reduction count.
+  /// The arguments of an all_reduce(). Only the dtype, the shape and the reduction matter here.
   struct AllReduce {
     TensorView data;
     Reduction reduction;
   };
-  /// Says that the next calls will be these, in this order. A communicator whose ranks tell one another of each call
-  /// before they make it (nccl_communicator) then does so once for all of them, and the calls do not wait for ranks
-  /// that have yet to make them. There a call that was not announced, or leaving before all were made, ends the group.
-  /// Other communicators do nothing. All ranks must announce the same.
+  /// Says that the next calls will be `calls`, in this order. All ranks must announce the same calls. The ranks of an
+  /// nccl_communicator tell one another of each call before they make it. With announce() they do so once for all of
+  /// `calls`. Then these calls do not wait for ranks that have yet to make them. If a rank makes a call other than the
+  /// next announced one, or leaves before it has made all of them, the group ends. Communicators of other kinds do
+  /// nothing.
   virtual void announce(std::span<const AllReduce> calls);
 
   /// Reduces `data` as all_reduce() does, but writes only this rank's part of the result, to `mine`. The first axis of
@@ -84,7 +85,7 @@ class FEEDLINE_PUBLIC Communicator {
   /// Returns when all ranks have called it.
   virtual void barrier() = 0;
 
-  /// Ends the group: on every other rank, calls that wait and all later calls throw `why`, with this rank's number
+  /// Ends the group: on every other rank, calls that wait and all later calls throw `why`, with this rank's number put
   /// before its message. May be called from any thread, any number of times; calls after the first do nothing.
   virtual void abort(const Error& why) noexcept = 0;
 
@@ -93,9 +94,9 @@ class FEEDLINE_PUBLIC Communicator {
   virtual std::optional<Error> failure() const = 0;
 };
 
-/// Returns an exchange that makes an all_gather() call of `communicator` each time it is called, and one more for each MiB
-/// of the longest string, and keeps the communicator alive. Throws Error bad_pipeline if a rank's string is longer than
-/// 1 GiB.
+/// Returns an exchange that keeps the communicator alive. Each call of the exchange makes one all_gather() call of
+/// `communicator`, and one more for each MiB, or part of a MiB, of the longest string. The exchange throws Error
+/// bad_pipeline if a rank's string is longer than 1 GiB.
 FEEDLINE_PUBLIC Exchange exchange_over(std::shared_ptr<Communicator> communicator);
 
 /// Returns a communicator for each of `ranks` ranks that are threads of one process. Buffers lie in host memory and

@@ -21,8 +21,8 @@ namespace feedline {
 using Exchange = std::function<std::vector<std::string>(std::string_view mine)>;
 
 /// Returns an exchange for each of `ranks` ranks that are threads of one process. The threads may call their exchanges
-/// at the same time. A rank leaves when the last copy of its exchange is destroyed; calls that wait for it, then or
-/// later, throw Error stalled.
+/// at the same time. A rank leaves when the last copy of its exchange is destroyed; calls that wait for this rank, then
+/// or later, throw Error stalled.
 FEEDLINE_PUBLIC std::vector<Exchange> exchanges_between_threads(int ranks);
 
 }  // namespace feedline

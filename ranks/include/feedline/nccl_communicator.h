@@ -23,12 +23,14 @@ struct NcclOptions {
 /// if a rank fails; the others then throw too, here or at their next call.
 ///
 /// Buffers lie in memory of this GPU, or in pinned memory of the host. Streams are this GPU's, or Stream::host. A call
-/// returns when all ranks have made it (or announced it) and its work is enqueued on the stream. The work runs after
-/// everything that was enqueued on the stream before, and after the work of the previous call, even if that call used
-/// another stream. On Stream::host a call returns when the work is done, also if it throws an Error.
+/// returns when all ranks have made it (or announced it) and its work (the kernels that move and reduce the bytes) is
+/// enqueued on the stream. The work runs after everything that was enqueued on the stream before, and after the work of
+/// the previous call, even if that call used another stream. On Stream::host a call returns, or throws an Error, only
+/// when its work is done.
 ///
 /// Do not make a call while the stream captures a CUDA graph, or inside an ncclGroupStart() of the program. Do not use
-/// Stream::cuda_per_thread, because NCCL launches kernels from its own threads, where that name means other streams.
+/// Stream::cuda_per_thread, because NCCL launches kernels from its own threads, where that name means different
+/// streams.
 ///
 /// After a failure, calls that every rank had already made are still completed if the streams reach them within
 /// `drain`. Then the group releases the streams: work that still waits for other ranks ends, its buffers have undefined

@@ -29,14 +29,16 @@ struct TcpOptions {
   /// process sends the heartbeats, also while the program pauses between two calls. If a process dies, the others
   /// notice at once, unless its machine dies with it or processes that it has forked still hold its connections.
   std::chrono::milliseconds timeout = std::chrono::seconds(30);
-  /// A secret that all ranks have, by which they recognise one another: 16 bytes or more; best, random ones. Empty: that
-  /// of the environment variable FEEDLINE_MEET_TOKEN, if it is set. Not used with an exchange, through which rank 0
-  /// sends a random one. Each of two ranks proves to the other that it knows the secret, and does not send it.
+  /// A secret that all ranks have, by which they recognise one another. It must have at least 16 bytes, which should be
+  /// random. If it is empty, the secret is that of the environment variable FEEDLINE_MEET_TOKEN, if this is set. With
+  /// an exchange neither is used: rank 0 makes a random secret and sends it through the exchange. Two ranks prove to
+  /// each other that they know the secret, and do not send it.
   std::string token = {};
-  /// Without a secret, ranks meet only if they are on one machine: at a loopback address. True: they meet anywhere, and
-  /// any process that can connect can pretend to be a rank. For networks that are trusted.
+  /// Whether ranks without a secret may meet at any address. If false, they meet only at a loopback address, so all
+  /// ranks must be on one machine. If true, any process that can connect can pretend to be a rank. Set it only in a
+  /// network that you trust.
   bool open = false;
-  /// Ends the wait for other ranks to start, with Error stalled, soon after stop was requested: within 50 ms, or
+  /// Ends the wait for other ranks to start, with Error stalled, soon after stop was requested: within 50 ms, or within
   /// 5 s while a connection is being made.
   std::stop_token stop = {};
 };
@@ -50,8 +52,8 @@ FEEDLINE_PUBLIC TcpOptions tcp_options_of_environment();
 
 /// Makes this rank's communicator; all ranks must call it. Buffers lie in host memory and streams are Stream::host.
 /// After a failure the communicator does not touch the buffers any more. Throws Error
-///   * bad_pipeline if the options of this rank are invalid, its secret is not that of rank 0, or another program
-///     answers;
+///   * bad_pipeline if the options of this rank are invalid, its secret is not that of rank 0, or a program
+///     that is not a rank answers;
 ///   * stalled if not all ranks connect within start_timeout (on rank 0 the message names the missing ranks), if
 ///     `stop` ends the wait, or if rank 0 refuses to form a group, for example because the ranks' options differ;
 ///   * io_error if a connection fails.
@@ -60,9 +62,10 @@ FEEDLINE_PUBLIC TcpOptions tcp_options_of_environment();
 /// 0 tells the others where it listens. If rank 0's options have no port (0), rank 0 listens at a free one; if they
 /// have no address, rank 0 sends all addresses of its machine. If one rank fails, no rank gets a communicator.
 ///
-/// Rank 0 listens at the IP address, or at localhost, that it is given; with another name, an address that its machine
-/// does not have, or none, at all addresses of its machine. A process that comes with another token, rank or world size is
-/// refused, which the log of rank 0 says, and changes nothing for the others. Nothing is encrypted: see docs/ranks.md.
+/// If the address is localhost or an IP address of its machine, rank 0 listens there. If the address is any other name,
+/// an IP address that its machine does not have, or empty, rank 0 listens at all addresses of its machine. Rank 0
+/// refuses a process whose token, rank or world size is wrong, and logs that. This changes nothing for the other ranks.
+/// Nothing is encrypted: see docs/ranks.md.
 FEEDLINE_PUBLIC std::unique_ptr<Communicator> tcp_communicator(const TcpOptions& options,
                                                                const Exchange& exchange = {});
 

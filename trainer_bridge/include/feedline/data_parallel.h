@@ -26,8 +26,8 @@
 
 namespace feedline {
 
-/// One variable of the model. Its memory belongs to the trainer and must live as long as the training object. It lies
-/// on the host, or on the GPU that DataParallelOptions::device names.
+/// One variable of the model. Its memory belongs to the trainer and must live as long as the training object. The
+/// memory lies on the host, or on the GPU that DataParallelOptions::device names.
 struct Variable {
   std::string name;
   /// The values that the forward pass reads. A model that computes in 16 bits makes its own 16-bit copy of them.
@@ -43,8 +43,8 @@ struct Variable {
 ///
 /// Calls for the variables come one after another, in the same order in every step. Both spans are memory of the
 /// communicator's device (with distributed_replicated, of the device of the leaders' communicator). If that device is a
-/// GPU, Apply must give its work to DataParallelOptions::stream. The thread that calls step() calls Apply; on a
-/// parameter server, one of feedline's own threads calls it, with the server's GPU as its current device.
+/// GPU, Apply must enqueue its kernels and copies on DataParallelOptions::stream. The thread that calls step() calls
+/// Apply; on a parameter server, one of feedline's own threads calls it, with the server's GPU as its current device.
 using Apply = std::function<void(size_t variable, std::span<float> value, std::span<const float> gradient)>;
 
 /// One rank's handle to the training. All ranks have the same variables and make the same calls. If the communicator
@@ -56,23 +56,24 @@ class FEEDLINE_PUBLIC DataParallel {
  public:
   virtual ~DataParallel();
 
-  /// Marks the variable's gradient as complete: it is written, or, on a GPU, the work that writes it is enqueued on the
-  /// stream. The trainer may overwrite the gradient after step(). Variables may become ready in any order, each once in
-  /// a step. Throws Error bad_pipeline for a variable that is ready twice.
+  /// Marks the variable's gradient as complete. On the host, the gradient has been written. On a GPU, the kernels and
+  /// copies that write it have been enqueued on DataParallelOptions::stream. The trainer may overwrite the gradient
+  /// after step(). Variables may become ready in any order, each once in a step. Throws Error bad_pipeline for a
+  /// variable that is ready twice.
   ///
   /// A background thread sends gradients that are ready, in buckets, the last variables first, because the backward
   /// pass computes them in that order.
   ///
-  /// With NCCL, the program must give NCCL no other work on this GPU from the first ready() until step() returns,
-  /// because the calls of two communicators may reach the GPUs in different orders and then deadlock. So the trainer
-  /// makes no collective call of its own in that time, and does not call next(replica, stream) of a feeder that has an
-  /// options.gpu_communicator.
+  /// With NCCL, the program must not give NCCL any other work on this GPU from the first ready() until step() returns.
+  /// Otherwise the calls of two communicators may reach the GPUs in different orders and deadlock. So in that time the
+  /// trainer must not make a collective call of its own, and must not call next(replica, stream) of a feeder that has
+  /// an options.gpu_communicator.
   virtual void ready(size_t variable) = 0;
 
   /// Waits for all gradients, divides their mean over all replicas by `loss_scale`, and applies it. Returns when this
-  /// rank has the new values; on a GPU, when all work enqueued on the stream from now on sees the new values.
-  /// Returns false if a gradient is infinite or NaN on some rank; then no rank has changed anything (see
-  /// DataParallelOptions::check_finite). Throws Error bad_pipeline if a variable is not ready.
+  /// rank has the new values. On a GPU, this means that all kernels and copies that are enqueued on the stream from
+  /// then on see the new values. Returns false if a gradient is infinite or NaN on any rank; then no rank has changed
+  /// anything (see DataParallelOptions::check_finite). Throws Error bad_pipeline if a variable is not ready.
   [[nodiscard]] virtual bool step(float loss_scale = 1) = 0;
 
   /// Returns when all values have been written completely, also on a GPU. Call it before saving the values: without it,
@@ -95,16 +96,17 @@ class FEEDLINE_PUBLIC DataParallel {
 /// float32 master copies that feedline keeps, and the new values are copied back to the GPU. Values that the trainer
 /// sets itself, for example from a checkpoint, must therefore be in place when the training object is made.
 struct DataParallelOptions {
-  /// The size of the gradients that are sent together. A larger variable is sent alone. 0: 32 MiB if the communicator
-  /// (in distributed_replicated, that of the machine) is for memory of a GPU, because every call between GPUs costs
-  /// some 0.1 ms (an estimate) besides its data; else, and in asynchronous training, 4 MiB. All ranks must have the
-  /// same size.
+  /// The maximum size in bytes of the gradients that are sent together. A larger variable is sent alone. The default 0
+  /// means 32 MiB if the communicator (in distributed_replicated, that of the machine) is for memory of a GPU, because
+  /// every call between GPUs costs some 0.1 ms (an estimate) besides its data. Otherwise, and always in asynchronous
+  /// training, 0 means 4 MiB. All ranks must have the same size.
   size_t bucket_bytes = 0;
-  /// Whether step() makes sure that all gradients are finite before it changes anything. If not, it always returns
-  /// true, and Apply may be given infinite and NaN gradients. So with a communicator for memory of a GPU no GPU has to
-  /// wait in the middle of a step until the host has read the answer. That suits gradients without a loss scale, which
-  /// are FLOAT32 or BFLOAT16. All ranks must have the same setting. If a rank then fails, the values of all ranks are
-  /// undefined, also of one whose last step() and wait() have thrown nothing.
+  /// Whether step() makes sure that all gradients are finite before it changes anything. If this is false, step()
+  /// always returns true, and Apply may be given infinite and NaN gradients. With a communicator for memory of a GPU,
+  /// no GPU then has to wait in the middle of a step until the host has read whether the gradients are finite. So false
+  /// suits gradients without a loss scale, which are FLOAT32 or BFLOAT16. If this is false and a rank fails, the values
+  /// of all ranks are undefined, even on a rank whose last step() and wait() have not thrown. All ranks must have the
+  /// same setting.
   bool check_finite = true;
   /// The device on which the variables lie, and the trainer's stream on that device. The stream must not be
   /// Stream::cuda_per_thread, and must not capture a graph during a call of DataParallel.
@@ -130,8 +132,9 @@ FEEDLINE_PUBLIC std::unique_ptr<DataParallel> parameter_server(std::shared_ptr<C
 /// as parameter servers for one another; each leader then broadcasts the values inside its machine. The network carries
 /// one model per machine, not one per rank. Collective: all ranks must call it.
 ///
-/// machine: a communicator between the ranks of one machine; it must take memory of the device on which the variables
-/// lie. leaders: a communicator between the leaders; null on all other ranks. owner() returns a rank of `leaders`.
+/// `machine` is a communicator between the ranks of one machine; it must take memory of the device on which the
+/// variables lie. `leaders` is a communicator between the leaders; it is null on all other ranks. owner() returns a
+/// rank of `leaders`.
 FEEDLINE_PUBLIC std::unique_ptr<DataParallel> distributed_replicated(std::shared_ptr<Communicator> machine,
                                                                      std::shared_ptr<Communicator> leaders,
                                                                      std::vector<Variable> variables, Apply apply,
@@ -141,9 +144,9 @@ FEEDLINE_PUBLIC std::unique_ptr<DataParallel> distributed_replicated(std::shared
 /// each gradient once, and the worker continues with the values of that moment without waiting for the other workers.
 /// So the values may be a few updates newer than those from which a gradient was computed.
 ///
-/// servers: one communicator of size two for each server, in which the server is rank 0 and this worker is rank 1.
+/// `servers` has one communicator of size two for each server, in which the server is rank 0 and this worker is rank 1.
 /// owner() returns the number of a server. In this mode ready() sends nothing: step() checks all gradients for
-/// infinities and NaN before it sends any (unless DataParallelOptions::check_finite is false), and divides only by
+/// infinities and NaN before it sends any (unless DataParallelOptions::check_finite is false), and divides them only by
 /// loss_scale. The destructor tells the servers that the worker has finished.
 FEEDLINE_PUBLIC std::unique_ptr<DataParallel> asynchronous(std::vector<std::shared_ptr<Communicator>> servers,
                                                            std::vector<Variable> variables,
@@ -154,13 +157,14 @@ struct Served {
   uint64_t updates = 0;     // the updates that were applied, from all workers together
   std::vector<Error> lost;  // one Error for each worker that ended without having said that it had finished
 };
-/// Runs server number `server` of `servers` in asynchronous training; returns when all workers have finished.
-/// `variables` holds the initial values; of their gradients only the dtype and the shape are used. The server owns its
-/// share of the variables, which must lie on the device whose memory its communicators take.
+/// Runs one server of asynchronous training: number `server`, counted from 0, of `servers` servers. Returns when every
+/// worker has finished or is lost. `variables` holds the initial values; of their gradients only the dtype and the
+/// shape are used. The server owns its share of the variables, which must lie on the device whose memory its
+/// communicators take.
 ///
-/// workers: one communicator of size two for each worker, in which this server is rank 0. Each worker is served by a
-/// thread of its own. If a worker is lost, or no thread can be started for it, the others are still served; the updates
-/// that the lost worker had sent completely are applied. `apply` is called by one thread at a time.
+/// `workers` has one communicator of size two for each worker, in which this server is rank 0. Each worker is served by
+/// a thread of its own. If a worker is lost, or no thread can be started for it, the others are still served; the
+/// updates that the lost worker had sent completely are applied. `apply` is called by one thread at a time.
 FEEDLINE_PUBLIC Served serve_parameters(const std::vector<std::shared_ptr<Communicator>>& workers, int server,
                                         int servers, const std::vector<Variable>& variables, const Apply& apply,
                                         const DataParallelOptions& options = {});

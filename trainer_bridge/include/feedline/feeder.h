@@ -44,19 +44,20 @@ struct Options {
   /// the pipeline's `distribute` says REPLICATE or SCATTER.
   std::shared_ptr<Communicator> communicator = {};
   /// A second communicator of the same ranks that connects their GPUs (nccl_communicator). It is for REPLICATE or
-  /// SCATTER where each rank has one replica, on that GPU. It carries only the rows; `communicator` carries everything
-  /// else. Only the feeder may use it: pass it with std::move, so that it is destroyed together with the feeder and the
-  /// other ranks notice that.
+  /// SCATTER if each rank has one replica, on the GPU that the communicator connects. It carries only the rows;
+  /// `communicator` carries everything else. Only the feeder may use it: pass it with std::move, so that it is
+  /// destroyed together with the feeder and the other ranks notice that.
   ///
-  /// With it, rows go from the GPU of the rank that reads to the GPUs of the others. This happens only inside
-  /// next(replica, stream) and next_into(), in the order of the steps, on the stream of the call. So the transfers keep
-  /// their order relative to the collectives that the trainer puts on that stream. After a rank has failed, transfers
-  /// that are queued on a stream have NcclOptions::drain of time to finish. After that, the last batches may have any
-  /// content, and the next call throws.
+  /// With this communicator, rows go from the GPU of the rank that reads to the GPUs of the other ranks. This happens
+  /// only inside next(replica, stream) and next_into(), in the order of the steps, on the stream of the call. So the
+  /// transfers keep their order relative to the collectives that the trainer puts on that stream. After a rank has
+  /// failed, transfers that are queued on a stream have the time NcclOptions::drain to finish. After that, the last
+  /// batches may have any content, and the next call throws.
   std::shared_ptr<Communicator> gpu_communicator = {};
-  /// Which part of each global batch this rank is given, and the number of parts. Ranks with the same part are given
-  /// the same rows, as tensor- and pipeline-parallel training needs. The defaults -1 and 0 mean: with REPLICATE the
-  /// whole batch, otherwise part `rank` of `world_size`.
+  /// Each global batch is divided into `data_parallel_size` parts, and this rank gets part number `data_parallel_rank`,
+  /// counted from 0. Ranks with the same part get the same rows, as tensor- and pipeline-parallel training needs. With
+  /// the defaults -1 and 0, this rank gets the whole batch if `distribute` says REPLICATE, and otherwise part `rank` of
+  /// `world_size` parts.
   int data_parallel_rank = -1, data_parallel_size = 0;
   /// The number of threads. A value that is not 0 overrides the pipeline's parallelism.threads. If both are 0, the
   /// feeder takes the number of CPUs that this process may use, divided by the number of ranks that torchrun, mpirun or
@@ -64,17 +65,19 @@ struct Options {
   int threads = 0;
   uint64_t epoch = 0;  // the epoch with which the feeder begins, at most 2^63 - 1
   IoOptions io = {};
-  /// Whether the feeder is only to be looked at: it counts the data and makes its plan, but it reads nothing ahead,
-  /// allocates no batches, and opens no cache and no monitor. Its plan_text(), try_records(), warnings() and counts are
-  /// those of a feeder that feeds; next(), report() and set_...() throw Error bad_pipeline.
+  /// Whether the feeder is only to be looked at. Such a feeder counts the data and makes its plan, but it reads nothing
+  /// ahead, allocates no batches, and opens no cache and no monitor. Its plan_text(), try_records(), warnings() and
+  /// counts are those of a feeder that feeds; next(), report() and set_...() throw Error bad_pipeline.
   bool plan_only = false;
-  /// Where the feeder shows itself over HTTP: a page for a browser at /, the report at /report.json, metrics for
-  /// Prometheus at /metrics, and at /healthz whether it goes on. "127.0.0.1:9400", "[::1]:9400", or
-  /// "unix:/run/feed.sock", a Unix domain socket only for this user. Port 0 takes a free one. Rank r listens at the
-  /// port plus r, or at the path with ".r". Empty: nowhere.
+  /// The address at which the feeder's monitor answers HTTP. It serves a page for a browser at /, the report at
+  /// /report.json, metrics for Prometheus at /metrics, and at /healthz whether the feed goes on. The address is written
+  /// as "127.0.0.1:9400", "[::1]:9400", or "unix:/run/feed.sock", which is a Unix domain socket that only this user can
+  /// open. With port 0 the system chooses a free port. With any other port, rank r listens at that port plus r. With a
+  /// path, rank 0 listens at the path, and any other rank r at the path with ".r" appended. Without an address there is
+  /// no monitor.
   std::string monitor = {};
-  /// What a client must send to the monitor: its password, for the user "feedline" (HTTP's Basic authentication). An
-  /// address that other machines can reach needs one. It travels unencrypted.
+  /// The password of the monitor. A browser sends it for the user "feedline" (HTTP's Basic authentication),
+  /// unencrypted. An address that other machines can reach needs a password.
   std::string monitor_token = {};
   /// Whether the feeder delivers the good rows before a bad record as a last, shorter batch, if they are too few for a
   /// step. This is for a pipeline whose errors are raised (errors { on_error: RAISE }).
@@ -94,15 +97,19 @@ enum class Next : uint8_t { batch, end_of_epoch, not_ready };
 ///
 ///   SPLIT      Nothing travels; each rank reads its own part.
 ///   REPLICATE  All replicas of the ranks with the same data_parallel_rank are given the same rows; the first of these
-///              ranks reads. Without a communicator, this is among the replicas of this process.
-///   SCATTER    Rank 0 reads for all ranks; the others need no files but the headers of tables.
+///              ranks reads. Without a communicator, all replicas of this process are given the same rows.
+///   SCATTER    Rank 0 reads for all ranks. The other ranks need no files except those of tables, of which they read
+///              the headers, or everything if the lookup is on_device.
 ///
-/// With a communicator, a rank whose feed ends with an Error also ends the feeds of the other ranks, within the
-/// communicator's timeout; so does a rank that is lost. If nothing travels, the other ranks learn of it at their next
-/// step, even if batches are ready, and a feeder that is destroyed normally does not end the feeds of others. If rows
-/// travel, the batches that have arrived come first; a feeder that is stopped or destroyed ends the feeds of the others
-/// as well; and all ranks must set their feeders together: set_state(), set_epoch() and set_weights() return when all
-/// ranks have called them with the same arguments.
+/// With a communicator, a rank whose feed ends with an Error, or that is lost, also ends the feeds of the other ranks,
+/// within the communicator's timeout.
+///
+/// If nothing travels, the other ranks learn of that at their next step, even if they have batches that are ready. A
+/// feeder that is destroyed normally does not end the feeds of the other ranks.
+///
+/// If rows travel, the other ranks first receive the batches that have arrived. A feeder that is stopped or destroyed
+/// ends the feeds of the other ranks as well. All ranks must set their feeders together: set_state(), set_epoch() and
+/// set_weights() return when all ranks have called them with the same arguments.
 ///
 /// A feeder's threads do not exist in a child process made by fork(). In the child, every call that needs them throws
 /// Error bad_pipeline, and the destructor frees nothing. Make the feeder after the fork, or start processes by exec, as
@@ -110,8 +117,8 @@ enum class Next : uint8_t { batch, end_of_epoch, not_ready };
 class FEEDLINE_PUBLIC Feeder {
  public:
   /// Validates the pipeline, counts and verifies the data, plans every byte of memory, and starts reading. Throws Error
-  /// if any of this fails. An epoch without a step is an Error, too, unless the pipeline says epoch { allow_empty: true
-  /// }.
+  /// if any of this fails. An epoch without a step is an Error, too, unless the pipeline has `allow_empty: true` in
+  /// `epoch`.
   ///
   /// With an exchange (or a communicator) all ranks make their feeders together. Each rank counts a share of the data.
   /// Either all feeders are made or none: if one rank fails, the others throw its Error, with its rank number.
@@ -129,17 +136,17 @@ class FEEDLINE_PUBLIC Feeder {
   /// epoch begins. Each replica may be served by one thread at a time.
   ///
   /// Throws the first Error of the run, in the order of the data: the batches before the bad record come first. Throws
-  /// Error stalled, at once, if only the caller could end the wait (it holds all of the replica's buffers, or another
-  /// replica that this thread serves is more than host_prefetch steps behind), and after stop(). Throws std::bad_alloc
-  /// if that is what ended the run.
+  /// Error stalled after stop(). Also throws Error stalled, at once, if only the caller could end the wait: because it
+  /// holds all of the replica's buffers, or because another replica that this thread serves is more than host_prefetch
+  /// steps behind. Throws std::bad_alloc if lack of memory has ended the run.
   Batch next(int replica = 0);
   /// The same, but waits at most `timeout`. `batch` is set if the result is Next::batch.
   Next next(int replica, std::chrono::nanoseconds timeout, Batch& batch);
   Next try_next(int replica, Batch& batch) { return next(replica, std::chrono::nanoseconds(0), batch); }
 
   /// Returns the replica's next batch, ready on a stream: next() and Batch::ready_on() in one call. If the stream is
-  /// refused (because it is of another kind or device), the call throws and takes nothing: the next call returns the
-  /// same batch.
+  /// refused, because its kind or device is not the right one for the replica, the call throws and takes nothing: the
+  /// next call returns the same batch.
   ///
   /// With an options.gpu_communicator, this and next_into() are the only calls that give out batches. The call returns
   /// when all ranks have made it for this step. The stream must belong to the replica's GPU; it must not be the
@@ -153,8 +160,8 @@ class FEEDLINE_PUBLIC Feeder {
   /// batch of an epoch. Must not be called inside a capture.
   ///
   /// Returns false at the end of the epoch, and then fills nothing. Throws the errors of next(), and Error bad_pipeline
-  /// for a tensor that does not match the batch; then it fills and takes nothing, and the next call of next() or
-  /// next_into() is about the same batch.
+  /// for a tensor that does not match the batch. After that Error nothing has been filled or taken, and the next call
+  /// of next() or next_into() gets the same batch.
   bool next_into(int replica, std::span<const NamedTensor> tensors, Stream stream);
 
   /// Ends the feed and wakes every next(), set_state(), set_epoch() and set_weights() that is waiting. May be called
@@ -176,17 +183,19 @@ class FEEDLINE_PUBLIC Feeder {
   /// get there. Any number of ranks and replicas may continue from a state. May be called at any time when no next() is
   /// running. Batches that the trainer holds stay valid; their memory is then in addition to that of the plan.
   ///
-  /// Throws Error bad_pipeline, and changes nothing, for a text that is no state, and if the data or the pipeline are
-  /// not those of the state; the message names what changed. Only what decides the order of samples is compared: names,
+  /// Throws Error bad_pipeline, and changes nothing, if the text is not a state, or if the data or the pipeline are not
+  /// those of the state; the message names what changed. Only what decides the order of samples is compared: names,
   /// sizes and content of the files, source, interleave, filter, window, mixture, shuffle, seed, epoch, batch, and the
   /// records that `errors` leaves out. Features, outputs, parallelism, memory, index and cache are not compared. With
-  /// `accept_changes` the feed continues at the same epoch and step even if the samples there are others now.
+  /// `accept_changes` the feed continues at the same epoch and step even if it now has different samples there.
   ///
-  /// With index.mode LAZY, states exist only after the first epoch has ended: before, this call and get_state() throw
-  /// Error bad_pipeline.
+  /// With index.mode LAZY, states exist only after the first epoch has ended. Before that, this call and get_state()
+  /// throw Error bad_pipeline.
   void set_state(std::string_view text, bool accept_changes = false);
-  /// Moves the feeder to the beginning of an epoch, like set_state(). Does nothing if the feeder is already there,
-  /// unless the feed has failed. Call it before each epoch, like set_epoch() of torch's DistributedSampler.
+  /// Moves the feeder to the beginning of an epoch, like set_state(). Does nothing if the feeder is already there.
+  /// Three cases begin the feed again all the same: the feed has failed, rows travel between ranks or replicas, or
+  /// index.mode is LAZY and the feed has not begun again since the first epoch ended. Call it before each epoch, like
+  /// set_epoch() of torch's DistributedSampler.
   void set_epoch(uint64_t epoch);
 
   /// Sets new weights of a mixture, one for each source. They apply from the next epoch on, and are rounded to
@@ -198,7 +207,8 @@ class FEEDLINE_PUBLIC Feeder {
   /// all other respects the rules of set_state() apply. The number of steps in an epoch may change.
   void set_weights(const std::vector<double>& weights);
 
-  /// Returns what every batch has, in the pipeline's order; known before the first batch, and the same on all ranks.
+  /// Returns the outputs that every batch has, in the pipeline's order. They are known before the first batch, and are
+  /// the same on all ranks.
   const std::vector<ElementSpec>& elements() const noexcept;
 
   int replicas() const noexcept;
@@ -211,33 +221,35 @@ class FEEDLINE_PUBLIC Feeder {
   /// Returns the number of steps in an epoch. -1 means that the epoch never ends (repeat: -1), or that it is not known
   /// yet: with index.mode LAZY until the first epoch has ended for all replicas.
   int64_t steps_per_epoch() const noexcept;
-  /// Returns the number of good samples in an epoch, before the batch policy; -1 as for steps_per_epoch().
+  /// Returns the number of good samples in an epoch, before the batch policy drops or pads any. Returns -1 if the epoch
+  /// never ends, or if the number is not known yet (see steps_per_epoch()).
   int64_t samples_per_epoch() const noexcept;
   /// Returns the paths of the files, indexed by the numbers that `@file` gives.
   const std::vector<std::string>& files() const noexcept;
   /// Returns what `feedline check` prints: stages, counts, and every byte of the memory plan.
   std::string plan_text() const;
   const std::vector<std::string>& warnings() const noexcept;
-  /// Returns what is known to slow down a feed with such a plan, each with the plan's figures and what to do about it.
-  /// `feedline check` prints these as warnings. Empty on a rank whose rows another rank reads.
+  /// Returns a text for each thing that is known to slow down a feed with such a plan. Each text has the plan's figures
+  /// and says what to do about it. `feedline check` prints these texts as warnings. Returns an empty list on a rank
+  /// whose rows another rank reads.
   std::vector<std::string> advice() const;
 
-  /// Makes rows of the first `of_each_file` samples of each file, to find out whether the records fit the pipeline. It is
-  /// quick whatever the size of the data, because it reads only some of many or large files, and makes at most some 256
-  /// rows of pictures. It does not change the feed. On a rank whose rows another rank reads it examines nothing, and returns an empty result. Throws
-  /// Error io_error.
+  /// Makes rows of the first `of_each_file` samples of each file, to find out whether the records fit the pipeline. It
+  /// is quick whatever the size of the data: of many or large files it reads only a part, and it makes at most some 256
+  /// rows of pictures. It does not change the feed. On a rank whose rows another rank reads it examines nothing, and
+  /// returns an empty result. Throws Error io_error.
   TriedRecords try_records(uint64_t of_each_file) const;
 
-  /// Returns where the monitor is, with the port that was taken: "http://127.0.0.1:9400/" or "unix:/run/feed.sock".
-  /// Empty if there is none.
+  /// Returns the address of the monitor, with the port that it has taken: "http://127.0.0.1:9400/" or
+  /// "unix:/run/feed.sock". Returns an empty text if there is no monitor.
   std::string monitor_address() const;
   /// Returns what the feeder has done so far. See Report.
   Report report() const;
 
   /// Returns whether the last epoch that this rank has finished was complete over all ranks; nullopt if this rank has
-  /// finished none. With a communicator and SPLIT, all ranks must call it after the same epoch, and it waits for them;
-  /// so it is meant for the end of an epoch or of the run. In all other cases it returns report().last_epoch. Throws
-  /// the Error of a rank that has failed or has left.
+  /// not finished an epoch yet. With a communicator and SPLIT, all ranks must call it after the same epoch, and it
+  /// waits for them; so it is meant for the end of an epoch or of the run. In all other cases it returns
+  /// report().last_epoch. Throws the Error of a rank that has failed or has left.
   std::optional<EpochAudit> audit_ranks();
 
  private:

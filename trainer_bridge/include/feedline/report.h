@@ -22,16 +22,16 @@ struct Report : Counters {
   std::string verdict;
   std::optional<Error> error;  // the Error that every further next() throws, also after stop(); none: the feed goes on
   int rank = 0, world_size = 1;
-  uint64_t skipped_total = 0;  // of bad_records, those that were found when the data was counted
+  uint64_t skipped_total = 0;  // how many of bad_records were found when the data was counted
   std::vector<Error> errors;   // the first 100 bad records, in the order in which they were found
   /// A checksum of the set of samples that were delivered, whatever their order: the sum mod 2^64, over the delivered
   /// samples, of the key of their file times mix64(mix64(offset of the record) ^ stored CRC) (base/audit.h). The audits
   /// of several replicas and ranks can be added.
   uint64_t audit = 0;
   std::optional<EpochAudit> last_epoch;  // whether the last finished epoch was complete
-  /// The features that records may lack, and how many of `missing_of` records lacked each: the records that this rank
-  /// has read for the last epoch that any replica has finished. Empty before that. A rank may read records of which
-  /// other ranks are given the rows.
+  /// For each feature that records may lack: its name, and how many of `missing_of` records lacked it. These records
+  /// are those that this rank has read for the last epoch that any replica has finished, even if other ranks are given
+  /// their rows. Before the first such epoch this is empty.
   std::vector<std::pair<std::string, uint64_t>> missing;
   uint64_t missing_of = 0;
   std::string distribute_mode;        // `distribute.mode` of the pipeline
@@ -58,8 +58,8 @@ struct Report : Counters {
 };
 
 /// Returns the report as a JSON document, which ends with a line end. Its first key is `feedline_json`, the version of
-/// the documents; docs/questions.md lists the others, which have the names and units of the fields above. Those of the
-/// counters are also there under the names that they had before version 0.2.
+/// the documents; docs/questions.md lists the others, which have the names and units of the fields above. Until version
+/// 0.2, counters whose names have changed are also there under their former names.
 FEEDLINE_PUBLIC std::string to_json(const Report& report);
 
 }  // namespace feedline
