@@ -372,3 +372,24 @@ TEST_CASE("lists with a max_values are fed in every order, whatever more is read
           CHECK(bytes == 200 * rows);
         }
 }
+
+TEST_CASE("a plan that does not fit is refused with what would help") {
+  const Data data({20000});
+  const auto refused = [&](const std::string& pipeline, uint64_t limit) {
+    return error_of([&] { Feeder feeder(data.pipeline(pipeline + fmt::format("memory {{ limit: '{}' }} ", limit))); });
+  };
+  /// Returns all that is said at some limits below the memory that the plan needs.
+  const auto said = [&](const std::string& pipeline) {
+    const std::string least = refused(pipeline, 1 << 10);
+    const size_t at = least.find("at least \"");
+    REQUIRE(at != least.npos);
+    const uint64_t enough = std::stoull(least.substr(at + 10)) << 20;
+    std::string all;
+    for (uint64_t eighths = 1; eighths < 8; eighths++) all += refused(pipeline, enough * eighths / 8) + "\n";
+    return all;
+  };
+  const std::string blocks = "shuffle { buffer_size: 2000 lanes: 8 block_size: '16KiB' } " + batch_of(16, "DROP");
+  CHECK_THAT(said(blocks), Catch::Contains("or fewer shuffle.lanes") && !Catch::Contains("host_prefetch"));
+  const std::string batches = batch_of(1000, "DROP") + "parallelism { host_prefetch: 100 } ";
+  CHECK_THAT(said(batches), Catch::Contains("or a smaller parallelism.host_prefetch") && !Catch::Contains("lanes"));
+}
