@@ -51,7 +51,7 @@ typedef struct {
   uint32_t minor;
 } DLPackVersion;
 
-/* A tensor and the function that its user calls once, when it needs the tensor no more. */
+/* A tensor, and the function which whoever uses the tensor calls once, when the tensor is no longer needed. */
 typedef struct DLManagedTensorVersioned {
   DLPackVersion version;
   void* manager_ctx;

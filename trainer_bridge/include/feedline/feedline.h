@@ -107,7 +107,8 @@ typedef struct {
   int32_t (*exchange)(void* context, const void* mine, size_t size,
                       void (*take)(void* taker, const void* bytes, size_t size), void* taker);
   void* exchange_context;
-  const char* monitor; /* where the feeder shows itself over HTTP: "127.0.0.1:9400"; NULL: nowhere (docs/monitor.md) */
+  const char* monitor; /* the address at which the feeder serves its page and metrics over HTTP, such as
+                          "127.0.0.1:9400" (docs/monitor.md); NULL: it serves none */
   const char* monitor_token; /* the password of the monitor; NULL: none */
 } feedline_options;
 
@@ -151,7 +152,7 @@ FEEDLINE_C_API feedline_status feedline_feeder_element(const feedline_feeder* fe
 /* Gives out the state, a text that the caller ends with feedline_text_free(): after the first `step` steps of the epoch
    that is fed, or, if `step` is negative, what all replicas have received. */
 FEEDLINE_C_API feedline_status feedline_feeder_get_state(const feedline_feeder* feeder, int64_t step, char** text);
-/* Goes on where the state was taken. Not 0 for `accept_changes`: also if data or pipeline have changed. */
+/* Goes on where the state was taken. If `accept_changes` is 0, it fails if data or pipeline have changed since. */
 FEEDLINE_C_API feedline_status feedline_feeder_set_state(feedline_feeder* feeder, const char* text,
                                                          int32_t accept_changes);
 /* Goes to the beginning of an epoch. */
@@ -159,8 +160,8 @@ FEEDLINE_C_API feedline_status feedline_feeder_set_epoch(feedline_feeder* feeder
 /* Gives out the report as JSON (docs/questions.md), which the caller ends with feedline_text_free(). */
 FEEDLINE_C_API feedline_status feedline_feeder_report(const feedline_feeder* feeder, char** json);
 FEEDLINE_C_API void feedline_text_free(char* text);
-/* Returns where the monitor is, with the port that was taken: "http://127.0.0.1:9400/"; "" if there is none. Valid
-   until the feeder is freed. */
+/* Returns the address of the monitor with the port that it listens at, such as "http://127.0.0.1:9400/", or "" if there
+   is no monitor. The text is valid until the feeder is freed. */
 FEEDLINE_C_API const char* feedline_feeder_monitor_address(const feedline_feeder* feeder);
 
 /* Batches */
@@ -177,13 +178,14 @@ FEEDLINE_C_API feedline_status feedline_batch_get_info(const feedline_batch* bat
 /* Returns the name of a tensor, or NULL if there are not so many. */
 FEEDLINE_C_API const char* feedline_batch_tensor_name(const feedline_batch* batch, size_t number);
 /* Gives out a tensor of the batch without copying it. Its memory stays valid until its deleter is called, also after
-   the batch is freed. The flag DLPACK_FLAG_BITMASK_READ_ONLY is set if others read the same bytes. On a GPU, call
+   the batch is freed. The flag DLPACK_FLAG_BITMASK_READ_ONLY is set if the tensor lies in the memory into which its file
+   was read, which must not be written. On a GPU, call
    feedline_batch_ready_on() before the stream uses it. */
 FEEDLINE_C_API feedline_status feedline_batch_tensor(const feedline_batch* batch, const char* name,
                                                      DLManagedTensorVersioned** tensor);
 /* Makes a CUDA stream wait until the tensors are written; NULL makes the calling thread wait. The memory goes back to
-   the feeder when the batch and its tensors are freed, and all streams that were named here have done the work that
-   they have by then. */
+   the feeder after the batch and its tensors are freed, when every stream that was given to this function has done the
+   work that was queued on it before. */
 FEEDLINE_C_API feedline_status feedline_batch_ready_on(const feedline_batch* batch, void* cuda_stream);
 /* Makes a copy of the batch in memory of its own on the same device, to be kept for any time: the feeder's buffers are
    few (see feedline_feeder_spare_batches). Waits until the copy is done. */
