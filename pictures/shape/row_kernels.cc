@@ -30,7 +30,7 @@ void add_few_rows(float* __restrict to, const Element* __restrict rows, size_t s
   size_t i = 0;
   if constexpr (tile > 0)
     for (; i + tile <= count; i += tile) {
-      float sums[tile];
+      float sums[tile] = {};
       if constexpr (adds)
         for (size_t t = 0; t < tile; t++) sums[t] = to[i + t];
       for (size_t r = 0; r < taps; r++) {
