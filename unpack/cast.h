@@ -174,8 +174,8 @@ FEEDLINE_ELEMENT To cast(From x) {
   }
 }
 
-/// Compute a step of unpack/unpack_spec.h: affine() the one with scale and bias, normalized() the one of normalize. If
-/// the result is NaN, it is the canonical NaN on every device.
+/// Two steps of the definition in unpack/unpack_spec.h: affine() applies scale and bias, normalized() applies
+/// `normalize`. A result that is NaN is the canonical NaN on every device.
 FEEDLINE_ELEMENT float affine(float x, float scale, float bias) { return detail::canonical(scale * x + bias); }
 FEEDLINE_ELEMENT float normalized(float x, float scale, float mean, float std) {
   return detail::canonical((x * scale - mean) / std);

@@ -51,8 +51,8 @@ class Delivery {
   void put(int replica, Ready ready) { put_all(replica, std::span(&ready, 1)); }
   /// Moves the elements of `ready`, in their order, to the end of the replica's queue. Wakes its next() once.
   void put_all(int replica, std::span<Ready> ready);
-  /// Says that everything that was begun for the replica is in its queue, and that its ring has no buffer for the next
-  /// batch. The statement holds until the next put().
+  /// Is told that every batch that was begun for the replica is in the replica's queue, and that the replica's ring has
+  /// no buffer for the next batch. This counts as true until the next put().
   void out_of_buffers(int replica);
   /// Makes every next() from now on throw this error. Only the first call has an effect.
   void fail(std::exception_ptr error) noexcept;

@@ -16,7 +16,8 @@ class ErrorLog {
  public:
   /// How many errors are kept with place and message. Further ones are only counted.
   static constexpr size_t kept = 100;
-  /// How many bad records are told apart. After these, a bad record counts each time that it is read.
+  /// How many different bad records are remembered, so that each of them counts only once. Any further bad record
+  /// counts each time that it is read.
   static constexpr size_t told_apart = 1 << 16;
 
   /// Notes an error whose place names file, record and offset, if it is new.

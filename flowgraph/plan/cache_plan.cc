@@ -158,9 +158,10 @@ void CachePlan::keep_pieces(const PipelineSpec& spec, const DataSet& data) {
     why_off_ = fmt::format("{} has another layout; remove it", path_);
 }
 
-// Two runs share a file if they have the same data and make the same entries of the same samples. So the digest has
-// all that decides from which bytes of a record an entry is made, and what is made of them. Two files have the same
-// place if they are for the same choice among the same data files.
+// Two runs share a cache file if they have the same data and make the same entries of the same samples. So a cache
+// file's name has two digests. `content_` covers everything that decides from which bytes of a record an entry is made,
+// and what is made of them. `place` is the same for all cache files that serve the same choice of samples from the same
+// data files.
 void CachePlan::choose_file(const PipelineSpec& spec, const DataSet& data) {
   uint64_t place = 0;
   const auto add = [](uint64_t& digest, uint64_t value) { digest = mix64(digest ^ mix64(value)); };

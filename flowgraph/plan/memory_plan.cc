@@ -205,8 +205,9 @@ void MemoryPlan::fit(const Schedule& schedule, const std::vector<MemoryLine>& mo
   auto buffers = static_cast<uint64_t>(schedule.replicas) * buffers_per_replica;
   const uint64_t lent = lent_chunks(schedule.replicas);
   // A step needs all its chunks at once. Besides, one chunk is being read, and the rows of another one are being
-  // written. The end of an epoch holds a slot until every replica has taken it. One replica may be `host_prefetch`
-  // batches and ends of epochs behind another replica, so several ends may hold a slot each.
+  // written. The end of an epoch holds a slot until every replica has taken this end. One replica may be up to
+  // `host_prefetch` items behind another, and both batches and ends of epochs are items. So several ends may hold a
+  // slot each.
   const uint64_t ends = schedule.replicas > 1 && schedule.steps_per_epoch >= 0
                             ? static_cast<uint64_t>(spec.host_prefetch / (schedule.steps_per_epoch + 1)) + 1
                             : 1;

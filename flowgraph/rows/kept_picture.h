@@ -17,7 +17,8 @@
 
 namespace feedline::flow {
 
-/// Pixels of UINT8 that lie in a feature's bytes, as decode_raw says.
+/// The shape of a picture whose UINT8 pixels lie in a feature's bytes without compression, as the field `decode_raw` of
+/// an output says.
 struct StoredPixels {
   int64_t height = 0, width = 0;
   int channels = 0;

@@ -63,8 +63,8 @@ class EntryFile {
   };
   /// Returns the piece of an entry. If `published` is true, only an entry that is valid for all processes counts. If it
   /// is false, an entry that this process has kept and not yet published counts, too. Returns nullopt if there is no
-  /// such entry. Sets `error` to 0, or to an errno if the entry's row cannot be read: ENODATA if the file ends before
-  /// that.
+  /// such entry. Sets `error` to 0, or to an errno if the file's table cannot be read where it says about the entry
+  /// (ENODATA if the file ends before that place).
   std::optional<Piece> find(uint64_t entry, bool published, int& error) const noexcept;
   /// Claims an entry, so that no other thread of any process can claim it. Returns true if the entry was empty and is
   /// claimed now. If a system call fails, sets `error` to its errno and returns false. Otherwise sets `error` to 0.

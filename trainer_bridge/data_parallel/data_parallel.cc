@@ -33,8 +33,8 @@ class Exchanger {
   virtual void reduce(Bucket& bucket) = 0;
   /// Returns whether this rank applies the bucket's gradients.
   virtual bool applies(const Bucket& bucket) const = 0;
-  /// Combines the verdicts at `home` of all ranks that apply gradients. Afterwards the verdict `here` says, on every
-  /// rank, whether the gradients are finite on all ranks.
+  /// Combines the flags that lie at `home` on all ranks that apply gradients. Afterwards the flag that lies `here`
+  /// says, on every rank, whether the gradients are finite on all ranks.
   virtual void agree(Verdict& verdict) = 0;
   /// Copies the numbers from the owner's `home` to `here` on all ranks.
   virtual void publish(Bucket& bucket) = 0;
