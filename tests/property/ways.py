@@ -13,8 +13,8 @@ import gpus
 import records
 from differences import Differs, compare, same_batches
 from feeds import (
-    Fed,
     NONE,
+    Fed,
     feed,
     feed_in_two,
     feed_joined_ranks,

@@ -107,7 +107,7 @@ typedef struct {
   int32_t (*exchange)(void* context, const void* mine, size_t size,
                       void (*take)(void* taker, const void* bytes, size_t size), void* taker);
   void* exchange_context;
-  const char* monitor; /* the address at which the feeder serves its page and metrics over HTTP, such as
+  const char* monitor;       /* the address at which the feeder serves its page and metrics over HTTP, such as
                           "127.0.0.1:9400" (docs/monitor.md); NULL: it serves none */
   const char* monitor_token; /* the password of the monitor; NULL: none */
 } feedline_options;
