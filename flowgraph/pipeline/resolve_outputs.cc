@@ -12,7 +12,6 @@
 #include "flowgraph/pipeline/output_resolver.h"
 #include "flowgraph/pipeline/resolve_features.h"
 #include "flowgraph/pipeline/resolve_formulas.h"
-#include "flowgraph/pipeline/row_writer_for_tests.h"
 #include "flowgraph/pipeline/unsupported.h"
 
 namespace feedline::flow {
@@ -131,8 +130,6 @@ void resolve_outputs(const config::Pipeline& pipeline, const std::string& folder
   }
   check_names(spec);
   resolve_formulas(outputs, spec);
-  for (OutputSpec& output : spec.outputs)
-    if (row_writer_for_tests && output.jobs.size() == 1) output.jobs[0].writer = row_writer_for_tests(output);
   warn_of_unused_features(spec);
 }
 

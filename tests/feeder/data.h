@@ -15,8 +15,8 @@
 namespace feedline::test {
 
 /// Returns record `id`: "id" int64, "x" 3 floats, "b" 5 bytes, "v" id % 4 int64 values, "t" id % 3 byte strings; "p" is
-/// equal to "v", and "raw" to "b".
-inline std::string sample(int64_t id) {
+/// equal to "v", and "raw" to "b". `more` has further entries of the record.
+inline std::string sample(int64_t id, const std::string& more = "") {
   const auto f = static_cast<float>(id);
   std::vector<int64_t> v;
   std::vector<std::string> t;
@@ -29,7 +29,7 @@ inline std::string sample(int64_t id) {
                        wire::entry("x", wire::float_feature({f, f / 2, -f})) +
                        wire::entry("b", wire::bytes_feature({b})) + wire::entry("v", wire::int64_feature(v)) +
                        wire::entry("t", wire::bytes_feature(t)) + wire::entry("p", wire::int64_feature(v, false)) +
-                       wire::entry("raw", wire::bytes_feature({b})));
+                       wire::entry("raw", wire::bytes_feature({b})) + more);
 }
 
 inline std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
@@ -42,12 +42,15 @@ inline void write_records(const std::string& file, const std::vector<std::string
 }
 
 /// A folder with files part-0.tfrecord, ...; file i holds sizes[i] samples. The samples are numbered across all files.
+/// `more` returns further entries of a sample.
 class Data {
  public:
-  explicit Data(const std::vector<int64_t>& sizes, Compression compression = Compression::none) {
+  explicit Data(
+      const std::vector<int64_t>& sizes, Compression compression = Compression::none,
+      std::string (*more)(int64_t id) = [](int64_t) { return std::string(); }) {
     for (size_t f = 0; f < sizes.size(); f++) {
       std::vector<std::string> records;
-      for (int64_t i = 0; i < sizes[f]; i++) records.push_back(sample(count_++));
+      for (int64_t i = 0; i < sizes[f]; i++, count_++) records.push_back(sample(count_, more(count_)));
       write_records(path(f), records, compression);
     }
   }
