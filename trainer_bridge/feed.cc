@@ -28,6 +28,7 @@ void Feed::make_transfer(const flow::FeedFacts& facts, const flow::Position& pos
                                                flow::Transfer::Start{.communicator = setup_.options.communicator,
                                                                      .distribution = setup_.distribution,
                                                                      .facts = facts,
+                                                                     .tables = setup_.tables,
                                                                      .graph = graph_.get(),
                                                                      .devices = route.transfer_devices,
                                                                      .parts = route.transfer_parts,
@@ -49,6 +50,7 @@ void Feed::make_upload(const flow::FeedFacts& facts, const flow::Position& posit
   upload_ = std::make_unique<flow::Upload>(
       setup_.spec, flow::Upload::Start{.from = transfer_ ? transfer_->delivery() : graph_->delivery(),
                                        .facts = facts,
+                                       .tables = setup_.tables,
                                        .devices = options.devices,
                                        .same_rows = route.same_rows,
                                        .between = options.gpu_communicator,

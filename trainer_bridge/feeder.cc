@@ -522,16 +522,18 @@ std::vector<std::string> Feeder::advice() const {
 
 TriedRecords Feeder::try_records(uint64_t of_each_file) const {
   flow::PipelineSpec spec;
+  flow::Tables tables;
   std::shared_ptr<const flow::DataSet> data;
   {
     impl_->check_process();
     const Lock lock(impl_->mutex);
     if (!impl_->plan) return {};
     spec = impl_->plan->spec;
+    tables = impl_->plan->tables;
     data = impl_->plan->shared_data;
   }
   // Without the lock, because this reads files.
-  return flow::try_records(spec, *data, of_each_file);
+  return flow::try_records(spec, tables, *data, of_each_file);
 }
 
 std::optional<EpochAudit> Feeder::audit_ranks() {

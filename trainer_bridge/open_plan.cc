@@ -18,8 +18,16 @@
 namespace feedline {
 namespace {
 
-void open_table(const Setup& setup, flow::Table& table) {
-  table.open(setup.spec.memory_limit, setup.options.io, setup.route.upload);
+// Opens the tables that are not open yet: only those with `on_device` if `arriving` is true.
+void open_tables(Setup& setup, bool arriving) {
+  const std::vector<flow::TableSpec>& specs = setup.spec.tables;
+  setup.tables.resize(specs.size());
+  for (size_t i = 0; i < specs.size(); i++) {
+    if (setup.tables[i] || (arriving && !specs[i].on_device)) continue;
+    const auto table = std::make_shared<flow::Table>(specs[i]);
+    table->open(setup.spec.memory_limit, setup.options.io, setup.route.upload);
+    setup.tables[i] = table;
+  }
 }
 
 void log_warnings(const flow::DataSet& data) {
@@ -35,24 +43,23 @@ std::unique_ptr<flow::Plan> make_plan(flow::PipelineSpec spec, std::shared_ptr<c
                                     setup.route.transfer_devices.size());
     };
   return std::make_unique<flow::Plan>(std::move(spec), std::move(data), setup.distribution.planned(), threads, more,
-                                      std::move(cache));
+                                      std::move(cache), setup.tables);
 }
 
 }  // namespace
 
-void open_arriving_tables(const Setup& setup, RankGroup& ranks) {
+void open_arriving_tables(Setup& setup, RankGroup& ranks) {
   if (!setup.route.transfer) return;
-  for (const auto& table : setup.spec.tables)
-    if (table->spec().on_device) open_table(setup, *table);
-  flow::compare_tables(ranks, setup.spec);
+  open_tables(setup, true);
+  flow::compare_tables(ranks, setup.spec, setup.tables);
 }
 
-std::unique_ptr<flow::Plan> open_plan(const Setup& setup, RankGroup& readers) {
+std::unique_ptr<flow::Plan> open_plan(Setup& setup, RankGroup& readers) {
   const Options& options = setup.options;
   const int threads = setup.threads();
   flow::PipelineSpec spec = setup.carried(setup.route.graph_packs());
-  for (const auto& table : spec.tables) open_table(setup, *table);
-  flow::compare_tables(readers, setup.spec);
+  open_tables(setup, false);
+  flow::compare_tables(readers, setup.spec, setup.tables);
   flow::DataSet data = flow::count_data(spec, threads, options.on_progress, readers);
   const uint64_t chosen = data.samples;
   flow::apply_filter(spec, data, {.threads = threads, .io = options.io, .on_progress = options.on_progress});
@@ -84,7 +91,8 @@ std::unique_ptr<flow::Plan> with_weights(const flow::Plan& plan, const std::opti
 std::unique_ptr<flow::Plan> counted_plan(const flow::Plan& lazy, const std::vector<io::FileIndex>& counted) {
   flow::DataSet data = flow::counted_data(lazy.spec, lazy.data, counted);
   flow::sum_passes(lazy.spec, data);
-  auto plan = std::make_unique<flow::Plan>(lazy.spec, std::move(data), lazy.ranks, lazy.threads);
+  auto plan = std::make_unique<flow::Plan>(lazy.spec, std::make_shared<const flow::DataSet>(std::move(data)),
+                                           lazy.ranks, lazy.threads, flow::Plan::MoreMemory{}, nullptr, lazy.tables);
   log_warnings(plan->data);
   return plan;
 }

@@ -13,11 +13,12 @@ namespace feedline {
 /// If rows travel, reads the tables with `on_device`, from which each rank gathers rows when its batches have arrived.
 /// Then compares these tables, and the headers of the other tables, on all ranks. Throws Error if a table cannot be
 /// read or takes too much memory, or if the ranks' tables differ.
-void open_arriving_tables(const Setup& setup, RankGroup& ranks);
+void open_arriving_tables(Setup& setup, RankGroup& ranks);
 
-/// Counts the data, together with the other ranks that read, and makes the plan that this rank's graph executes.
+/// Opens the other tables, counts the data, together with the other ranks that read, and makes the plan that this
+/// rank's graph executes.
 /// Throws Error if the data cannot be read, if the ranks' data differ, or if the pipeline does not fit the data.
-std::unique_ptr<flow::Plan> open_plan(const Setup& setup, RankGroup& readers);
+std::unique_ptr<flow::Plan> open_plan(Setup& setup, RankGroup& readers);
 
 /// Returns the same plan with these weights of its mixture; nullopt stands for the weights of the pipeline. Returns
 /// null if the plan has these weights already, or has no mixture. Throws Error bad_pipeline if the data cannot be mixed

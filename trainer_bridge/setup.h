@@ -9,6 +9,7 @@
 #include "feedline/feeder.h"
 #include "flowgraph/pipeline/spec.h"
 #include "flowgraph/plan/distribution.h"
+#include "flowgraph/table/table.h"
 #include "ranks/rank_group.h"
 #include "trainer_bridge/route.h"
 
@@ -20,6 +21,7 @@ struct Setup {
   flow::Distribution distribution;
   Route route;
   flow::PipelineSpec spec;
+  flow::Tables tables = {};  // of `spec`; those that this rank does not open are null (trainer_bridge/open_plan.h)
   /// The monitor_places() of each rank (monitor/rank_reports.h); empty if the ranks have no exchange.
   std::vector<std::string> monitor_places;
 

@@ -85,7 +85,8 @@ std::string advice_for(std::string_view stage, const Report& report, const Verdi
 VerdictFacts verdict_facts(const flow::PipelineSpec& spec) {
   return {.global_shuffle = spec.shuffle.mode == flow::ShuffleMode::global,
           .can_cache = !spec.cache && std::ranges::any_of(spec.outputs, [](const flow::OutputSpec& output) {
-            return output.kept_step() != nullptr;
+            const flow::RowSpec* rows = output.row_spec();
+            return rows && std::holds_alternative<flow::PictureRows>(*rows);
           })};
 }
 

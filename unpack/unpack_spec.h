@@ -26,6 +26,7 @@ namespace feedline::unpack {
 struct Normalize {
   std::optional<float> scale;    // absent: 1
   std::vector<float> mean, std;  // no value (mean 0, std 1), one, or one for each channel
+  bool operator==(const Normalize&) const = default;
 };
 
 struct UnpackSpec {
@@ -53,6 +54,7 @@ struct UnpackSpec {
 
   DType out = DType::unset;  // the dtype of the output
 
+  bool operator==(const UnpackSpec&) const = default;
   /// Returns how many bytes a row must have for all fields to lie inside it.
   uint64_t row_bytes() const;
 };

@@ -190,8 +190,8 @@ BatchWriter::BatchWriter(const Plan& plan, CacheStore* rows, bool for_gpus)
   }
   rows_per_task_ = std::max<int64_t>(1, task_bytes / row_bytes);
   if (rows_per_task_ > block_rows) rows_per_task_ -= rows_per_task_ % block_rows;
-  for (const OutputSpec& output : plan.spec.outputs)
-    if (output.writer() && output.writer()->takes_long()) rows_per_task_ = 1;
+  for (size_t output = 0; output < plan.spec.outputs.size(); output++)
+    if (const RowWriter* writer = plan.writers.of(output); writer && writer->takes_long()) rows_per_task_ = 1;
   // If the batches in use together exceed the last-level cache, each batch has left the cache before the trainer reads
   // it, or before it is written again. Then streaming stores are faster. (A ring of small batches may have more buffers
   // than counted here, but few of them are in use while the trainer is fast.) A GPU copies what has left the caches
@@ -294,17 +294,18 @@ std::vector<BadRecord> BatchWriter::write(const BatchRows& batch, BatchBuffer& b
 
 void BatchWriter::read_ahead(const Chunk& chunk) const noexcept {
   std::array<std::span<const std::byte>, block_rows> values;
-  for (const OutputSpec& output : plan_.spec.outputs)
-    for (const DenseJob& job : output.jobs) {
-      if (output.internal || !job.writer || !job.writer->reads_ahead()) continue;
-      const auto number = static_cast<size_t>(job.column.number);
-      for (uint32_t row = 0; row < chunk.rows();) {
-        size_t count = 0;
-        for (; count < values.size() && row < chunk.rows(); row++)
-          values[count++] = stored_value(plan_.spec.features[number], chunk.features()[number], row);
-        job.writer->read_ahead(std::span(values).first(count));
-      }
+  for (size_t o = 0; o < plan_.spec.outputs.size(); o++) {
+    const OutputSpec& output = plan_.spec.outputs[o];
+    const RowWriter* const writer = plan_.writers.of(o);
+    if (output.internal || !output.dense() || !writer || !writer->reads_ahead()) continue;
+    const auto number = static_cast<size_t>(output.jobs[0].column.number);
+    for (uint32_t row = 0; row < chunk.rows();) {
+      size_t count = 0;
+      for (; count < values.size() && row < chunk.rows(); row++)
+        values[count++] = stored_value(plan_.spec.features[number], chunk.features()[number], row);
+      writer->read_ahead(std::span(values).first(count));
     }
+  }
 }
 
 // Adds to `failed` the rows of padding that refer to a failed row of a sample. Where such rows have no values, as in
@@ -395,7 +396,7 @@ bool BatchWriter::lend_dense(size_t t, const BatchRow& row, BatchBuffer& buffer)
   view.data = buffer.memory + tensor.offset;
   lent = false;
   const DenseJob& job = plan_.spec.outputs[static_cast<size_t>(tensor.output)].jobs[0];
-  if (job.writer || job.column.kind != ColumnRef::Kind::feature) return false;
+  if (job.rows || job.column.kind != ColumnRef::Kind::feature) return false;
   const auto number = static_cast<size_t>(job.column.number);
   const FeatureSpec& feature = plan_.spec.features[number];
   const unpack::Unpacker& unpack = unpackers_[static_cast<size_t>(tensor.output)][0];
@@ -451,9 +452,9 @@ BatchWriter::Tally BatchWriter::tally(const RowBlock& block) noexcept {
 void BatchWriter::write_rows(int number, RowBlock& block, const Unpackers& all, std::byte* out, size_t row_bytes,
                              Failures& failures) const {
   const OutputSpec& output = plan_.spec.outputs[static_cast<size_t>(number)];
-  if (output.step_writer || (output.jobs[0].writer && output.jobs[0].values > 1))
-    return write_steps(output, block, out, row_bytes, failures);
-  if (output.jobs[0].writer) return run_writer(number, block, out, failures);
+  if (output.steps || (output.jobs[0].rows && output.jobs[0].values > 1))
+    return write_steps(number, block, out, row_bytes, failures);
+  if (output.jobs[0].rows) return run_writer(number, block, out, failures);
   for (size_t j = 0; j < output.jobs.size(); j++)
     write_job(output.jobs[j], block, all[static_cast<size_t>(number)][j], out + output.jobs[j].offset, row_bytes);
 }
@@ -461,7 +462,7 @@ void BatchWriter::write_rows(int number, RowBlock& block, const Unpackers& all, 
 // Returns whether a RowWriter makes the steps of the tensor's rows.
 bool BatchWriter::has_made_steps(const BatchTensor& tensor) const noexcept {
   return tensor.part == BatchTensor::Part::padded &&
-         plan_.spec.outputs[static_cast<size_t>(tensor.output)].step_writer != nullptr;
+         plan_.spec.outputs[static_cast<size_t>(tensor.output)].steps.has_value();
 }
 
 // Returns how many steps the longest row of a batch has. Filler has none.
@@ -494,8 +495,7 @@ std::span<const uint64_t> BatchWriter::entries_of(const RowBlock& block, uint64_
 
 void BatchWriter::run_writer(int of, RowBlock& block, std::byte* out, Failures& failures) const {
   const OutputSpec& output = plan_.spec.outputs[static_cast<size_t>(of)];
-  const DenseJob& job = output.jobs[0];
-  const auto number = static_cast<size_t>(job.column.number);
+  const auto number = static_cast<size_t>(output.jobs[0].column.number);
   const FeatureSpec& feature = plan_.spec.features[number];
   std::array<std::span<const std::byte>, block_rows> values;
   for (size_t i = 0; i < block.rows.size(); i++) {
@@ -510,7 +510,8 @@ void BatchWriter::run_writer(int of, RowBlock& block, std::byte* out, Failures& 
                           of_thread(cache_scratch_, plan_.cache->scratch_bytes())});
   RowNumbers numbers = numbers_of(block, failures.batch);
   numbers.kept = kept ? &*kept : nullptr;
-  RowOutcome outcome = call(*job.writer, std::span(values).first(block.rows.size()), numbers, out, output.row_bytes());
+  RowOutcome outcome =
+      call(*plan_.writers.of(of), std::span(values).first(block.rows.size()), numbers, out, output.row_bytes());
   if (kept) {
     const auto samples = static_cast<uint64_t>(std::ranges::count(block.rows, false, &BatchRow::filler));
     found_.fetch_add(outcome.found, std::memory_order_relaxed);
@@ -521,9 +522,9 @@ void BatchWriter::run_writer(int of, RowBlock& block, std::byte* out, Failures& 
 
 // Makes the steps of rows in parallel, each from one value of the record. If some steps fail, the row fails with the
 // error of the first of them. The part of a row after its last step becomes zeros.
-void BatchWriter::write_steps(const OutputSpec& output, RowBlock& block, std::byte* out, size_t row_bytes,
-                              Failures& failures) const {
-  const bool is_padded = output.step_writer != nullptr;
+void BatchWriter::write_steps(int of, RowBlock& block, std::byte* out, size_t row_bytes, Failures& failures) const {
+  const OutputSpec& output = plan_.spec.outputs[static_cast<size_t>(of)];
+  const bool is_padded = output.steps.has_value();
   const auto number = static_cast<size_t>(is_padded ? output.feature : output.jobs[0].column.number);
   const size_t step_bytes = is_padded ? output.row_bytes() : output.row_bytes() / output.jobs[0].values;
   const FeatureSpec& feature = plan_.spec.features[number];
@@ -538,7 +539,7 @@ void BatchWriter::write_steps(const OutputSpec& output, RowBlock& block, std::by
       for (auto step = static_cast<size_t>(begin); step < static_cast<size_t>(end); step++) {
         const BytesRef& bytes = static_cast<const BytesRef*>(own.values)[step];
         const std::span<const std::byte> value(bytes.data, bytes.size);
-        RowOutcome outcome = call(*output.writer(), {&value, 1}, {numbers.epoch, numbers.sample(i)},
+        RowOutcome outcome = call(*plan_.writers.of(of), {&value, 1}, {numbers.epoch, numbers.sample(i)},
                                   out + step * step_bytes, step_bytes);
         if (outcome.failed.empty()) continue;
         const Lock lock(mutex);

@@ -58,8 +58,8 @@ class Packer {
       if (output.internal) continue;
       if (!output.dense())
         packed.passed_through = add(output);
-      else if (output.jobs[0].writer)
-        packed.jobs = {of_writer(output)};
+      else if (output.jobs[0].rows)
+        packed.jobs = {of_made_rows(output)};
       else if (output.jobs.size() > 1)
         packed.jobs = of_stack(output);
       else
@@ -74,24 +74,25 @@ class Packer {
     return static_cast<int>(packing_.spec.outputs.size()) - 1;
   }
 
-  /// Returns the job of an output that a RowWriter makes. A RowWriter can fail, so the rank that reads runs it on its
-  /// host. Mostly the writer's result travels, and the job copies it. If the writer allows it, the stored numbers
-  /// travel instead, or only the numbers of rows in a table that each receiver has.
-  Packing::Job of_writer(OutputSpec output) {
+  /// Returns the job of an output whose rows can fail, so that the rank that reads makes them on its host. Mostly the
+  /// rows travel, and the job copies them. If they can be made from stored numbers, these travel instead, or only the
+  /// numbers of rows in a table that each receiver has.
+  Packing::Job of_made_rows(OutputSpec output) {
     DenseJob& job = output.jobs[0];
-    if (auto gathered = job.writer->gathered()) {
+    if (const auto* lookup = std::get_if<LookupRows>(&*job.rows); lookup && feed_.tables[lookup->table].on_device) {
+      const size_t table = lookup->table;
       unpack::UnpackSpec unpack = std::exchange(job.unpack, stored_elements(DType::int64, {}));
       job.unpack.out = output.dtype = DType::int64;
-      job.writer = std::move(gathered->numbers);
+      job.rows = LookupNumberRows{table, lookup->by_name};
       output.shape = {};
       output.name = "packed " + output.name;
-      return {.column = add(std::move(output)), .unpack = std::move(unpack), .table = std::move(gathered->table)};
+      return {.column = add(std::move(output)), .unpack = std::move(unpack), .table = table};
     }
-    if (auto stored = job.writer->of_stored_numbers()) {
+    if (auto stored = of_stored_numbers(*job.rows)) {
       unpack::UnpackSpec copy = stored_elements(job.unpack.stored, job.unpack.shape);
       copy.out = copy.stored;
       const unpack::UnpackSpec unpack = std::exchange(job.unpack, std::move(copy));
-      job.writer = std::move(stored);
+      job.rows = std::move(stored);
       output.dtype = unpack.stored;
       output.name = "packed " + output.name;
       const size_t values = job.values;
@@ -171,8 +172,10 @@ class Packer {
 
 Packing pack(const PipelineSpec& spec) { return Packer(spec).pack(); }
 
-PackedBatches::PackedBatches(const PipelineSpec& spec, const FeedFacts& facts)
+PackedBatches::PackedBatches(const PipelineSpec& spec, const FeedFacts& facts, Tables tables)
     : packed_(facts.tensors),
+      table_specs_(spec.tables),
+      tables_(std::move(tables)),
       frames_(facts.frames),
       rows_(facts.rows),
       windows_(spec.window.has_value()),
@@ -184,8 +187,9 @@ PackedBatches::PackedBatches(const PipelineSpec& spec, const FeedFacts& facts)
   for (size_t output = 0; output < spec.outputs.size(); output++) {
     if (spec.outputs[output].internal) continue;
     add(spec.outputs[output], packing.outputs[output]);
-    origins_.push_back({spec.outputs[output].name, packed_[tensors_.back().column].name, tensors_.back().stored,
-                        tensors_.back().stored ? nullptr : jobs_.back().table});
+    Origin& origin = origins_.emplace_back(
+        Origin{spec.outputs[output].name, packed_[tensors_.back().column].name, tensors_.back().stored});
+    if (!origin.stored && jobs_.back().table) origin.table = table_of(jobs_.back()).name();
   }
   size_t row_bytes = 1;
   for (const Job& job : jobs_)
@@ -315,12 +319,12 @@ void PackedBatches::check_arrived(const std::byte* memory, const std::vector<Sha
   for (const Job& job : jobs_) check_table_rows(job, memory + packed_[job.column].offset, rows, from);
 }
 
-void PackedBatches::check_table_rows(const Job& job, const std::byte* column, int64_t rows, int from) {
+void PackedBatches::check_table_rows(const Job& job, const std::byte* column, int64_t rows, int from) const {
   if (!job.table) return;
   for (int64_t i = 0; i < rows * job.rows; i++) {
     const auto number = load<int64_t>(column + static_cast<size_t>(i) * job.column_stride);
-    if (number < 0 || static_cast<uint64_t>(number) > job.table->rows())  // see Table::arrival_number()
-      refuse_arrived(from, fmt::format("{} is the number of no row of {}", number, job.table->name()));
+    if (number < 0 || static_cast<uint64_t>(number) > table_of(job).rows)  // see Table::arrival_number()
+      refuse_arrived(from, fmt::format("{} is the number of no row of {}", number, table_of(job).name()));
   }
 }
 
@@ -347,7 +351,7 @@ void PackedBatches::unpack(BatchBuffer& buffer) const {
           if (!job.table) continue;
           int64_t number;
           std::memcpy(&number, rows[i], sizeof number);
-          rows[i] = job.table->arrival_row(number);
+          rows[i] = tables_[*job.table]->arrival_row(number);
         }
         unpackers_[j](std::span(rows).first(count), buffer.memory + job.offset + at * job.stride, job.stride);
       }

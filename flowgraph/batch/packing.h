@@ -3,13 +3,14 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "flowgraph/batch/batch_buffers.h"
 #include "flowgraph/pipeline/spec.h"
 #include "flowgraph/plan/feed_facts.h"
+#include "flowgraph/table/table.h"
 #include "unpack/unpack.h"
 
 namespace feedline::flow {
@@ -23,8 +24,8 @@ struct Packing {
     unpack::UnpackSpec unpack;  // unpacks one value of the column
     size_t values = 1;          // the number of values in a row of the column; they are written one after another
     size_t offset = 0;          // bytes from the beginning of a row of the output
-    // If not null, the column has the Table::arrival_number() of each row, and the table's row is unpacked.
-    std::shared_ptr<const Table> table = nullptr;
+    // A number in spec.tables: the column has the Table::arrival_number() of each row, and the table's row is unpacked.
+    std::optional<size_t> table = std::nullopt;
   };
   struct Output {
     int passed_through = -1;  // not dense: index into spec.outputs
@@ -40,9 +41,9 @@ Packing pack(const PipelineSpec& spec);
 /// tensor that needs no unpacking is one of the packed tensors. Immutable.
 class PackedBatches {
  public:
-  /// `facts` must be those of a plan of pack(spec).spec. Keeps no reference to either. Throws Error bad_pipeline if a
-  /// batch has more than most_batch_bytes.
-  PackedBatches(const PipelineSpec& spec, const FeedFacts& facts);
+  /// `facts` must be those of a plan of pack(spec).spec. Keeps no reference to either. `tables` are those of the
+  /// pipeline; only unpack() needs them. Throws Error bad_pipeline if a batch has more than most_batch_bytes.
+  PackedBatches(const PipelineSpec& spec, const FeedFacts& facts, Tables tables = {});
 
   uint64_t buffer_bytes() const noexcept { return buffer_bytes_; }
   /// Returns the maximum number of rows of a batch, where a window counts as one row.
@@ -75,20 +76,22 @@ class PackedBatches {
     size_t stride = 0;                     // bytes from row to row, in the tensor
     int64_t rows = 1;                      // the number of rows for each sample of the batch
     unpack::UnpackSpec spec;
-    std::shared_ptr<const Table> table = nullptr;  // as in Packing::Job
+    std::optional<size_t> table = std::nullopt;  // as in Packing::Job
   };
   const std::vector<Job>& jobs() const noexcept { return jobs_; }
   /// Throws Error bad_pipeline if the job's column has the number of a row that the job's table does not have. The
   /// column lies at the address `column`; the rank `from` has sent it for a batch of `rows` samples.
-  static void check_table_rows(const Job& job, const std::byte* column, int64_t rows, int from);
+  void check_table_rows(const Job& job, const std::byte* column, int64_t rows, int from) const;
+  /// Returns what is known of the table of a job that has one.
+  const TableSpec& table_of(const Job& job) const { return table_specs_[*job.table]; }
 
   /// How an output is made, for messages. If `stored` is true, the output is the packed column `column`, unchanged.
   /// Otherwise it is unpacked from that column (if from several columns, `column` is the first of them), or from rows
-  /// of a table.
+  /// of the table in the file `table`; empty: from no table.
   struct Origin {
     std::string name, column;
     bool stored;
-    std::shared_ptr<const Table> table = nullptr;
+    std::string table = {};
   };
   const std::vector<Origin>& origins() const noexcept { return origins_; }
 
@@ -110,6 +113,8 @@ class PackedBatches {
   std::vector<Origin> origins_;
   std::vector<Job> jobs_;
   std::vector<unpack::Unpacker> unpackers_;  // one for each job
+  std::vector<TableSpec> table_specs_;
+  Tables tables_;
   int64_t frames_, rows_;
   bool windows_;
   uint64_t packed_bytes_, buffer_bytes_;

@@ -211,15 +211,17 @@ void compare_pipelines(RankGroup& ranks, const config::Pipeline& pipeline, int r
   refuse_differences(ranks, in_what);
 }
 
-void compare_tables(RankGroup& ranks, const PipelineSpec& spec) {
+void compare_tables(RankGroup& ranks, const PipelineSpec& spec, const Tables& tables) {
   MessageWriter mine;
   size_t lookups = 0;
   for (const OutputSpec& output : spec.outputs) {
-    if (!output.table) continue;
-    const Table& table = *output.table;
-    mine.put_text(fmt::format("output '{}': table {} of {} {}{}", output.name, table.name(), name(table.dtype()),
-                              to_string(table.row_shape().with_rows(static_cast<int64_t>(table.rows()))),
-                              table.is_open() ? fmt::format(", digest {:016x}", table.digest()) : ""));
+    const auto* lookup = output.row_spec() ? std::get_if<LookupRows>(output.row_spec()) : nullptr;
+    if (!lookup) continue;
+    const TableSpec& table = spec.tables[lookup->table];
+    const Table* const open = tables[lookup->table].get();
+    mine.put_text(fmt::format("output '{}': table {} of {} {}{}", output.name, table.name(), name(table.dtype),
+                              to_string(table.row_shape.with_rows(static_cast<int64_t>(table.rows))),
+                              open ? fmt::format(", digest {:016x}", open->digest()) : ""));
     lookups++;
   }
   if (lookups == 0) return;  // on any rank, because the pipelines are the same

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "flowgraph/table/table.h"
+
 namespace feedline::config {
 class Pipeline;
 }
@@ -30,7 +32,7 @@ void compare_positions(RankGroup& ranks, const Position& position);
 
 /// Compares the table of each output that looks rows up: the table's name without folders, its type and its shape. If
 /// the table is open, compares the names of its rows, too. It must be open on all ranks or on none.
-void compare_tables(RankGroup& ranks, const PipelineSpec& spec);
+void compare_tables(RankGroup& ranks, const PipelineSpec& spec, const Tables& tables);
 
 /// Compares the names of the files, without folders, and their sizes.
 void compare_files(RankGroup& ranks, const DataSet& data);

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <vector>
 
 #include "base/round_up.h"
 #include "flowgraph/feed/sample_reader.h"
 #include "flowgraph/parse/record_parser.h"
+#include "flowgraph/rows/row_writer.h"
 #include "io/cache/entry_store.h"
 
 namespace feedline::flow {
@@ -17,10 +19,13 @@ constexpr uint64_t most_samples = 512;
 class Measurement {
  public:
   Measurement(const PipelineSpec& spec, const DataSet& data)
-      : spec_(spec), data_(data), parser_(record_parser(spec)), parts_(spec) {}
+      : spec_(spec), data_(data), parser_(record_parser(spec)), parts_(spec) {
+    for (const CacheParts::Part& part : parts_.parts)
+      writers_.push_back(make_row_writer(*spec.outputs[static_cast<size_t>(part.output)].row_spec(), {}));
+  }
 
   bool varies() const {
-    return std::ranges::any_of(parts_.parts, [](const CacheParts::Part& part) { return part.step->bytes == 0; });
+    return std::ranges::any_of(parts_.parts, [](const CacheParts::Part& part) { return part.step.bytes == 0; });
   }
 
   // Looks at up to `most_samples` samples at equal distances. In a compressed file, looks at the first ones instead,
@@ -51,11 +56,11 @@ class Measurement {
     std::vector<RowError> errors;
     session->parse({&record, 1}, errors);
     uint64_t bytes = 0;
-    for (const CacheParts::Part& part : parts_.parts) {
-      if (part.step->bytes > 0 || !errors.empty()) continue;
+    for (size_t p = 0; p < parts_.parts.size(); p++) {
+      const CacheParts::Part& part = parts_.parts[p];
+      if (part.step.bytes > 0 || !errors.empty()) continue;
       const auto& value = session->columns()[static_cast<size_t>(part.feature)].as<BytesRef>()[0];
-      const RowWriter& writer = *spec_.outputs[static_cast<size_t>(part.output)].jobs[0].writer;
-      bytes += round_up(writer.kept_bytes({value.data, value.size}), io::entry_alignment);
+      bytes += round_up(writers_[p]->kept_bytes({value.data, value.size}), io::entry_alignment);
     }
     sizes_.push_back(static_cast<double>(bytes));
   }
@@ -74,6 +79,7 @@ class Measurement {
   const DataSet& data_;
   const std::unique_ptr<const RecordParser> parser_;
   const CacheParts parts_;
+  std::vector<std::unique_ptr<const RowWriter>> writers_;  // by part
   std::vector<double> sizes_;
 };
 

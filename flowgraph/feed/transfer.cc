@@ -65,7 +65,7 @@ Transfer::Transfer(const PipelineSpec& spec, Start start)
       distribution_(start_.distribution),
       readers_(distribution_.readers()),
       communicator_(*start_.communicator),
-      batches_(spec_, start_.facts),
+      batches_(spec_, start_.facts, start_.tables),
       arena_(start_.threads, spec_.cpu_set),
       position_(start_.position),
       buffers_(start_.devices.size()) {

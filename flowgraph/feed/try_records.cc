@@ -10,6 +10,7 @@
 #include "flowgraph/parse/absent_features.h"
 #include "flowgraph/parse/formula_columns.h"
 #include "flowgraph/parse/record_parser.h"
+#include "flowgraph/plan/row_writers.h"
 
 namespace feedline::flow {
 namespace {
@@ -21,10 +22,15 @@ constexpr uint64_t most_long_rows = 256;
 
 class Trial {
  public:
-  Trial(const PipelineSpec& spec, const DataSet& data, uint64_t files)
-      : spec_(spec), data_(data), parser_(record_parser(spec)), formulas_(spec), absent_(spec.features, *parser_) {
-    for (const OutputSpec& output : spec.outputs)
-      if (is_made(output) && output.writer()->takes_long())
+  Trial(const PipelineSpec& spec, const Tables& tables, const DataSet& data, uint64_t files)
+      : spec_(spec),
+        data_(data),
+        parser_(record_parser(spec)),
+        formulas_(spec),
+        writers_(spec, tables),
+        absent_(spec.features, *parser_) {
+    for (size_t output = 0; output < spec.outputs.size(); output++)
+      if (is_made(output) && writers_.of(output)->takes_long())
         all_made_of_each_ = std::max<uint64_t>(1, most_long_rows / files);
     tried_.errors = data.raised;
     tried_.raised = spec.on_error == OnError::raise;
@@ -37,7 +43,7 @@ class Trial {
   }
 
  private:
-  static bool is_made(const OutputSpec& output) noexcept { return output.writer() && !output.internal; }
+  bool is_made(size_t output) const noexcept { return writers_.of(output) && !spec_.outputs[output].internal; }
   void record(const DataFile& file, const io::RecordView& record, uint64_t offset, uint64_t number, bool makes_all);
   template <typename OnFailure>
   void make_row(std::span<const Column> columns, bool makes_all, const OnFailure& on_failure);
@@ -47,6 +53,7 @@ class Trial {
   const DataSet& data_;
   const std::unique_ptr<const RecordParser> parser_;
   const Formulas formulas_;
+  const RowWriters writers_;
   // The number of records of each file of which all rows are made. Of further records, only the rows that do not take
   // long are made.
   uint64_t all_made_of_each_ = std::numeric_limits<uint64_t>::max();
@@ -116,10 +123,11 @@ void Trial::record(const DataFile& file, const io::RecordView& record, uint64_t 
 // is false. Calls on_failure(feature, failure) for the first row that fails.
 template <typename OnFailure>
 void Trial::make_row(std::span<const Column> columns, bool makes_all, const OnFailure& on_failure) {
-  for (const OutputSpec& output : spec_.outputs) {
-    const RowWriter* const writer = output.writer();
-    if (!is_made(output) || (!makes_all && writer->takes_long())) continue;
-    const bool is_padded = output.step_writer != nullptr;
+  for (size_t o = 0; o < spec_.outputs.size(); o++) {
+    const OutputSpec& output = spec_.outputs[o];
+    const RowWriter* const writer = writers_.of(o);
+    if (!is_made(o) || (!makes_all && writer->takes_long())) continue;
+    const bool is_padded = output.steps.has_value();
     const int number = is_padded ? output.feature : output.jobs[0].column.number;
     const FeatureSpec& feature = spec_.features[static_cast<size_t>(number)];
     const Column& column = columns[static_cast<size_t>(number)];
@@ -153,9 +161,9 @@ void Trial::note(Error error) {
 
 }  // namespace
 
-TriedRecords try_records(const PipelineSpec& spec, const DataSet& data, uint64_t of_each_file) {
+TriedRecords try_records(const PipelineSpec& spec, const Tables& tables, const DataSet& data, uint64_t of_each_file) {
   const uint64_t files = data.files.size(), some = std::min(files, most_files);
-  Trial trial(spec, data, std::max<uint64_t>(1, some));
+  Trial trial(spec, tables, data, std::max<uint64_t>(1, some));
   for (uint64_t i = 0; i < some; i++) trial.file(data.files[i * files / some], of_each_file);
   return std::move(trial).result();
 }

@@ -42,7 +42,7 @@ uint64_t buffer_bytes_of(const PackedBatches& batches, size_t parts) {
 uint64_t table_bytes_of(const PipelineSpec& spec) {
   uint64_t bytes = 0;
   for (const auto& table : spec.tables)
-    if (table->spec().on_device) bytes += table->device_bytes();
+    if (table.on_device) bytes += table.device_bytes();
   return bytes;
 }
 
@@ -141,7 +141,7 @@ Upload::Upload(const PipelineSpec& spec, Start start)
   for (size_t r = 0; r < start.devices.size(); r++) {
     Replica& replica = replicas_.emplace_back(mutex_);
     for (const PackedBatches::Job& job : batches_.jobs())
-      replica.tables.push_back(job.table ? job.table->on_gpu(start.devices[r]) : nullptr);
+      replica.tables.push_back(job.table ? start.tables[*job.table]->on_gpu(start.devices[r]) : nullptr);
     replica.device = gpu::open_device_ring({.gpu = start.devices[r],
                                             .buffers = buffers,
                                             .buffer_bytes = buffer_bytes,
@@ -353,11 +353,11 @@ void Upload::fill(Replica& replica, std::span<const Batch> packed, BatchBuffer& 
                             .count = static_cast<uint32_t>(content.rows * job.rows)};
     if (job.table) {
       if (has_arrived)
-        PackedBatches::check_table_rows(job, static_cast<const std::byte*>(own.tensors()[job.column].tensor.data),
-                                        content.rows, reader);
+        batches_.check_table_rows(job, static_cast<const std::byte*>(own.tensors()[job.column].tensor.data),
+                                  content.rows, reader);
       rows.numbers = reinterpret_cast<const int64_t*>(rows.in);
       rows.in = replica.tables[j].get();
-      rows.in_stride = job.table->row_bytes();
+      rows.in_stride = batches_.table_of(job).row_bytes();
     }
     const unpack::UnpackLaunch launch = unpackers_[j].launch(rows, replica.device->tables() + tables_at_[j]);
     if (!launch.empty()) launches.push_back(launch);
@@ -492,9 +492,10 @@ std::vector<std::pair<std::string, std::string>> Upload::outputs(const PipelineS
   std::vector<std::pair<std::string, std::string>> outputs;
   const PackedBatches batches(spec, facts);
   for (const PackedBatches::Origin& output : batches.origins())
-    outputs.emplace_back(output.name, output.stored  ? "copied to GPUs as it is"
-                                      : output.table ? fmt::format("gathered on GPUs from {}", output.table->name())
-                                                     : fmt::format("unpacked on GPUs from '{}'", output.column));
+    outputs.emplace_back(output.name, output.stored ? "copied to GPUs as it is"
+                                      : !output.table.empty()
+                                          ? fmt::format("gathered on GPUs from {}", output.table)
+                                          : fmt::format("unpacked on GPUs from '{}'", output.column));
   return outputs;
 }
 

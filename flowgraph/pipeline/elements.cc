@@ -22,7 +22,7 @@ namespace {
 
 /// Returns the feature's padding value, as this output delivers it.
 std::vector<std::byte> padding_of(const FeatureSpec& feature, const OutputSpec& output) {
-  if (output.step_writer) return std::vector<std::byte>(size_of(output.dtype));
+  if (output.steps) return std::vector<std::byte>(size_of(output.dtype));
   if (feature.dtype == DType::bytes) {
     if (feature.default_bytes.empty()) return {};
     const auto value = std::as_bytes(std::span(feature.default_bytes.front()));

@@ -102,7 +102,7 @@ class OutputResolver {
   const std::string& folder;
   const std::vector<FeatureSpec>& features;
   const FeatureNumbers& numbers;
-  std::vector<std::shared_ptr<Table>>& tables;
+  std::vector<TableSpec>& tables;
   const std::optional<CacheSpec>& cache;
   std::vector<std::string>& warnings;
   OutputSpec output;

@@ -51,7 +51,7 @@ void check_cache_keeps(const PipelineSpec& spec) {
   const char* const what = spec.cache->what == CacheWhat::decoded ? "DECODED" : "RESIZED";
   std::string why;
   for (const OutputSpec& output : spec.outputs) {
-    const KeptStep* step = output.kept_step();
+    const std::optional<KeptStep> step = output.kept_step();
     if (!step || output.internal) continue;
     if (step->why_not.empty()) return;
     why += fmt::format("; output '{}': {}", output.name, step->why_not);

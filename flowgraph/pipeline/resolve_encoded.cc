@@ -1,11 +1,9 @@
 #include <fmt/format.h>
 
-#include <memory>
 #include <utility>
 
 #include "flowgraph/pipeline/output_resolver.h"
 #include "flowgraph/pipeline/resolve_picture.h"
-#include "flowgraph/rows/picture_writer.h"
 
 namespace feedline::flow {
 namespace {
@@ -53,18 +51,17 @@ void add_picture(OutputResolver& of, int number, PictureSpec picture, ImageLayou
       finish_as.std = for_each_channel(normalize->std, 1, finish_as.channels);
     }
   }
-  auto writer = std::make_shared<PictureWriter>(std::move(picture.origin), picture.geometry, std::move(finish_as),
-                                                picture.keys, of.cache);
+  PictureRows rows{std::move(picture.origin), picture.geometry, std::move(finish_as), picture.keys, of.cache};
   const FeatureSpec& from = of.feature(number);
   of.output.shape = from.shape.rank() > 0 ? unpack.shape.with_rows(from.shape[0]) : unpack.shape;
   if (from.kind == FeatureKind::fixed_sequence) {
     of.output.padded = true;
     of.output.feature = number;
-    of.output.step_writer = std::move(writer);
+    of.output.steps = std::move(rows);
     return;
   }
   of.add_job({.number = number}, std::move(unpack), static_cast<size_t>(from.shape.elements()));
-  of.output.jobs.back().writer = std::move(writer);
+  of.output.jobs.back().rows = std::move(rows);
 }
 
 void resolve_encoded(OutputResolver& of) {

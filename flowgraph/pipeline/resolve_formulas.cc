@@ -111,7 +111,7 @@ class FormulaResolver {
                          output.variable || output.padded ? "of varying length"
                          : output.dtype == DType::bytes   ? "BYTES"
                                                           : to_string(output.shape));
-    if (output.dense() && output.jobs[0].writer) return "formulas cannot read what is looked up in a table";
+    if (output.dense() && output.jobs[0].rows) return "formulas cannot read what is looked up in a table";
     return "";
   }
 

@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
-#include <memory>
+#include <algorithm>
 #include <utility>
 
 #include "flowgraph/pipeline/output_resolver.h"
-#include "flowgraph/rows/lookup_writer.h"
+#include "flowgraph/table/table.h"
 #include "io/read/source.h"
 
 namespace feedline::flow {
@@ -16,12 +16,22 @@ std::string path_of(const OutputResolver& of, std::string_view field, const std:
   return io::absolute_name(of.folder, path);
 }
 
-// Returns the table of an output. Outputs with the same TableSpec share one table.
-std::shared_ptr<Table> table_of(OutputResolver& of, TableSpec wanted) {
-  for (const std::shared_ptr<Table>& table : of.tables)
-    if (table->spec() == wanted) return table;
+// Returns the number of an output's table. Outputs that say the same of their table share one.
+size_t table_of(OutputResolver& of, const std::string& path, const std::string& keys_path,
+                const config::Lookup& lookup) {
+  const TableSpec wanted{
+      .path = path, .keys_path = keys_path, .resident = lookup.resident(), .on_device = lookup.on_device()};
+  const auto says_the_same = [&](TableSpec table) {
+    table.dtype = DType::unset;
+    table.row_shape = {};
+    table.rows = 0;
+    return table == wanted;
+  };
+  const auto known = std::ranges::find_if(of.tables, says_the_same);
+  if (known != of.tables.end()) return static_cast<size_t>(known - of.tables.begin());
   try {
-    return of.tables.emplace_back(std::make_shared<Table>(std::move(wanted)));
+    of.tables.push_back(Table(wanted).spec());
+    return of.tables.size() - 1;
   } catch (const Error& error) {
     throw Error(error.category(), fmt::format("{}: lookup.table: {}", of.path, error.message()), error.place());
   }
@@ -54,17 +64,15 @@ void resolve_lookup(OutputResolver& of) {
                     from.name));
   if (lookup.resident() && lookup.on_device())
     of.refuse("lookup.resident", "lookup.on_device has the table in the memory of the device already; remove it");
-  const std::shared_ptr<Table> table =
-      table_of(of, {path_of(of, "lookup.table", lookup.table()), path_of(of, "lookup.keys_file", lookup.keys_file()),
-                    lookup.resident(), lookup.on_device()});
-  unpack::UnpackSpec unpack = stored_elements(table->dtype(), table->row_shape());
+  const size_t table = table_of(of, path_of(of, "lookup.table", lookup.table()),
+                                path_of(of, "lookup.keys_file", lookup.keys_file()), lookup);
+  const DType stored = of.tables[table].dtype;
+  unpack::UnpackSpec unpack = stored_elements(stored, of.tables[table].row_shape);
   const int channel_axis = of.turn(unpack, ImageLayout::unknown);
-  of.finish(unpack, channel_axis, table->dtype());
+  of.finish(unpack, channel_axis, stored);
   of.output.shape = unpack.shape;
-  of.output.table = table;
-  auto writer = std::make_shared<LookupWriter>(table, by_name, unpack);
-  of.add_job({.number = number}, std::move(unpack));
-  of.output.jobs.back().writer = std::move(writer);
+  of.add_job({.number = number}, unpack);
+  of.output.jobs.back().rows = LookupRows{table, by_name, std::move(unpack)};
 }
 
 }  // namespace feedline::flow

@@ -1,10 +1,8 @@
 #include <fmt/format.h>
 
-#include <memory>
 #include <utility>
 
 #include "flowgraph/pipeline/output_resolver.h"
-#include "flowgraph/rows/one_hot_writer.h"
 
 namespace feedline::flow {
 
@@ -23,9 +21,8 @@ void resolve_one_hot(OutputResolver& of) {
   of.turn(unpack, ImageLayout::unknown);
   of.finish(unpack, -1, DType::float32);
   of.output.shape = unpack.shape;
-  auto writer = std::make_shared<OneHotWriter>(unpack);
-  of.add_job({.number = number}, std::move(unpack));
-  of.output.jobs.back().writer = std::move(writer);
+  of.add_job({.number = number}, unpack);
+  of.output.jobs.back().rows = OneHotRows{std::move(unpack)};
 }
 
 }  // namespace feedline::flow

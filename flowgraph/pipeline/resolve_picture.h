@@ -5,7 +5,7 @@
 
 #include "feedline_pipeline.pb.h"
 #include "flowgraph/pipeline/output_resolver.h"
-#include "flowgraph/rows/picture_writer.h"
+#include "flowgraph/rows/row_spec.h"
 
 namespace feedline::flow {
 

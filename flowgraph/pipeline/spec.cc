@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "flowgraph/rows/kept_picture.h"
+
 namespace feedline::flow {
 
 std::string_view FeatureSpec::prefix() const noexcept {
@@ -10,22 +12,15 @@ std::string_view FeatureSpec::prefix() const noexcept {
                                         : std::string_view();
 }
 
-const KeptStep* OutputSpec::kept_step() const noexcept {
-  static const KeptStep of_steps{.text = {}, .bytes = 0, .why_not = "a record has several pictures"};
-  const KeptStep* step = writer() ? writer()->kept_step() : nullptr;
-  return step && (step_writer || jobs[0].values > 1) ? &of_steps : step;
+std::optional<KeptStep> OutputSpec::kept_step() const {
+  const RowSpec* rows = row_spec();
+  std::optional<KeptStep> step = rows ? flow::kept_step(*rows) : std::nullopt;
+  if (step && (steps || jobs[0].values > 1)) step = KeptStep{.text = {}, .why_not = "a record has several pictures"};
+  return step;
 }
 
-std::optional<PipelineSpec::RowWriterMemory> PipelineSpec::row_writer_memory() const noexcept {
-  std::optional<RowWriterMemory> most;
-  for (const OutputSpec& output : outputs) {
-    const RowWriter* writer = output.writer();
-    if (!writer) continue;
-    if (!most) most.emplace();
-    most->scratch = std::max(most->scratch, writer->scratch_bytes());
-    most->heap = std::max(most->heap, writer->heap_bytes());
-  }
-  return most;
+bool PipelineSpec::rows_can_fail() const noexcept {
+  return std::ranges::any_of(outputs, [](const OutputSpec& output) { return output.row_spec() != nullptr; });
 }
 
 }  // namespace feedline::flow

@@ -17,13 +17,12 @@
 #include "flowgraph/pipeline/feed_state.h"
 #include "flowgraph/pipeline/file_list.h"
 #include "flowgraph/rows/cache_spec.h"
-#include "flowgraph/rows/row_writer.h"
+#include "flowgraph/rows/row_spec.h"
+#include "flowgraph/table/table_spec.h"
 #include "io/index/index.h"
 #include "unpack/unpack_spec.h"
 
 namespace feedline::flow {
-
-class Table;
 
 enum class FeatureKind : uint8_t { fixed, variable, fixed_sequence, ragged };
 
@@ -117,19 +116,21 @@ struct ColumnRef {
   // Index into PipelineSpec::features or ::expressions. If `what` is Reserved::value: the feature whose value it is.
   int number = -1;
   Reserved what = Reserved::record;  // which reserved feature, if `kind` is reserved
+  bool operator==(const ColumnRef&) const = default;
 };
 
 /// How each row of a dense output, or a part of each row, is made from a column.
 struct DenseJob {
   ColumnRef column;
-  /// Makes the rows from the values of a feature; then the output has no other job. Null: `unpack` says how rows are
-  /// made.
-  std::shared_ptr<const RowWriter> writer = nullptr;
+  /// How rows that can fail are made from the values of a feature; then the output has no other job. nullopt: `unpack`
+  /// says how rows are made.
+  std::optional<RowSpec> rows = std::nullopt;
   /// How one value is unpacked. A value is the bytes of a BYTES feature, or all numbers that a record has for a feature
   /// of numbers, as they lie in memory.
   unpack::UnpackSpec unpack;
   size_t values = 1;  // values in a record; they are written one after another
   size_t offset = 0;  // bytes from the beginning of a row
+  bool operator==(const DenseJob&) const = default;
 };
 
 /// An output. Either it is dense and `jobs` write it, or it passes a feature through whose size varies from record to
@@ -142,23 +143,25 @@ struct OutputSpec {
   // If it is not dense:
   int feature = -1;
   std::optional<unpack::UnpackSpec> unpack_value;  // how a single number is cast and normalised
-  // If the output is padded: makes a step of the tensor from each value of the feature, which has BYTES. The padding is
-  // then zeros. Null: the steps are the feature's own.
-  std::shared_ptr<const RowWriter> step_writer = nullptr;
+  // If the output is padded: how a step of the tensor is made from each value of the feature, which has BYTES. The
+  // padding is then zeros. nullopt: the steps are the feature's own.
+  std::optional<RowSpec> steps;
   // If true, the tensors are NAME.values and NAME.row_splits, or for bytes NAME.bytes, NAME.offsets and
   // NAME.row_splits. If the feature is nested, NAME.step_splits comes before NAME.row_splits.
   bool variable = false;
   bool padded = false;  // of a fixed_sequence: the tensor is [rows, longest of the batch, shape...]
   bool internal = false;
-  std::shared_ptr<const Table> table = nullptr;  // in which it looks rows up; null: it looks nothing up
 
+  bool operator==(const OutputSpec&) const = default;
   bool dense() const noexcept { return !jobs.empty(); }
   uint64_t row_bytes() const noexcept { return static_cast<uint64_t>(shape.elements()) * size_of(dtype); }
-  /// Returns the writer of rows that can fail; null if no row can fail.
-  const RowWriter* writer() const noexcept { return dense() ? jobs[0].writer.get() : step_writer.get(); }
-  /// Returns what a cache can keep of the output, or why it can keep nothing. Returns null if there is no writer(), or
-  /// if its kept_step() is null.
-  const KeptStep* kept_step() const noexcept;
+  /// Returns how rows, or their steps, are made that can fail; null if no row can fail.
+  const RowSpec* row_spec() const noexcept {
+    const std::optional<RowSpec>& spec = dense() ? jobs[0].rows : steps;
+    return spec ? &*spec : nullptr;
+  }
+  /// Returns what a cache can keep of the output, or why it can keep nothing; nullopt as kept_step() of rows says.
+  std::optional<KeptStep> kept_step() const;
 };
 
 /// A formula. The expressions of a pipeline are in an order in which each reads only those before it.
@@ -242,8 +245,8 @@ struct PipelineSpec {
   std::vector<SourceSpec> sources;
   std::vector<FeatureSpec> features;  // with record_type RAW there is one: `record`
   std::vector<ExpressionSpec> expressions;
-  std::vector<OutputSpec> outputs;             // in the pipeline's order, including internal ones
-  std::vector<std::shared_ptr<Table>> tables;  // where outputs look rows up, each table once; open_tables() opens them
+  std::vector<OutputSpec> outputs;  // in the pipeline's order, including internal ones
+  std::vector<TableSpec> tables;    // where outputs look rows up, each table once
   std::optional<CacheSpec> cache;
   InterleaveSpec interleave;
   std::optional<WindowSpec> window;
@@ -273,13 +276,8 @@ struct PipelineSpec {
 
   std::vector<std::string> warnings;  // for example, features that no output names
 
-  /// What a thread needs to write rows that can fail, in bytes.
-  struct RowWriterMemory {
-    uint64_t scratch = 0, heap = 0;
-  };
-  /// Returns what each thread needs; nullopt if writing rows cannot fail.
-  std::optional<RowWriterMemory> row_writer_memory() const noexcept;
-  bool rows_can_fail() const noexcept { return row_writer_memory().has_value(); }
+  /// Returns whether a row may fail when it is made.
+  bool rows_can_fail() const noexcept;
 };
 
 /// Returns the pipeline as plain values. Checks everything that can be told from the pipeline and the list of files.

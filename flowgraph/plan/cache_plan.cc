@@ -39,13 +39,13 @@ uint64_t fixed_bytes(const CacheSpec& spec) { return spec.where == CacheWhere::d
 CacheParts::CacheParts(const PipelineSpec& spec) {
   for (const OutputSpec& output : spec.outputs) {
     of_output.push_back(-1);
-    const KeptStep* step = output.kept_step();
+    const std::optional<KeptStep> step = output.kept_step();
     if (!step || !step->why_not.empty() || output.internal) continue;
     const int feature = output.jobs[0].column.number;
     const auto known = std::ranges::find_if(
-        parts, [&](const Part& part) { return part.feature == feature && part.step->text == step->text; });
+        parts, [&](const Part& part) { return part.feature == feature && part.step.text == step->text; });
     of_output.back() = static_cast<int>(known - parts.begin());
-    if (known == parts.end()) parts.push_back({static_cast<int>(of_output.size()) - 1, feature, step});
+    if (known == parts.end()) parts.push_back({static_cast<int>(of_output.size()) - 1, feature, *step});
   }
 }
 
@@ -104,7 +104,7 @@ void CachePlan::keep_samples(const PipelineSpec& spec, const DataSet& data, cons
   const auto parts = static_cast<uint64_t>(parts_.parts.size());
   sample_bytes_ = sizes.mean + caution * sizes.error;
   for (const CacheParts::Part& part : parts_.parts)
-    sample_bytes_ += static_cast<double>(round_up(part.step->bytes, io::entry_alignment));
+    sample_bytes_ += static_cast<double>(round_up(part.step.bytes, io::entry_alignment));
   if (samples_ == 0 || parts == 0 || sample_bytes_ < 1) {
     why_off_ = "there is nothing to keep";
     return;
@@ -169,7 +169,7 @@ void CachePlan::choose_file(const PipelineSpec& spec, const DataSet& data) {
   for (const uint64_t value : {data.digest, spec_.limit, static_cast<uint64_t>(spec_.what)}) add(content_, value);
   for (const CacheParts::Part& part : parts_.parts) {
     const FeatureSpec& feature = spec.features[static_cast<size_t>(part.feature)];
-    for (const std::string& text : {part.step->text, feature.key}) add(content_, hash64(text));
+    for (const std::string& text : {part.step.text, feature.key}) add(content_, hash64(text));
     for (const uint64_t value : {static_cast<uint64_t>(feature.where), uint64_t{feature.has_default}})
       add(content_, value);
     for (const std::string& value : feature.default_bytes) add(content_, hash64(value));  // of records that lack it
@@ -206,7 +206,7 @@ uint64_t CachePlan::store_bytes() const noexcept {
 uint64_t CachePlan::scratch_bytes() const noexcept {
   uint64_t most = 0;
   if (spec_.where == CacheWhere::disk && kept_ > 0)
-    for (const CacheParts::Part& part : parts_.parts) most = std::max(most, part.step->entry_bytes);
+    for (const CacheParts::Part& part : parts_.parts) most = std::max(most, part.step.entry_bytes);
   return round_up(most, io::entry_alignment);
 }
 
@@ -227,7 +227,7 @@ std::string CachePlan::text(const PipelineSpec& spec) const {
   }
   for (size_t o = 0; o < spec.outputs.size(); o++) {
     const OutputSpec& output = spec.outputs[o];
-    const KeptStep* step = output.kept_step();
+    const std::optional<KeptStep> step = output.kept_step();
     if (step && !step->why_not.empty())
       append(text, "         output '{}' is not kept: {}\n", output.name, step->why_not);
   }

@@ -21,7 +21,7 @@ struct CacheParts {
   struct Part {
     int output;   // the first output that it is for
     int feature;  // the feature that it is made from
-    const KeptStep* step;
+    KeptStep step;
   };
   std::vector<Part> parts;
   std::vector<int> of_output;  // by output: the number of its part; -1: nothing of it is kept

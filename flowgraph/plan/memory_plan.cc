@@ -198,7 +198,8 @@ void MemoryPlan::plan_outputs(const Schedule& schedule) {
   buffers_per_replica = static_cast<uint32_t>(spec.host_prefetch) + 1;
 }
 
-void MemoryPlan::fit(const Schedule& schedule, const std::vector<MemoryLine>& more) {
+void MemoryPlan::fit(const Schedule& schedule, const RowWriters& writers, const Tables& tables,
+                     const std::vector<MemoryLine>& more) {
   const PipelineSpec& spec = schedule.spec;
   const DataSet& data = schedule.data;
   const uint64_t chunks = step_chunks = schedule.chunks_of_step();
@@ -232,16 +233,16 @@ void MemoryPlan::fit(const Schedule& schedule, const std::vector<MemoryLine>& mo
                    (file.key_changes ? file.key_changes->memory_bytes() : 0);
   }
   uint64_t table_bytes = 0;
-  for (const auto& table : spec.tables) table_bytes += table->memory_bytes();
+  for (const auto& table : tables)
+    if (table) table_bytes += table->memory_bytes();
   const uint64_t slot_bytes = slot_data_bytes + slot_arena_bytes;
-  const auto rows = spec.row_writer_memory().value_or(PipelineSpec::RowWriterMemory());
   const auto threads = static_cast<uint64_t>(schedule.threads);
-  scratch_bytes = round_up(rows.scratch, tensor_alignment);
+  scratch_bytes = round_up(writers.scratch_bytes(), tensor_alignment);
   // The memory that does not depend on the numbers of slots and batches.
   std::vector<MemoryLine> fixed = more;
   fixed.insert(fixed.end(), {{"inflating", inflaters, inflater_memory_bytes},
                              {"making rows", threads, scratch_bytes},
-                             {"decoders of pictures", threads, rows.heap},
+                             {"decoders of pictures", threads, writers.heap_bytes()},
                              {"counting while reading", 1, data.lazy ? lazy_reader_bytes(spec, data) : 0},
                              {"tables", 1, table_bytes},
                              {"files", 1, files_bytes},

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/round_up.h"
+#include "flowgraph/plan/row_writers.h"
 #include "flowgraph/plan/schedule.h"
 
 namespace feedline::flow {
@@ -56,9 +57,10 @@ struct MemoryPlan {
   /// Plans the bytes of a slot and of a batch. fit() then chooses the numbers of slots and batches.
   explicit MemoryPlan(const Schedule& schedule);
 
-  /// Chooses as many slots and batches as memory.limit allows. `more` is the memory that the feed takes outside of the
-  /// graph. Throws Error bad_pipeline if memory.limit is too small.
-  void fit(const Schedule& schedule, const std::vector<MemoryLine>& more);
+  /// Chooses as many slots and batches as memory.limit allows. `writers` and `tables` are those of the feed, and `more`
+  /// is the memory that the feed takes outside of the graph. Throws Error bad_pipeline if memory.limit is too small.
+  void fit(const Schedule& schedule, const RowWriters& writers, const Tables& tables,
+           const std::vector<MemoryLine>& more);
 
   uint64_t step_chunks = 0;  // Schedule::chunks_of_step()
   uint32_t slots = 0;

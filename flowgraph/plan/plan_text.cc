@@ -104,7 +104,8 @@ std::string Plan::text() const {
     for (int64_t axis : tensor.shape) axes += fmt::format(", {}", axis);
     append(text, "output   {:<24} {:<8} {}{}]\n", tensor.name, name(tensor.dtype), rows, axes);
   }
-  for (const auto& table : spec.tables) append(text, "table    {}\n", table->text());
+  for (const auto& table : tables)
+    if (table) append(text, "table    {}\n", table->text());
   if (cache) text += cache->text(spec);
   for (const MemoryLine& line : memory.lines)
     if (line.count * line.bytes > 0)

@@ -14,6 +14,7 @@ struct CacheSpec {
   CacheWhat what = CacheWhat::records;
   std::string dir;     // disk: absolute path; empty: the user's cache folder
   uint64_t limit = 0;  // bytes
+  bool operator==(const CacheSpec&) const = default;
 };
 
 }  // namespace feedline::flow

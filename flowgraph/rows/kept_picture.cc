@@ -221,4 +221,10 @@ void KeptPicture::finish(std::span<const std::byte> entry, pictures::Choices cho
     pictures::render(view(uint8_t{}), geometry_of, finish_, out, scratch);
 }
 
+std::optional<KeptStep> kept_step(const RowSpec& rows) {
+  const auto* pictures = std::get_if<PictureRows>(&rows);
+  if (!pictures || !keeps_pictures(pictures->cache)) return std::nullopt;
+  return KeptPicture(pictures->origin, pictures->geometry, pictures->finish, *pictures->cache).step();
+}
+
 }  // namespace feedline::flow

@@ -6,27 +6,16 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
-#include <variant>
 
-#include "flowgraph/rows/cache_spec.h"
-#include "flowgraph/rows/row_writer.h"
-#include "pictures/decode/picture.h"
-#include "pictures/shape/geometry.h"
-#include "pictures/shape/render.h"
+#include "flowgraph/rows/row_spec.h"
+#include "pictures/decode/pixel_view.h"
 
 namespace feedline::flow {
 
-/// The shape of a picture whose UINT8 pixels lie in a feature's bytes without compression, as the field `decode_raw` of
-/// an output says.
-struct StoredPixels {
-  int64_t height = 0, width = 0;
-  int channels = 0;
-  bool channels_first = false;
-};
-
-/// What a picture is made from: an encoded picture, or pixels.
-using PictureOrigin = std::variant<pictures::DecodeOptions, StoredPixels>;
+/// Returns whether a pipeline with this cache keeps pictures.
+inline bool keeps_pictures(const std::optional<CacheSpec>& cache) noexcept {
+  return cache && cache->what != CacheWhat::records;
+}
 
 /// Cuts the steps that make a row from a picture in two parts. The first part ends before the first random choice, and
 /// its result is an entry of a cache. The second part makes the row from the entry. Both parts together make the same
@@ -76,5 +65,9 @@ class KeptPicture {
 
 /// Returns a view of the pixels of decode_raw.
 pictures::PixelView<uint8_t> view_of(const StoredPixels& stored, std::span<const std::byte> bytes);
+
+/// Returns what a cache can keep of the rows. Returns nullopt if the pipeline has no cache of pictures, or if the rows
+/// are not pictures.
+std::optional<KeptStep> kept_step(const RowSpec& rows);
 
 }  // namespace feedline::flow

@@ -14,8 +14,6 @@ namespace {
 // How many bytes of rows are read at a time. These rows then stay in the second-level cache until they are unpacked.
 constexpr size_t bytes_at_once = 256 << 10;
 
-std::string file_name(const std::string& path) { return std::filesystem::path(path).filename().string(); }
-
 int64_t number_of(std::span<const std::byte> value) noexcept {
   int64_t number;
   std::memcpy(&number, value.data(), sizeof number);
@@ -36,9 +34,9 @@ RowError RowFinder::failure(size_t row, std::span<const std::byte> value) const 
   const TableSpec& spec = table->spec();
   return {static_cast<uint32_t>(row), Category::wrong_value, -1,
           by_name ? fmt::format("{} has no name {}; add it there and its row to {}, or correct the record",
-                                file_name(spec.keys_path), quoted(value), file_name(spec.path))
+                                std::filesystem::path(spec.keys_path).filename().string(), quoted(value), spec.name())
                   : fmt::format("there is no row {} in {}, which has rows 0 to {}; correct the record, or the table",
-                                number_of(value), file_name(spec.path), table->rows() - 1)};
+                                number_of(value), spec.name(), table->rows() - 1)};
 }
 
 void RowFinder::add_failures(Values values, std::span<const int64_t> rows, size_t first, RowOutcome& outcome) const {
@@ -83,20 +81,6 @@ void LookupWriter::write(std::span<const std::span<const std::byte>> values, con
     table_.read(std::span(rows).first(some.size()), scratch, stored);
     unpack_(std::span(stored).first(some.size()), out, stride);
   }
-}
-
-std::shared_ptr<const RowWriter> LookupWriter::of_stored_numbers() const {
-  if (unpack_.is_copy()) return nullptr;
-  unpack::UnpackSpec copy = unpack_.spec();
-  copy.normalize.reset();
-  copy.channel_axis = -1;
-  copy.out = copy.stored;
-  return std::make_shared<LookupWriter>(finder_.table, finder_.by_name, copy);
-}
-
-std::optional<GatheredRows> LookupWriter::gathered() const {
-  if (!table_.spec().on_device) return std::nullopt;
-  return GatheredRows{std::make_shared<LookupNumberWriter>(finder_), finder_.table};
 }
 
 void LookupNumberWriter::write(std::span<const std::span<const std::byte>> values, const RowNumbers&, std::byte* out,

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <optional>
 #include <span>
 #include <utility>
 
@@ -34,8 +33,7 @@ struct RowFinder {
 /// row of the output fails with Category::wrong_value.
 class LookupWriter final : public RowWriter {
  public:
-  /// `unpack` makes a row of the output from a row of the table. The table need not be open yet, but must be open
-  /// before write() is called.
+  /// `unpack` makes a row of the output from a row of the table, which must be open.
   LookupWriter(std::shared_ptr<const Table> table, bool by_name, const unpack::UnpackSpec& unpack);
 
   uint64_t scratch_bytes() const noexcept override;
@@ -45,8 +43,6 @@ class LookupWriter final : public RowWriter {
   /// the records.
   void write(std::span<const std::span<const std::byte>> values, const RowNumbers& rows, std::byte* out, size_t stride,
              std::span<std::byte> scratch, RowOutcome& outcome) const override;
-  std::shared_ptr<const RowWriter> of_stored_numbers() const override;
-  std::optional<GatheredRows> gathered() const override;
 
  private:
   size_t rows_at_once() const noexcept;

@@ -20,28 +20,23 @@ struct Sample {
 
 }  // namespace
 
-PictureWriter::PictureWriter(PictureOrigin origin, const pictures::GeometrySpec& geometry, pictures::Finish finish,
-                             const ChoiceKeys& keys, const std::optional<CacheSpec>& cache)
-    : origin_(std::move(origin)),
-      geometry_(geometry),
-      finish_(std::move(finish)),
-      keys_(keys),
-      crop_key_(key_of({keys.seed, crops, hash64(keys.crop_group)})),
-      flip_key_(key_of({keys.seed, flips, hash64(keys.flip_group)})),
-      cache_(cache) {
-  if (cache && cache->what != CacheWhat::records) kept_.emplace(origin_, geometry_, finish_, *cache);
+PictureWriter::PictureWriter(PictureRows rows)
+    : rows_(std::move(rows)),
+      crop_key_(key_of({rows_.keys.seed, crops, hash64(rows_.keys.crop_group)})),
+      flip_key_(key_of({rows_.keys.seed, flips, hash64(rows_.keys.flip_group)})) {
+  if (keeps_pictures(rows_.cache)) kept_.emplace(rows_.origin, rows_.geometry, rows_.finish, *rows_.cache);
 }
 
 uint64_t PictureWriter::scratch_bytes() const noexcept {
-  if (const auto* decode = std::get_if<pictures::DecodeOptions>(&origin_))
-    return pictures::render_memory(*decode, geometry_.least_resized_height());
-  const auto& [height, width, channels, channels_first] = std::get<StoredPixels>(origin_);
-  const auto [rows, columns] = geometry_.crop.value_or(pictures::Size{height, width});
+  if (const auto* decode = std::get_if<pictures::DecodeOptions>(&rows_.origin))
+    return pictures::render_memory(*decode, rows_.geometry.least_resized_height());
+  const auto& [height, width, channels, channels_first] = std::get<StoredPixels>(rows_.origin);
+  const auto [rows, columns] = rows_.geometry.crop.value_or(pictures::Size{height, width});
   return pictures::render_memory({.max_pixels = std::max(height * width, rows * columns)});
 }
 
 uint64_t PictureWriter::heap_bytes() const noexcept {
-  const auto* decode = std::get_if<pictures::DecodeOptions>(&origin_);
+  const auto* decode = std::get_if<pictures::DecodeOptions>(&rows_.origin);
   return decode ? pictures::decoder_memory(*decode) : 0;
 }
 
@@ -50,7 +45,8 @@ void PictureWriter::write(std::span<const std::span<const std::byte>> values, co
   for (size_t row = 0; row < values.size(); row++) try {
       const uint64_t number = rows.sample(row);
       const Sample sample{
-          geometry_, {Draws(key_of({crop_key_, rows.epoch, number})), Draws(key_of({flip_key_, rows.epoch, number}))}};
+          rows_.geometry,
+          {Draws(key_of({crop_key_, rows.epoch, number})), Draws(key_of({flip_key_, rows.epoch, number}))}};
       std::byte* const to = out + row * stride;
       if (rows.kept && rows.kept->entries[row] != KeptRows::none &&
           write_kept(values[row], *rows.kept, rows.kept->entries[row], sample.choices, {to, stride}, scratch, outcome))
@@ -59,10 +55,11 @@ void PictureWriter::write(std::span<const std::span<const std::byte>> values, co
       const auto geometry_of = [&sample](int64_t width, int64_t height) {
         return pictures::geometry_of(sample.geometry, width, height, sample.choices);
       };
-      if (const auto* decode = std::get_if<pictures::DecodeOptions>(&origin_))
-        outcome.warnings += pictures::render(values[row], *decode, geometry_of, finish_, to, scratch);
+      if (const auto* decode = std::get_if<pictures::DecodeOptions>(&rows_.origin))
+        outcome.warnings += pictures::render(values[row], *decode, geometry_of, rows_.finish, to, scratch);
       else
-        pictures::render(view_of(std::get<StoredPixels>(origin_), values[row]), geometry_of, finish_, to, scratch);
+        pictures::render(view_of(std::get<StoredPixels>(rows_.origin), values[row]), geometry_of, rows_.finish, to,
+                         scratch);
     } catch (const pictures::BadPicture& bad) {
       outcome.failed.push_back({static_cast<uint32_t>(row), Category::bad_image, -1, bad.what()});
     }
@@ -111,17 +108,6 @@ uint64_t PictureWriter::kept_bytes(std::span<const std::byte> value) const try {
   return kept_->bytes_of(value);
 } catch (const pictures::BadPicture&) {
   return 0;
-}
-
-std::shared_ptr<const RowWriter> PictureWriter::of_stored_numbers() const {
-  if ((geometry_.resize || geometry_.shorter) && finish_.filter != pictures::Filter::nearest) return nullptr;
-  // A PictureWriter rounds normalised values to the nearest integer. The cast of an UnpackSpec would round them towards
-  // zero.
-  if (finish_.is_integer() && finish_.normalizes()) return nullptr;
-  pictures::Finish finish{.filter = finish_.filter, .channels = finish_.channels, .fill = finish_.fill};
-  const auto* decode = std::get_if<pictures::DecodeOptions>(&origin_);
-  if (decode && decode->bits == 16) finish.dtype = DType::uint16;
-  return std::make_shared<PictureWriter>(origin_, geometry_, std::move(finish), keys_, cache_);
 }
 
 }  // namespace feedline::flow

@@ -4,27 +4,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "flowgraph/rows/row_error.h"
+#include "flowgraph/rows/row_spec.h"
+#include "flowgraph/table/table.h"
 
 namespace feedline::io {
 class EntryStore;
 }
 
 namespace feedline::flow {
-
-class RowWriter;
-class Table;
-
-/// How rows are made from a table by the rank or on the GPU that receives them.
-struct GatheredRows {
-  std::shared_ptr<const RowWriter> numbers;  // makes what travels: for each row an INT64, its Table::arrival_number()
-  std::shared_ptr<const Table> table;        // has the rows from which the job's UnpackSpec makes the output's rows
-};
 
 /// What became of a block of rows.
 struct RowOutcome {
@@ -49,16 +40,6 @@ struct RowNumbers {
   const KeptRows* kept = nullptr;  // null: there is no cache
   /// Returns the number of the sample, in its epoch, that row i of the block belongs to.
   uint64_t sample(size_t i) const noexcept { return (first + i) / frames; }
-};
-
-/// The part of a writer's work that is the same in every epoch, so that a cache can keep its result.
-struct KeptStep {
-  std::string text;     // says what is made; writers with the same text make the same bytes from a value
-  uint64_t bytes = 0;   // how many bytes are made from each value; 0: that depends on the value
-  std::string why_not;  // for people: why nothing can be kept; if it is not empty, the other members are not set
-  // The maximum number of bytes in an entry. So much memory is needed while an entry is read from a disk, or made for a
-  // disk. 0: no memory is needed, because an entry is the row itself.
-  uint64_t entry_bytes = 0;
 };
 
 /// Makes the rows of an output, or the steps of its rows, from the values of a feature. A row may fail. Immutable, and
@@ -91,20 +72,11 @@ class RowWriter {
   virtual void write(std::span<const std::span<const std::byte>> values, const RowNumbers& rows, std::byte* out,
                      size_t stride, std::span<std::byte> scratch, RowOutcome& outcome) const = 0;
 
-  /// Returns a writer of stored numbers, from which the job's UnpackSpec makes the same rows. The numbers can then
-  /// travel as they are stored. The rank or the GPU that receives them casts and normalises them. Returns null if there
-  /// is no such writer.
-  virtual std::shared_ptr<const RowWriter> of_stored_numbers() const { return nullptr; }
-
-  /// Returns how rows are gathered by the rank or on the GPU that receives them, from a table that each rank and GPU
-  /// has. Returns nullopt if they are not gathered.
-  virtual std::optional<GatheredRows> gathered() const { return std::nullopt; }
-
-  /// Returns what a cache can keep of the rows. Null: the pipeline has no cache, or the writer makes nothing that is
-  /// worth keeping.
-  virtual const KeptStep* kept_step() const noexcept { return nullptr; }
   /// Returns how many bytes are kept of a value; 0 if nothing is kept, because the row will fail.
   virtual uint64_t kept_bytes([[maybe_unused]] std::span<const std::byte> value) const { return 0; }
 };
+
+/// Returns the writer of these rows. `tables` are those of the pipeline; the tables that the rows name must be open.
+std::unique_ptr<const RowWriter> make_row_writer(const RowSpec& rows, const Tables& tables);
 
 }  // namespace feedline::flow

@@ -77,13 +77,24 @@ struct Reading {
 
 }  // namespace
 
+std::string TableSpec::name() const { return std::filesystem::path(path).filename().string(); }
+
 Table::Table(TableSpec spec)
     : spec_(std::move(spec)),
       file_(io::all_files().open(spec_.path)),
-      header_(io::read_npy_header(*file_, most_row_bytes)),
-      dtype_(dtype_of(*file_, header_)),
-      row_shape_(shape_of(*file_, header_)) {
+      header_(io::read_npy_header(*file_, most_row_bytes)) {
+  const DType dtype = dtype_of(*file_, header_);
+  const Shape row_shape = shape_of(*file_, header_);
   if (header_.rows == 0) refuse(*file_, "has no rows, so nothing can be looked up; save an array that has some");
+  const bool is_known = spec_.dtype != DType::unset;
+  if (is_known && (spec_.dtype != dtype || spec_.row_shape != row_shape || spec_.rows != header_.rows))
+    refuse(*file_, fmt::format("has changed while the feed was made: it had {} of {} {}, and has {} of {} {}; start "
+                               "again",
+                               format_count(spec_.rows, "row"), feedline::name(spec_.dtype), to_string(spec_.row_shape),
+                               format_count(header_.rows, "row"), feedline::name(dtype), to_string(row_shape)));
+  spec_.dtype = dtype;
+  spec_.row_shape = row_shape;
+  spec_.rows = header_.rows;
 }
 
 void Table::open(uint64_t memory_limit, const IoOptions& how, bool gpus) {
@@ -108,7 +119,7 @@ void Table::open(uint64_t memory_limit, const IoOptions& how, bool gpus) {
                                                             spec_.on_device ? "on_device" : "resident")
                                               : "raise memory.limit, or look rows up by number"));
   digest_ = hash64(header_.descr);
-  for (const int64_t axis : row_shape_.with_rows(static_cast<int64_t>(header_.rows)))
+  for (const int64_t axis : spec_.row_shape.with_rows(static_cast<int64_t>(header_.rows)))
     digest_ = mix64(digest_ ^ static_cast<uint64_t>(axis));
   if (names) {
     keys_.emplace(*names, header_.rows);
@@ -168,7 +179,7 @@ std::shared_ptr<const std::byte> Table::on_gpu(DeviceId gpu) const {
   const Lock lock(mutex_);
   std::shared_ptr<const std::byte>& copy = copies_[gpu.ordinal];
   if (copy) return copy;
-  const uint64_t bytes = device_bytes();
+  const uint64_t bytes = spec_.device_bytes();
   try {
     gpu::Memory memory(std::min(bytes, bytes_to_gpu_at_once));
     const std::shared_ptr<gpu::Queue> queue = gpu::cuda_queue(gpu);
@@ -202,12 +213,10 @@ std::string Table::where() const {
   return backend_ ? "read by " + backend_->description() : "read through the page cache";
 }
 
-std::string Table::name() const { return std::filesystem::path(spec_.path).filename().string(); }
-
 std::string Table::text() const {
-  return fmt::format("{}: {} of {} {}, {}, {}{}", name(), format_count(header_.rows, "row"), feedline::name(dtype_),
-                     to_string(row_shape_), format_byte_size(header_.rows * header_.row_bytes), where(),
-                     keys_ ? ", by name" : ", by number");
+  return fmt::format("{}: {} of {} {}, {}, {}{}", spec_.name(), format_count(spec_.rows, "row"),
+                     feedline::name(spec_.dtype), to_string(spec_.row_shape),
+                     format_byte_size(header_.rows * header_.row_bytes), where(), keys_ ? ", by name" : ", by number");
 }
 
 }  // namespace feedline::flow

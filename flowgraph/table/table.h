@@ -8,25 +8,18 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/mutex.h"
 #include "feedline/device.h"
 #include "feedline/tensor.h"
 #include "flowgraph/table/key_map.h"
+#include "flowgraph/table/table_spec.h"
 #include "gpu/device/memory.h"
 #include "io/npy_header.h"
 #include "io/read/source.h"
 
 namespace feedline::flow {
-
-/// What a pipeline says of a table.
-struct TableSpec {
-  std::string path;       // the name of the .npy file (io::absolute_name)
-  std::string keys_path;  // the name of the file of names; empty: rows have only numbers
-  bool resident = false;
-  bool on_device = false;  // in the memory of each device that has a replica
-  bool operator==(const TableSpec&) const = default;
-};
 
 /// The rows lie in the file, or are resident in memory of this process or of GPUs. Rows in the file are read through
 /// the page cache, which all processes of a machine share, or past it if the file is larger than the memory. The file
@@ -37,7 +30,8 @@ class Table {
   static constexpr size_t most_at_once = 64;  // the maximum number of rows in one read()
 
   /// Opens the file and reads its header. Throws Error io_error if it cannot be read. Throws Error bad_pipeline if it
-  /// is not an .npy file in C order, or if its elements are not numbers in little-endian order.
+  /// is not an .npy file in C order, if its elements are not numbers in little-endian order, or if `spec` has another
+  /// header.
   explicit Table(TableSpec spec);
 
   /// Reads the names, and the rows if they are resident here. If `gpus` is true, the rows of an on_device table are not
@@ -48,11 +42,8 @@ class Table {
   /// memory that this process may use. A file that has no page cache is always read past it.
   void open(uint64_t memory_limit, const IoOptions& how = {}, bool gpus = false);
 
+  /// Returns the spec with what the header says.
   const TableSpec& spec() const noexcept { return spec_; }
-  /// Returns the name of the .npy file, without its folder.
-  std::string name() const;
-  DType dtype() const noexcept { return dtype_; }
-  const Shape& row_shape() const noexcept { return row_shape_; }
   uint64_t rows() const noexcept { return header_.rows; }
   size_t row_bytes() const noexcept { return header_.row_bytes; }
 
@@ -90,8 +81,6 @@ class Table {
   const std::byte* arrival_row(int64_t number) const noexcept {
     return memory_.bytes().data() + static_cast<uint64_t>(number) * header_.row_bytes;
   }
-  /// Returns how many bytes an on_device table takes on each GPU.
-  uint64_t device_bytes() const noexcept { return (1 + header_.rows) * header_.row_bytes; }
   /// Returns memory of the GPU, which has the row of zeros and then the rows. The first call for each GPU reads the
   /// rows from the file. Throws Error device_error if the GPU has no room or fails, and Error io_error if the file
   /// cannot be read or has changed. Precondition: the table is on_device.
@@ -107,8 +96,6 @@ class Table {
   TableSpec spec_;
   std::shared_ptr<const io::SourceFile> file_;
   io::NpyHeader header_;
-  DType dtype_;
-  Shape row_shape_;
   std::optional<KeyMap> keys_;
   gpu::Memory memory_;                        // the rows that are resident here; if on_device, after the row of zeros
   std::unique_ptr<io::ReadBackend> backend_;  // reads past the page cache; null: the rows are read otherwise
@@ -119,5 +106,8 @@ class Table {
   mutable Mutex mutex_;
   mutable std::map<int, std::shared_ptr<const std::byte>> copies_ FEEDLINE_GUARDED_BY(mutex_);  // by GPU
 };
+
+/// The tables of a pipeline, in the order of PipelineSpec::tables. A table that is not open is null.
+using Tables = std::vector<std::shared_ptr<const Table>>;
 
 }  // namespace feedline::flow

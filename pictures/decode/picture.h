@@ -62,6 +62,8 @@ struct DecodeOptions {
   /// For a JPEG: whether a window may be decoded to a half, a quarter or an eighth of its size before it is resized, as
   /// long as it does not get smaller than what it is resized to. This changes the pixels.
   bool may_shrink = false;
+
+  bool operator==(const DecodeOptions&) const = default;
 };
 
 /// Returns how many bytes a decoder takes from the heap at most. A progressive JPEG needs 2 bytes for each coefficient,

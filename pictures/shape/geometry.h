@@ -19,6 +19,7 @@ struct Size {
 struct RandomArea {
   double least_scale = 0.08, most_scale = 1;           // parts of the picture's area
   double least_ratio = 3.0 / 4, most_ratio = 4.0 / 3;  // width / height
+  bool operator==(const RandomArea&) const = default;
 };
 
 /// What a pipeline says of the window and the size of its pictures. If it leaves one out, the picture's own is taken.
@@ -32,6 +33,7 @@ struct GeometrySpec {
   std::optional<int64_t> shorter = {};  // the shorter side to this length, as torchvision's Resize(length)
   double flip = 0;                      // the probability of mirroring
 
+  bool operator==(const GeometrySpec&) const = default;
   /// Returns the minimum height of a resized picture; a large number if pictures are not resized.
   int64_t least_resized_height() const noexcept;
   /// Returns the size of the tensor; nullopt if it depends on the picture.

@@ -35,6 +35,7 @@ struct Finish {
   std::optional<float> scale = {};
   std::vector<float> mean = {}, std = {};  // none, or one for each channel
 
+  bool operator==(const Finish&) const = default;
   bool normalizes() const noexcept { return scale || !mean.empty(); }
   bool is_integer() const noexcept { return dtype >= DType::uint8 && dtype <= DType::int64; }
 };

@@ -43,7 +43,7 @@ flowgraph/order:       flowgraph/data flowgraph/pipeline io/records io/read base
 flowgraph/plan:        flowgraph/order flowgraph/parse flowgraph/data flowgraph/pipeline flowgraph/rows flowgraph/table io/index io/records io/read io/cache base
 flowgraph/chunk:       flowgraph/plan flowgraph/order flowgraph/parse flowgraph/data gpu/device io/index io/records io/read io/cache base
 flowgraph/batch:       flowgraph/chunk flowgraph/plan flowgraph/order flowgraph/parse flowgraph/pipeline flowgraph/table io/cache gpu/device unpack base
-flowgraph/feed:        flowgraph/batch flowgraph/chunk flowgraph/plan flowgraph/parse flowgraph/data flowgraph/pipeline flowgraph/table ranks gpu/device unpack io/index io/records io/read io/cache io base
+flowgraph/feed:        flowgraph/batch flowgraph/chunk flowgraph/plan flowgraph/parse flowgraph/data flowgraph/pipeline flowgraph/rows flowgraph/table ranks gpu/device unpack io/index io/records io/read io/cache io base
 trainer_bridge/monitor: base/net gpu/device base
 trainer_bridge:        trainer_bridge/monitor flowgraph/feed flowgraph/batch flowgraph/plan flowgraph/data flowgraph/pipeline flowgraph/table ranks gpu/device unpack io/cache base
 trainer_bridge/data_parallel: trainer_bridge ranks gpu/device base

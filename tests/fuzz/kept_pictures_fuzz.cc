@@ -201,9 +201,11 @@ void pictures_like_without(Draw& draw) {
                         .dir = {},
                         .limit = 1};
   const ChoiceKeys keys{.seed = 5, .crop_group = "a", .flip_group = "b"};
-  const PictureWriter plain(shape.origin(), shape.geometry, shape.finish, keys, std::nullopt),
-      kept(shape.origin(), shape.geometry, shape.finish, keys, cache);
-  const KeptStep& step = *kept.kept_step();
+  PictureRows pictures{shape.origin(), shape.geometry, shape.finish, keys};
+  const PictureWriter plain(pictures);
+  pictures.cache = cache;
+  const PictureWriter kept(pictures);
+  const KeptStep step = *kept_step(pictures);
   if (!step.why_not.empty()) return;
   const pictures::Size made = shape.geometry.made().value_or(pictures::Size{1, 1});
   const size_t row_bytes =

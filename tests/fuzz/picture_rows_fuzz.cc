@@ -233,10 +233,12 @@ Rows write(const PictureWriter& writer, const std::vector<Value>& values, size_t
 
 void check_cached(const Case& of, const std::vector<Value>& values, const Rows& wanted, size_t row_bytes) {
   for (const CacheWhat what : {CacheWhat::decoded, CacheWhat::resized}) {
-    const PictureWriter writer(of.origin, of.geometry, of.finish, {}, CacheSpec{.what = what, .dir = {}});
-    if (!writer.kept_step()->why_not.empty()) continue;
+    const PictureRows pictures{of.origin, of.geometry, of.finish, {}, CacheSpec{.what = what, .dir = {}}};
+    const KeptStep step = *kept_step(pictures);
+    if (!step.why_not.empty()) continue;
+    const PictureWriter writer(pictures);
     ScratchEntries store(values.size());
-    const OutputBlock scratch(writer.kept_step()->entry_bytes);
+    const OutputBlock scratch(step.entry_bytes);
     std::vector<uint64_t> entries(values.size());
     std::iota(entries.begin(), entries.end(), uint64_t{0});
     entries[0] = KeptRows::none;
@@ -248,9 +250,8 @@ void check_cached(const Case& of, const std::vector<Value>& values, const Rows& 
 
 // The rows from the numbers that travel: they are normalised, cast and laid out where they arrive.
 void check_stored_numbers(const Case& of, const std::vector<Value>& values, const Size& size, const Rows& wanted) {
-  const PictureWriter writer(of.origin, of.geometry, of.finish, {}, std::nullopt);
-  const auto stored = writer.of_stored_numbers();
-  require((stored == nullptr) == (of.finish.is_integer() && of.finish.normalizes()), "rows travel in another way");
+  const std::optional<RowSpec> stored = of_stored_numbers(PictureRows{of.origin, of.geometry, of.finish, {}});
+  require(!stored == (of.finish.is_integer() && of.finish.normalizes()), "rows travel in another way");
   if (!stored) return;
   unpack::UnpackSpec spec;
   spec.stored = of.wide() ? DType::uint16 : DType::uint8;
@@ -264,7 +265,7 @@ void check_stored_numbers(const Case& of, const std::vector<Value>& values, cons
   spec.channel_axis = of.finish.channels_first ? 0 : 2;
   if (of.finish.normalizes()) spec.normalize = unpack::Normalize{of.finish.scale, of.finish.mean, of.finish.std};
   const unpack::Unpacker unpack(spec);
-  const Rows packed = write(dynamic_cast<const PictureWriter&>(*stored), values, spec.row_bytes(), 0);
+  const Rows packed = write(PictureWriter(std::get<PictureRows>(*stored)), values, spec.row_bytes(), 0);
   for (size_t i = 0; i < values.size(); i++) {
     require(packed.failures[i] == wanted.failures[i], "another picture fails where rows travel");
     if (!packed.failures[i].empty()) continue;
@@ -295,7 +296,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::vector<Value> values;
   for (size_t left = 1 + draw.below(6); left > 0; left--) values.push_back(draw_value(draw, of));
   const size_t gap = size_of(of.finish.dtype) * draw.below(3);
-  const PictureWriter plain(of.origin, of.geometry, of.finish, {}, std::nullopt);
+  const PictureWriter plain({of.origin, of.geometry, of.finish, {}});
   require((plain.heap_bytes() > 0) == of.encoded(), "other rows than those of encoded pictures take heap memory");
   const Rows rows = write(plain, values, row_bytes, gap);
   for (size_t i = 0; i < values.size(); i++) {

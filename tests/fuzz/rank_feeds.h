@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "../support/npy.h"
+#include "../support/open_tables.h"
 #include "../support/temp_dir.h"
 #include "flowgraph/batch/packing.h"
 #include "flowgraph/pipeline/spec.h"
@@ -30,6 +31,7 @@ inline constexpr size_t table_row_bytes = 8;
 struct SentFeed {
   flow::PipelineSpec spec, packed;
   flow::FeedFacts facts;
+  flow::Tables tables = {};
 };
 
 inline SentFeed make_feed(const std::string& sources, const std::string& outputs) {
@@ -49,7 +51,7 @@ inline SentFeed make_feed(const std::string& sources, const std::string& outputs
                      [](const flow::FilePatterns& patterns) {
                        return flow::FileList{patterns.files, {}};
                      });
-  for (const auto& table : feed.spec.tables) table->open(1 << 20);
+  feed.tables = open_tables(feed.spec, 1 << 20);
   feed.packed = flow::pack(feed.spec).spec;
   if (feed.packed.mixture) feed.packed.mixture->reweighted = {{.shares = {2, 3}, .since_epoch = 0, .taken = {0, 0}}};
   auto data = std::make_shared<flow::DataSet>();
@@ -64,7 +66,8 @@ inline SentFeed make_feed(const std::string& sources, const std::string& outputs
     file.index.entries = std::vector<io::IndexEntry>{{0, 0}, {4600, 100}};
     data->samples += 100;
   }
-  feed.facts = flow::facts_of(flow::Plan(feed.packed, data, {.rank = 0, .world_size = 1, .replicas = 2}, 1));
+  feed.facts = flow::facts_of(
+      flow::Plan(feed.packed, data, {.rank = 0, .world_size = 1, .replicas = 2}, 1, {}, nullptr, feed.tables));
   return feed;
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "../support/npy.h"
+#include "../support/open_tables.h"
 #include "../support/temp_dir.h"
 #include "base/rank_message.h"
 #include "feedline_pipeline.pb.h"
@@ -96,11 +97,8 @@ Pipeline pipeline_of_rows() {
 /// What ranks compare before they begin.
 void compare(Draw& draw) {
   static const Pipeline pipeline = pipeline_of_rows();
-  static const flow::PipelineSpec spec = [] {
-    flow::PipelineSpec opened = spec_of(pipeline);
-    for (const auto& table : opened.tables) table->open(1 << 20);
-    return opened;
-  }();
+  static const flow::PipelineSpec spec = spec_of(pipeline);
+  static const flow::Tables tables = open_tables(spec, 1 << 20);
   constexpr size_t kinds = 5;
   const auto compared = [&](size_t what, bool differs, RankGroup& ranks) {
     flow::DataSet data;
@@ -120,7 +118,7 @@ void compare(Draw& draw) {
     if (what == 1) flow::compare_pipelines(ranks, text, differs ? 1 : 2, 3, differs ? 4 : 5);
     if (what == 2) flow::compare_files(ranks, data);
     if (what == 3) flow::compare_content(ranks, data);
-    if (what == 4) flow::compare_tables(ranks, spec);
+    if (what == 4) flow::compare_tables(ranks, spec, tables);
   };
   // By kind, and by which rank differs from what the other has; 2: neither.
   static const auto said = [&] {

@@ -111,9 +111,9 @@ FeedFacts heard_facts(Draw& draw, const SentFeed& feed) {
 /// Unpacks rows that have arrived.
 void unpack_arrived(Draw& draw) {
   const SentFeed& feed = one_of_the_feeds(draw);
-  SentFeed heard{feed.spec, feed.packed, heard_facts(draw, feed)};
+  SentFeed heard{feed.spec, feed.packed, heard_facts(draw, feed), feed.tables};
   for (size_t t = 0; t < heard.facts.tensors.size(); t++) heard.facts.tensors[t].name = feed.facts.tensors[t].name;
-  const PackedBatches batches(heard.spec, heard.facts);
+  const PackedBatches batches(heard.spec, heard.facts, heard.tables);
   require(batches.buffer_bytes() <= 2 * most_batch_bytes, "a batch can be counted");
   if (batches.buffer_bytes() > 1 << 20) return;
   const auto most = static_cast<uint64_t>(batches.rows());

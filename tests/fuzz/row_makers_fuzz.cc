@@ -155,11 +155,12 @@ class Feed {
         files_(files),
         data_(std::make_shared<const DataSet>(files.count(spec))),
         cache_(spec.cache ? std::make_shared<const CachePlan>(spec, *data_, KeptSizes{.mean = 100}) : nullptr),
+        tables_(open_tables(spec, uint64_t{1} << 30)),
         plan_(make_plan(spec, replicas)),
         packed_plan_(make_plan(pack(spec).spec, replicas)),
         writer_(*plan_),
         packed_writer_(*packed_plan_, nullptr, true),
-        packed_(spec, facts_of(*packed_plan_)) {
+        packed_(spec, facts_of(*packed_plan_), tables_) {
     if (!cache_) return;
     store_.emplace(*cache_);
     cached_writer_.emplace(*plan_, &*store_);
@@ -191,6 +192,7 @@ class Feed {
   const Files& files_;
   std::shared_ptr<const DataSet> data_;
   std::shared_ptr<const CachePlan> cache_;
+  Tables tables_;
   std::unique_ptr<const Plan> plan_, packed_plan_;
   BatchWriter writer_, packed_writer_;
   PackedBatches packed_;
@@ -203,7 +205,7 @@ class Feed {
 
 // Plans batches with a gap after each tensor.
 std::unique_ptr<const Plan> Feed::make_plan(const PipelineSpec& spec, int replicas) const {
-  auto plan = std::make_unique<Plan>(spec, data_, Ranks{.replicas = replicas}, 1, Plan::MoreMemory(), cache_);
+  auto plan = std::make_unique<Plan>(spec, data_, Ranks{.replicas = replicas}, 1, Plan::MoreMemory(), cache_, tables_);
   uint64_t moved = 0;
   for (BatchTensor& tensor : plan->memory.tensors) tensor.offset += tensor_alignment * moved++;
   plan->memory.buffer_bytes = plan->memory.tensors.back().offset + plan->memory.tensors.back().capacity;
@@ -439,8 +441,8 @@ void Feed::check_travelling(const BatchRows& batch, const Written& wanted) {
 void Feed::check_writers(const Chunk& chunk) {
   for (size_t o = 0; o < plan_->spec.outputs.size(); o++) {
     const OutputSpec& output = plan_->spec.outputs[o];
-    if (!output.dense() || !output.jobs[0].writer || output.jobs[0].values > 1) continue;
-    const RowWriter& writer = *output.jobs[0].writer;
+    if (!output.dense() || !output.jobs[0].rows || output.jobs[0].values > 1) continue;
+    const RowWriter& writer = *plan_->writers.of(o);
     const auto number = static_cast<size_t>(output.jobs[0].column.number);
     const size_t count = std::min<size_t>(chunk.rows(), 80), bytes = output.row_bytes(),
                  stride = bytes + size_of(output.dtype) * draw_.below(3);
@@ -547,7 +549,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const PipelineSpec spec = validate(parse_pipeline(pipeline), [](const FilePatterns& of) {
       return FileList{of.files, {}};
     });
-    for (const auto& table : spec.tables) table->open(uint64_t{1} << 30);
     arena.execute([&] { Feed(draw, model, files, spec, replicas).run(); });
   } catch (const Error& error) {
     require(error.message().starts_with("cache: limit: "), error.what());  // it is too small for one picture

@@ -19,6 +19,7 @@
 #include "tests/flowgraph/example_writer.h"
 #include "tests/pictures/encode.h"
 #include "tests/support/npy.h"
+#include "tests/support/open_tables.h"
 #include "tests/support/temp_dir.h"
 #include "tests/unpack/slow_cast.h"
 #include "unpack_input.h"

@@ -184,8 +184,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     flow::Table table(spec);
     made = true;
     require(file.good, "a table is made of a file that is none");
-    require(table.rows() == file.rows && table.row_bytes() == file.row_bytes && table.row_shape() == Shape(file.axes),
-            "a table of another size");
+    require(
+        table.rows() == file.rows && table.row_bytes() == file.row_bytes && table.spec().row_shape == Shape(file.axes),
+        "a table of another size");
     table.open(limit, {.direct = Toggle::off});
     require(named && needed <= limit && table.memory_bytes() == needed, "a table takes more memory than it may");
     check_rows(draw, table, file);

@@ -1,6 +1,7 @@
 // The sentence for each combination of counters.
 #include "trainer_bridge/verdict.h"
 
+#include "flowgraph/pipeline/spec.h"
 #include "support/catch.h"
 
 using namespace feedline;
@@ -138,4 +139,20 @@ TEST_CASE("the verdict names the slower side, by how much, and what to do") {
        "host_prefetch."},
   };
   for (const Case& at : cases) CHECK(verdict_of(at.report, at.facts) == at.verdict);
+}
+
+TEST_CASE("a cache is advised only to pipelines with pictures that have none") {
+  const auto can_cache = [](const std::string& more) {
+    const Pipeline pipeline = parse_pipeline("source { files: 'a' } feature { name: 'f' dtype: BYTES length: 9 } " +
+                                             more + " batch { global_batch_size: 1 }");
+    return verdict_facts(flow::validate(pipeline,
+                                        [](const flow::FilePatterns& patterns) {
+                                          return flow::FileList{patterns.files, {}};
+                                        }))
+        .can_cache;
+  };
+  const std::string picture = "output { name: 'p' feature: 'f' decode_raw { shape: [3, 3, 1] layout: HWC } flip {} }";
+  CHECK(can_cache(picture));
+  CHECK_FALSE(can_cache(picture + " cache { what: DECODED limit: '1MiB' }"));
+  CHECK_FALSE(can_cache("output { name: 'p' feature: 'f' decode_raw { shape: [3, 3, 1] } }"));
 }

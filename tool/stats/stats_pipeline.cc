@@ -49,14 +49,14 @@ StatsPipeline for_stats(const Pipeline& given, bool sample, unsigned threads) {
   auto changed = std::make_shared<config::Pipeline>(given.message());
   StatsPipeline result{.pipeline = Pipeline(changed, given.folder()), .features = {}, .steps = {}};
   for (const flow::OutputSpec& output : spec.outputs) {
-    if (output.padded && !output.step_writer) result.steps[output.name] = output.shape;
+    if (output.padded && !output.steps) result.steps[output.name] = output.shape;
     if (!output.dense()) result.features[output.name] = {spec.features[static_cast<size_t>(output.feature)].name};
     for (const flow::DenseJob& job : output.jobs)
       if (job.column.kind == flow::ColumnRef::Kind::feature)
         result.features[output.name].push_back(spec.features[static_cast<size_t>(job.column.number)].name);
   }
   for (size_t i = 0; i < spec.outputs.size(); i++)
-    if (spec.outputs[i].step_writer) leave_encoded(*changed->mutable_output(static_cast<int>(i)));
+    if (spec.outputs[i].steps) leave_encoded(*changed->mutable_output(static_cast<int>(i)));
   for (config::Feature& feature : *changed->mutable_feature()) make_ragged(feature);
   for (config::Source& source : *changed->mutable_source()) {
     for (config::Feature& feature : *source.mutable_feature()) make_ragged(feature);

@@ -9,6 +9,7 @@
 #include "flowgraph/table/table.h"
 #include "support/catch.h"
 #include "support/npy.h"
+#include "support/open_tables.h"
 #include "support/temp_dir.h"
 
 using namespace feedline;
@@ -31,7 +32,6 @@ struct Feed {
                  [](const FilePatterns& patterns) {
                    return FileList{patterns.files, {}};
                  });
-    spec.tables[0]->open(1 << 20);
     packed = pack(spec).spec;
     auto data = std::make_shared<DataSet>();
     DataFile& file = data->files.emplace_back();
@@ -41,7 +41,7 @@ struct Feed {
     file.index.payload_bytes = 20'000;
     file.index.end = 21'600;
     file.index.entries = std::vector<io::IndexEntry>{{0, 0}, {21'600, 100}};
-    facts = facts_of(Plan(packed, data, {}, 1));
+    facts = facts_of(Plan(packed, data, {}, 1, {}, nullptr, open_tables(spec, 1 << 20)));
   }
   std::string refused(const FeedFacts& other) const {
     try {

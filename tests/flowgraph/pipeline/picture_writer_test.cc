@@ -43,12 +43,14 @@ struct Case {
 /// The rows of three epochs and their failures, as text.
 std::string rows_of(const Case& of, const std::vector<std::string>& encoded, const std::optional<CacheSpec>& cache,
                     io::EntryStore* store, uint64_t* found = nullptr) {
-  const PictureWriter writer(of.decode, of.geometry, of.finish, {.seed = 5, .crop_group = "a", .flip_group = "b"},
-                             cache);
+  const PictureRows pictures{
+      of.decode, of.geometry, of.finish, {.seed = 5, .crop_group = "a", .flip_group = "b"}, cache};
+  const PictureWriter writer(pictures);
+  const std::optional<KeptStep> step = kept_step(pictures);
   const auto size = pictures::geometry_of(of.geometry, 64, 64, {Draws(0), Draws(0)}).made;
   const auto row_bytes = static_cast<size_t>(size.height * size.width * of.finish.channels) * size_of(of.finish.dtype);
   std::vector<std::byte> scratch(writer.scratch_bytes()), row(row_bytes);
-  std::vector<std::byte> entry(writer.kept_step() ? writer.kept_step()->entry_bytes : 0);
+  std::vector<std::byte> entry(step ? step->entry_bytes : 0);
   std::string text;
   for (uint64_t epoch = 0; epoch < 3; epoch++)
     for (uint64_t i = 0; i < encoded.size(); i++) {
@@ -116,9 +118,9 @@ TEST_CASE("rows with a cache are those without one") {
       const std::string plain = rows_of(of, encoded, std::nullopt, nullptr);
       for (const CacheWhere where : {CacheWhere::memory, CacheWhere::disk}) {
         const CacheSpec cache{.where = where, .what = what, .dir = {}, .limit = 1 << 20};
-        const PictureWriter writer(of.decode, of.geometry, of.finish, {}, cache);
-        REQUIRE(writer.kept_step());
-        if (!writer.kept_step()->why_not.empty()) {
+        const std::optional<KeptStep> step = kept_step(PictureRows{of.decode, of.geometry, of.finish, {}, cache});
+        REQUIRE(step);
+        if (!step->why_not.empty()) {
           CHECK(what == CacheWhat::resized);
           continue;
         }
@@ -130,13 +132,12 @@ TEST_CASE("rows with a cache are those without one") {
         ScratchEntries like_a_disk(pictures_count);
         io::EntryStore& store = where == CacheWhere::memory ? static_cast<io::EntryStore&>(in_memory) : like_a_disk;
         uint64_t found = 0;
-        INFO("case " << kept_cases << ", " << writer.kept_step()->text);
+        INFO("case " << kept_cases << ", " << step->text);
         REQUIRE(rows_of(of, encoded, cache, &store, &found) == plain);
         CHECK(store.kept_entries() > pictures_count / 2);
         CHECK(store.kept_entries() < pictures_count);  // two are broken
         CHECK(found == 2 * store.kept_entries());
-        if (writer.kept_step()->bytes > 0)
-          CHECK(store.kept_bytes() == store.kept_entries() * writer.kept_step()->bytes);
+        if (step->bytes > 0) CHECK(store.kept_bytes() == store.kept_entries() * step->bytes);
       }
     }
   CHECK(kept_cases >= 60);
@@ -164,7 +165,7 @@ TEST_CASE("an entry on a disk that is no whole one is not used") {
                                      whole + "x", head(41, 31) + whole.substr(16), head(0, 0) + whole.substr(16),
                                      head(0xffffffff, 0xffffffff) + whole.substr(16)}) {
       if (entry.size() == whole.size() &&
-          PictureWriter(of.decode, of.geometry, of.finish, {}, cache).kept_step()->bytes > 0)
+          kept_step(PictureRows{of.decode, of.geometry, of.finish, {}, cache})->bytes > 0)
         continue;  // it has no head, so these are other pixels
       INFO(entry.size() << " bytes in place of " << whole.size());
       store.kept[0] = entry;
@@ -177,7 +178,7 @@ TEST_CASE("steps have one text only if they make the same") {
   const CacheSpec decoded{.what = CacheWhat::decoded, .dir = {}, .limit = 1},
       resized{.what = CacheWhat::resized, .dir = {}, .limit = 1};
   const auto text = [&](const Case& of, const CacheSpec& cache) {
-    return PictureWriter(of.decode, of.geometry, of.finish, {}, cache).kept_step()->text;
+    return kept_step(PictureRows{of.decode, of.geometry, of.finish, {}, cache})->text;
   };
   const Case crop{{.crop = small, .crop_randomly = true}, {}}, other_crop{{.crop = pictures::Size{3, 3}}, {}};
   CHECK(text(crop, decoded) == text(other_crop, decoded));

@@ -5,6 +5,7 @@
 #include "feedline/error.h"
 #include "flowgraph/example_pipelines.h"
 #include "flowgraph/pipeline/spec.h"
+#include "flowgraph/rows/row_writer.h"
 #include "support/catch.h"
 #include "support/npy.h"
 #include "support/temp_dir.h"
@@ -58,11 +59,13 @@ TEST_CASE("lookup: the tensor is a row of the table, and a table that is wrong i
       "output { name: 'a' feature: 'n' lookup { table: 't.npy' } } "
       "output { name: 'b' feature: 'n' dtype: FLOAT32 lookup { table: './t.npy' } } "
       "output { name: 'c' feature: 'open' lookup { table: 'scalars.npy' keys_file: 'k' } normalize { mean: 1 } }");
-  CHECK(spec.tables.size() == 2);  // the first two are one; names are read when a table is opened
+  REQUIRE(spec.tables.size() == 2);  // the first two are one; names are read when a table is opened
+  CHECK(
+      (spec.tables[0].dtype == DType::float16 && spec.tables[0].row_shape == Shape{3, 4} && spec.tables[0].rows == 2));
   CHECK((spec.outputs[0].dtype == DType::float16 && spec.outputs[0].shape == Shape{3, 4}));
   CHECK((spec.outputs[1].dtype == DType::float32 && spec.outputs[1].shape == Shape{3, 4}));
   CHECK((spec.outputs[2].dtype == DType::float32 && spec.outputs[2].shape == Shape{}));
-  for (const OutputSpec& output : spec.outputs) CHECK(output.jobs.at(0).writer);
+  for (const OutputSpec& output : spec.outputs) CHECK(output.jobs.at(0).rows);
   CHECK(spec.rows_can_fail());
 
   CHECK_THROWS_WITH(resolve_in("output { name: 'o' feature: 'n' lookup { table: 'big.npy' } }"),
@@ -318,6 +321,29 @@ TEST_CASE("features of SequenceExamples lie in the context or in feature lists")
         "from one feature");
 }
 
+TEST_CASE("outputs are plain values: equal if pipelines say the same, and different in whatever they say") {
+  const auto outputs = [](const std::string& what) {
+    return resolve(source + batch + "feature { name: \"i\" dtype: BYTES } feature { name: \"n\" dtype: INT64 } " + what)
+        .outputs;
+  };
+  const std::vector<std::string> texts = {
+      "output { name: 'o' feature: 'n' one_hot { classes: 3 } }",
+      "output { name: 'o' feature: 'n' one_hot { classes: 4 } }",
+      "output { name: 'o' feature: 'n' one_hot { classes: 3 } dtype: INT64 }",
+      "output { name: 'o' feature: 'i' decode_image {} crop { size: [5, 7] } }",
+      "output { name: 'o' feature: 'i' decode_image {} crop { size: [5, 8] } }",
+      "output { name: 'o' feature: 'i' decode_image { dct: FAST } crop { size: [5, 7] } }",
+      "output { name: 'o' feature: 'i' decode_image {} crop { size: [5, 7] mode: RANDOM } }",
+      "output { name: 'o' feature: 'i' decode_image {} crop { size: [5, 7] mode: RANDOM group: 'g' } }",
+      "output { name: 'o' feature: 'i' decode_image {} crop { size: [5, 7] } normalize { mean: 1 } }",
+      "output { name: 'o' feature: 'i' decode_image {} crop { size: [5, 7] } flip { probability: 1 } }"};
+  for (size_t a = 0; a < texts.size(); a++)
+    for (size_t b = 0; b < texts.size(); b++) {
+      INFO(texts[a] << " and " << texts[b]);
+      CHECK((outputs(texts[a]) == outputs(texts[b])) == (a == b));
+    }
+}
+
 TEST_CASE("pictures in steps: one shape if records have as many, otherwise padded with zeros") {
   const std::string sequences = "source { files: \"f\" record_type: SEQUENCE_EXAMPLE } " + batch;
   const auto of = [&](const std::string& feature) {
@@ -325,13 +351,13 @@ TEST_CASE("pictures in steps: one shape if records have as many, otherwise padde
            " } output { name: \"o\" feature: \"f\" decode_image {} crop { size: [5, 7] } layout: CHW dtype: FLOAT32 }";
   };
   const OutputSpec padded = resolve(of("kind: FIXED_SEQUENCE")).outputs.at(0);
-  CHECK((padded.padded && !padded.dense() && padded.step_writer));
+  CHECK((padded.padded && !padded.dense() && padded.steps));
   CHECK(padded.shape == Shape({3, 5, 7}));
   CHECK(padded.dtype == DType::float32);
   const OutputSpec fixed = resolve(of("shape: 4")).outputs.at(0);
-  CHECK((fixed.dense() && fixed.jobs[0].writer && fixed.jobs[0].values == 4));
+  CHECK((fixed.dense() && fixed.jobs[0].rows && fixed.jobs[0].values == 4));
   CHECK(fixed.shape == Shape({4, 3, 5, 7}));
-  CHECK(resolve(of("kind: FIXED_SEQUENCE")).row_writer_memory()->heap > 0);
+  CHECK(make_row_writer(*padded.steps, {})->heap_bytes() > 0);
   for (const std::string& wrong :
        {std::string("kind: RAGGED"), std::string("shape: [4, 2]"), std::string("kind: FIXED_SEQUENCE shape: 2")})
     CHECK_THAT(error_of(of(wrong)),

@@ -68,8 +68,8 @@ TEST_CASE("rows of every type and shape, read or resident") {
         std::string elements;
         for (size_t i = 0; i < 3 * c.bytes; i++) elements += static_cast<char>(i * 7 + 1);
         Table table({dir.write("t.npy", npy(c.descr, c.shape, elements, "False", version)), "", resident});
-        CHECK(table.dtype() == c.dtype);
-        CHECK(table.row_shape() == c.row);
+        CHECK(table.spec().dtype == c.dtype);
+        CHECK(table.spec().row_shape == c.row);
         CHECK(table.rows() == 3);
         REQUIRE(table.row_bytes() == c.bytes);
         table.open(no_limit);
@@ -132,6 +132,17 @@ TEST_CASE("a table with names says what it takes, and is refused if that is too 
   CHECK(other.digest() != table.digest());
 }
 
+TEST_CASE("a table whose file is replaced after its header was read is refused") {
+  const TempDir dir;
+  const std::string path = dir.write("t.npy", npy("<f4", "(3, 2)", in_memory<float>({1, 2, 3, 4, 5, 6})));
+  const TableSpec known = Table({path, "", false}).spec();
+  CHECK(Table(known).spec() == known);
+  dir.write("t.npy", npy("<f4", "(2, 3)", in_memory<float>({1, 2, 3, 4, 5, 6})));
+  CHECK_THROWS_WITH(Table(known),
+                    Catch::Contains("t.npy: has changed while the feed was made: it had 3 rows of FLOAT32 "
+                                    "[2], and has 2 rows of FLOAT32 [3]"));
+}
+
 TEST_CASE("a table on devices: a row of zeros comes before the rows, on the host or only on GPUs") {
   const TempDir dir;
   const std::string path = dir.write("t.npy", npy("<f4", "(3, 2)", in_memory<float>({1, 2, 3, 4, 5, 6})));
@@ -139,7 +150,7 @@ TEST_CASE("a table on devices: a row of zeros comes before the rows, on the host
   CHECK_THROWS_WITH(Table({path, "", false, true}).open(31), Catch::Contains("leave out lookup.on_device, or raise"));
   table.open(32);
   CHECK(table.memory_bytes() == 32);
-  CHECK(table.device_bytes() == 32);
+  CHECK(table.spec().device_bytes() == 32);
   CHECK(table.text() == "t.npy: 3 rows of FLOAT32 [2], 24 B, resident, by number");
   CHECK_FALSE(table.reads_ahead());
   const auto arrived = [&](int64_t number) {

@@ -1,0 +1,31 @@
+// The writers of a pipeline's rows that can fail.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "flowgraph/pipeline/spec.h"
+#include "flowgraph/rows/row_writer.h"
+
+namespace feedline::flow {
+
+class RowWriters {
+ public:
+  /// `tables` are the open tables of spec.tables. Tables that no output looks up may be null or left out.
+  RowWriters(const PipelineSpec& spec, const Tables& tables);
+
+  /// Returns the writer of an output's rows or of their steps; null if no row can fail.
+  const RowWriter* of(size_t output) const noexcept { return writers_[output].get(); }
+  const RowWriter* of(int output) const noexcept { return of(static_cast<size_t>(output)); }
+  /// Returns how many bytes of scratch memory, and of the heap, each thread needs.
+  uint64_t scratch_bytes() const noexcept { return scratch_bytes_; }
+  uint64_t heap_bytes() const noexcept { return heap_bytes_; }
+
+ private:
+  std::vector<std::unique_ptr<const RowWriter>> writers_;  // by output
+  uint64_t scratch_bytes_ = 0, heap_bytes_ = 0;
+};
+
+}  // namespace feedline::flow

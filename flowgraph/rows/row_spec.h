@@ -1,0 +1,86 @@
+// How rows that can fail are made, as plain values: what a pipeline says after validation. make_row_writer()
+// (row_writer.h) makes the RowWriter.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "flowgraph/rows/cache_spec.h"
+#include "pictures/decode/picture.h"
+#include "pictures/shape/geometry.h"
+#include "pictures/shape/render.h"
+#include "unpack/unpack_spec.h"
+
+namespace feedline::flow {
+
+/// A row is 1 at the number of a class, and 0 elsewhere.
+struct OneHotRows {
+  unpack::UnpackSpec unpack;  // makes a row from one byte for each class
+  bool operator==(const OneHotRows&) const = default;
+};
+
+/// A row is a row of a table, found by its number (an INT64) or by its name.
+struct LookupRows {
+  size_t table = 0;  // number of the table in PipelineSpec::tables
+  bool by_name = false;
+  unpack::UnpackSpec unpack;  // makes a row of the output from a row of the table
+  bool operator==(const LookupRows&) const = default;
+};
+
+/// A row is one number: the Table::arrival_number() of the table's row that LookupRows takes.
+struct LookupNumberRows {
+  size_t table = 0;
+  bool by_name = false;
+  bool operator==(const LookupNumberRows&) const = default;
+};
+
+/// The shape of a picture whose UINT8 pixels lie in a feature's bytes without compression, as the field `decode_raw` of
+/// an output says.
+struct StoredPixels {
+  int64_t height = 0, width = 0;
+  int channels = 0;
+  bool channels_first = false;
+  bool operator==(const StoredPixels&) const = default;
+};
+
+/// What a picture is made from: an encoded picture, or pixels.
+using PictureOrigin = std::variant<pictures::DecodeOptions, StoredPixels>;
+
+/// What the random choices for a picture depend on, besides the epoch and the picture's number within the epoch.
+struct ChoiceKeys {
+  uint64_t seed = 0;
+  std::string crop_group, flip_group;  // outputs of one group share a choice
+  bool operator==(const ChoiceKeys&) const = default;
+};
+
+/// A row is a picture: decoded, cropped, resized, mirrored, normalised and cast.
+struct PictureRows {
+  PictureOrigin origin;
+  pictures::GeometrySpec geometry;  // its size must not depend on the picture
+  pictures::Finish finish;
+  ChoiceKeys keys;
+  std::optional<CacheSpec> cache = std::nullopt;  // of the pipeline; says what of the pictures is kept
+  bool operator==(const PictureRows&) const = default;
+};
+
+using RowSpec = std::variant<OneHotRows, LookupRows, LookupNumberRows, PictureRows>;
+
+/// Returns how numbers are made from which the output's UnpackSpec makes the same rows. The numbers can then travel as
+/// they are stored. The rank or the GPU that receives them casts and normalises them. Returns nullopt if there are no
+/// such numbers.
+std::optional<RowSpec> of_stored_numbers(const RowSpec& rows);
+
+/// The part of making a row that is the same in every epoch, so that a cache can keep its result.
+struct KeptStep {
+  std::string text;     // says what is made; rows with the same text have the same bytes made from a value
+  uint64_t bytes = 0;   // how many bytes are made from each value; 0: that depends on the value
+  std::string why_not;  // for people: why nothing can be kept; if it is not empty, the other members are not set
+  // The maximum number of bytes in an entry. So much memory is needed while an entry is read from a disk, or made for a
+  // disk. 0: no memory is needed, because an entry is the row itself.
+  uint64_t entry_bytes = 0;
+};
+
+}  // namespace feedline::flow

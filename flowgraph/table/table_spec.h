@@ -1,0 +1,32 @@
+// What is known of a table before it is opened.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "feedline/tensor.h"
+
+namespace feedline::flow {
+
+struct TableSpec {
+  // What the pipeline says.
+  std::string path;       // the name of the .npy file (io::absolute_name)
+  std::string keys_path;  // the name of the file of names; empty: rows have only numbers
+  bool resident = false;
+  bool on_device = false;  // in the memory of each device that has a replica
+
+  // What the header of the .npy file says. The constructor of Table sets it.
+  DType dtype = DType::unset;  // unset: the header has not been read
+  Shape row_shape = {};
+  uint64_t rows = 0;
+
+  bool operator==(const TableSpec&) const = default;
+  /// Returns the name of the .npy file, without its folder.
+  std::string name() const;
+  size_t row_bytes() const noexcept { return static_cast<size_t>(row_shape.elements()) * size_of(dtype); }
+  /// Returns how many bytes an on_device table takes on each GPU.
+  uint64_t device_bytes() const noexcept { return (1 + rows) * row_bytes(); }
+};
+
+}  // namespace feedline::flow
