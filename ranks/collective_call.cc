@@ -88,10 +88,10 @@ CollectiveCall reduce_scatter_call(const TensorView& data, const TensorView& min
   return reduction_call(Kind::reduce_scatter, data, reduction);
 }
 
-CollectiveCall send_receive_call(std::span<const Communicator::Part> sends,
-                                 std::span<const Communicator::Part> receives, int size) {
+CollectiveCall send_receive_call(std::span<const Transport::Part> sends, std::span<const Transport::Part> receives,
+                                 int size) {
   for (const auto parts : {sends, receives})
-    for (const Communicator::Part& part : parts) check_rank("send_receive", part.rank, size);
+    for (const Transport::Part& part : parts) check_rank("send_receive", part.rank, size);
   return {.kind = Kind::send_receive};
 }
 

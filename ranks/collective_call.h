@@ -30,8 +30,8 @@ CollectiveCall broadcast_call(size_t bytes, int root, int size);
 CollectiveCall all_reduce_call(const TensorView& data, Reduction reduction);
 CollectiveCall announce_call(std::span<const CollectiveCall> calls);
 CollectiveCall reduce_scatter_call(const TensorView& data, const TensorView& mine, Reduction reduction, int size);
-CollectiveCall send_receive_call(std::span<const Communicator::Part> sends,
-                                 std::span<const Communicator::Part> receives, int size);
+CollectiveCall send_receive_call(std::span<const Transport::Part> sends, std::span<const Transport::Part> receives,
+                                 int size);
 
 /// Returns the call as text: "all_reduce(sum) of 400 bytes of FLOAT32".
 std::string to_string(const CollectiveCall& call);

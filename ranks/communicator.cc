@@ -21,7 +21,7 @@ struct Gathered {
 
 // Returns the ranks' strings. Gathers them in pieces, so that memory is allocated for the bytes that have arrived, and
 // not for as many as a rank says that it will send. Each piece is padded to the length of the longest one.
-std::vector<std::string> gather(Communicator& communicator, std::string_view mine, Gathered& to) {
+std::vector<std::string> gather(Transport& communicator, std::string_view mine, Gathered& to) {
   const auto ranks = static_cast<size_t>(communicator.size());
   to.size = mine.size();
   to.sizes.resize(ranks);
@@ -48,11 +48,13 @@ std::vector<std::string> gather(Communicator& communicator, std::string_view min
 
 }  // namespace
 
+Transport::~Transport() = default;
+
 Communicator::~Communicator() = default;
 
 void Communicator::announce(std::span<const AllReduce>) {}
 
-Exchange exchange_over(std::shared_ptr<Communicator> communicator) {
+Exchange exchange_over(std::shared_ptr<Transport> communicator) {
   return [communicator = std::move(communicator)](std::string_view mine) {
     auto gathered = std::make_shared<Gathered>();
     try {

@@ -14,7 +14,7 @@ namespace feedline {
 namespace {
 
 using ranks::CollectiveCall;
-using Part = Communicator::Part;
+using Part = Transport::Part;
 
 // The buffers that a rank lets the others read during a call.
 struct Buffers {

@@ -6,6 +6,7 @@
 
 #include "base/machine.h"
 #include "base/rank_message.h"
+#include "feedline/communicator.h"
 #include "feedline_pipeline.pb.h"
 #include "flowgraph/batch/packing.h"
 #include "flowgraph/data/compare_ranks.h"

@@ -16,7 +16,7 @@
 namespace feedline::flow {
 namespace {
 
-using Part = Communicator::Part;
+using Part = Transport::Part;
 
 // The time within which the other ranks must have heard that this rank leaves.
 constexpr auto leave_timeout = std::chrono::seconds(5);

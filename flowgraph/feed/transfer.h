@@ -1,7 +1,7 @@
 // Carries batches from the ranks that read to all ranks: sends packed rows, and unpacks them where they arrive.
 //
 //   graph of pack(pipeline) -> next(part) -+                    +-> buffer of replica 0 -> unpack -> Delivery
-//                                          +-> Communicator, -----+-> buffer of replica 1 -> ...
+//                                          +-> Transport, --------+-> buffer of replica 1 -> ...
 //                                              step by step       +-> ...
 //
 // A thread on each rank makes the calls, ahead of the trainer by as many batches as its buffers hold. Before each step
@@ -19,7 +19,7 @@
 
 #include "base/mutex.h"
 #include "base/worker_arena.h"
-#include "feedline/communicator.h"
+#include "feedline/transport.h"
 #include "flowgraph/batch/packing.h"
 #include "flowgraph/feed/buffer_wait.h"
 #include "flowgraph/feed/delivery.h"
@@ -32,7 +32,7 @@ namespace feedline::flow {
 class Transfer {
  public:
   struct Start {
-    std::shared_ptr<Communicator> communicator;
+    std::shared_ptr<Transport> communicator;
     Distribution distribution;
     FeedFacts facts;                // facts of the feed of this rank's reader
     Tables tables = {};             // of the pipeline; those that are on_device are open
@@ -124,7 +124,7 @@ class Transfer {
   const Start start_;
   const Distribution& distribution_;
   const std::vector<int> readers_;
-  Communicator& communicator_;
+  Transport& communicator_;
   const PackedBatches batches_;
   std::vector<std::shared_ptr<BatchRing>> rings_;
   std::unique_ptr<Delivery> delivery_;

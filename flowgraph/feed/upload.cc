@@ -414,7 +414,7 @@ std::optional<Position> Upload::arrived() const {
 
 void Upload::exchange(const PendingArrival& arrival, feedline::Stream stream) {
   const int rank = distribution_.rank, reader = distribution_.reader_of(rank);
-  std::vector<Communicator::Part> sends, receives;
+  std::vector<Transport::Part> sends, receives;
   for (int to = 0; to < distribution_.ranks(); to++)
     if (to != rank && distribution_.reader_of(to) == rank)
       for (const std::span<std::byte> rows : arrival.parts[static_cast<size_t>(distribution_.parts_of(to)[0])])
@@ -425,8 +425,8 @@ void Upload::exchange(const PendingArrival& arrival, feedline::Stream stream) {
     for (const std::span<std::byte> rows : arrival.parts[0]) between_->broadcast(rows, reader, stream);
   else
     between_->send_receive(sends, receives, stream);
-  for (const Communicator::Part& part : sends) sent_ += part.bytes.size();
-  for (const Communicator::Part& part : receives) received_ += part.bytes.size();
+  for (const Transport::Part& part : sends) sent_ += part.bytes.size();
+  for (const Transport::Part& part : receives) received_ += part.bytes.size();
 }
 
 // Returns whether the log must warn of the current arrive(). Returns true at most once for each call of arrive().

@@ -38,8 +38,8 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "feedline/communicator.h"
 #include "feedline/stage_report.h"
+#include "feedline/transport.h"
 #include "flowgraph/batch/packing.h"
 #include "flowgraph/feed/buffer_wait.h"
 #include "flowgraph/feed/delivery.h"
@@ -61,7 +61,7 @@ class Upload {
     /// The communicator between GPUs, if GPUs of different ranks exchange rows; each rank then has one replica. On the
     /// rank that reads, `from` has the rows of all parts, one for each of its replicas. On another rank `from` has only
     /// the shapes of that rank's part.
-    std::shared_ptr<Communicator> between = {};
+    std::shared_ptr<Transport> between = {};
     Distribution distribution = {};
     size_t parts = 1;  // how many parts `from` has for one replica
     Position position;
@@ -152,7 +152,7 @@ class Upload {
   uint64_t place_of(size_t part) const noexcept;
 
   const PackedBatches batches_;
-  const std::shared_ptr<Communicator> between_;
+  const std::shared_ptr<Transport> between_;
   const Distribution distribution_;
   const size_t alike_;           // how many replicas each source has
   const size_t parts_;           // how many parts a replica's buffer has room for

@@ -8,6 +8,7 @@
 #include "base/syscall_hooks.h"
 #include "damage.h"
 #include "data.h"
+#include "feedline/communicator.h"
 #include "flowgraph/batch/epoch_ledger.h"
 #include "flowgraph/data/data_set.h"
 #include "support/catch.h"

@@ -423,9 +423,9 @@ TEST_CASE("set_epoch() that waits for other ranks is ended by stop()") {
 
 namespace {
 
-/// A communicator that calls `before` at the beginning of each all-gather, with the number of bytes that a rank gives,
-/// and passes every call on to another communicator.
-class Watched final : public Communicator {
+/// A transport that calls `before` at the beginning of each all-gather, with the number of bytes that a rank gives,
+/// and passes every call on to a communicator.
+class Watched final : public Transport {
  public:
   Watched(Ends of, std::function<void(size_t)> before) : of_(std::move(of)), before_(std::move(before)) {}
 
@@ -436,12 +436,6 @@ class Watched final : public Communicator {
     of_->all_gather(mine, all, stream);
   }
   void broadcast(std::span<std::byte> data, int root, Stream stream) override { of_->broadcast(data, root, stream); }
-  void all_reduce(TensorView data, Reduction reduction, Stream stream) override {
-    of_->all_reduce(data, reduction, stream);
-  }
-  void reduce_scatter(TensorView data, TensorView mine, Reduction reduction, Stream stream) override {
-    of_->reduce_scatter(data, mine, reduction, stream);
-  }
   void send_receive(std::span<const Part> sends, std::span<const Part> receives, Stream stream) override {
     of_->send_receive(sends, receives, stream);
   }

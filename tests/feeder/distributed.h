@@ -45,7 +45,7 @@ inline Texts epoch_of(Feeder& feeder) {
   return texts;
 }
 
-inline Options of_rank(Ends communicator, int replicas) {
+inline Options of_rank(std::shared_ptr<Transport> communicator, int replicas) {
   Options options;
   options.communicator = std::move(communicator);
   options.devices.assign(static_cast<size_t>(replicas), host());

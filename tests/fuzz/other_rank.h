@@ -19,8 +19,8 @@
 
 #include "../support/ranks.h"
 #include "draw.h"
-#include "feedline/communicator.h"
 #include "feedline/error.h"
+#include "feedline/transport.h"
 #include "ranks/rank_group.h"
 
 namespace feedline::test {
@@ -154,11 +154,11 @@ class OtherRank {
   int calls_ = 0;
 };
 
-/// A communicator of rank 1 of two. `fill` makes what rank 0 sends in each call.
-class DrawnCommunicator final : public Communicator {
+/// A transport of rank 1 of two. `fill` makes what rank 0 sends in each call.
+class DrawnTransport final : public Transport {
  public:
   using Fill = std::function<void(std::span<std::byte> theirs, std::span<const std::byte> mine)>;
-  explicit DrawnCommunicator(Fill fill) : fill_(std::move(fill)) {}
+  explicit DrawnTransport(Fill fill) : fill_(std::move(fill)) {}
 
   int rank() const noexcept override { return 1; }
   int size() const noexcept override { return 2; }
@@ -174,8 +174,6 @@ class DrawnCommunicator final : public Communicator {
     for (const Part& part : receives)
       if (part.rank == 0) fill_(part.bytes, {});
   }
-  void all_reduce(TensorView, Reduction, Stream) override {}
-  void reduce_scatter(TensorView, TensorView, Reduction, Stream) override {}
   void barrier() override {}
   void abort(const Error&) noexcept override {}
   std::optional<Error> failure() const override { return std::nullopt; }

@@ -150,7 +150,7 @@ void set_up(Draw& draw) {
     Options options;
     options.rank = number;
     options.world_size = 2;
-    options.communicator = std::make_shared<DrawnCommunicator>(nullptr);
+    options.communicator = std::make_shared<DrawnTransport>(nullptr);
     Setup setup{.options = std::move(options),
                 .distribution = {.mode = flow::DistributeMode::scatter},
                 .route = {},
@@ -267,7 +267,7 @@ void exchange_strings(Draw& draw) {
   constexpr uint64_t most = uint64_t{1} << 30;
   const std::string mine = letters(draw.below(100), 'm');
   std::optional<uint64_t> size;
-  auto ranks = std::make_shared<DrawnCommunicator>([&](std::span<std::byte> theirs, std::span<const std::byte>) {
+  auto ranks = std::make_shared<DrawnTransport>([&](std::span<std::byte> theirs, std::span<const std::byte>) {
     if (size) {
       std::ranges::fill(theirs, std::byte{'t'});
       return;

@@ -77,7 +77,7 @@ void transfer(Draw& draw) {
                             .replicas = static_cast<int>(replicas),
                             .data_parallel_size = scatter ? 2 : 1,
                             .data_parallel_ranks = {0, scatter ? 1 : 0}};
-  Transfer received(feed.spec, {.communicator = std::make_shared<DrawnCommunicator>(fill),
+  Transfer received(feed.spec, {.communicator = std::make_shared<DrawnTransport>(fill),
                                 .distribution = distribution,
                                 .facts = feed.facts,
                                 .devices = std::vector<DeviceId>(replicas, host()),

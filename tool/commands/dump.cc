@@ -155,7 +155,7 @@ void dump_epoch(const DumpArgs& args, Dumped& result) {
         "epoch.repeat is -1, so the epoch never ends and cannot be dumped as a whole; dump the first N steps of "
         "it with --steps N, or one pass over the data with --set epoch.repeat=1");
   Options options = feeder_options(args.pipeline);
-  const std::shared_ptr<Communicator> ranks = options.communicator;
+  const std::shared_ptr<Transport> ranks = options.communicator;
   compare_flags(options, {"the command dump", fmt::format("--epoch {}", args.epoch),
                           args.steps == 0 ? "no --steps" : fmt::format("--steps {}", args.steps),
                           telling(ranks, [&] { return state_at(args.state); })});

@@ -173,7 +173,7 @@ int run_pipeline(const RunArgs& args) {
     how.rows = &rows.emplace(pipeline);
   }
   std::optional<TraceFile> trace;
-  const std::shared_ptr<Communicator> ranks = options.communicator;
+  const std::shared_ptr<Transport> ranks = options.communicator;
   options.monitor = args.monitor;
   // A password on the command line would be seen by every user of the machine.
   if (const char* token = std::getenv("FEEDLINE_MONITOR_TOKEN")) options.monitor_token = token;

@@ -40,7 +40,7 @@ void compare_flags(const Options& options, const std::vector<std::string>& flags
 /// Calls `work`. If it throws, tells the ranks that have met, so that they do not wait for this rank. Does not tell
 /// them after an interrupt.
 template <typename Work>
-auto telling(const std::shared_ptr<Communicator>& ranks, Work work) -> decltype(work()) {
+auto telling(const std::shared_ptr<Transport>& ranks, Work work) -> decltype(work()) {
   try {
     return work();
   } catch (const std::exception& error) {

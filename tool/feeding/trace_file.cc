@@ -47,7 +47,7 @@ TraceFile::TraceFile(const std::string& path, int rank) : rank_(rank) {
   file_.emplace(path);
 }
 
-void TraceFile::write(const std::shared_ptr<Communicator>& ranks) {
+void TraceFile::write(const std::shared_ptr<Transport>& ranks) {
   const std::vector<ThreadSpans> threads = recording_.take();
   std::string events;
   try {

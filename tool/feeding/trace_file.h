@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/spans.h"
-#include "feedline/communicator.h"
+#include "feedline/transport.h"
 #include "io/output_file.h"
 
 namespace feedline::tool {
@@ -22,7 +22,7 @@ class TraceFile {
   /// it is the machine's clock. Otherwise the ranks' clocks are aligned by a message that all ranks get at about the
   /// same time. If a rank cannot be reached, the log says so, and rank 0 writes only its own spans. Throws Error
   /// io_error if the file cannot be written.
-  void write(const std::shared_ptr<Communicator>& ranks);
+  void write(const std::shared_ptr<Transport>& ranks);
 
  private:
   const int rank_;

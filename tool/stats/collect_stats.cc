@@ -287,7 +287,7 @@ CollectedStats collect_stats(const Pipeline& pipeline, Options options, const st
   const Interrupt interrupt;
   const unsigned threads = cpus_of_this_rank();
   StatsPipeline fed = for_stats(pipeline, sample.has_value(), threads);
-  const std::shared_ptr<Communicator> ranks = options.communicator;
+  const std::shared_ptr<Transport> ranks = options.communicator;
   CollectedStats stats;
   uint64_t counted = unknown;  // the number of samples to count
   if (sample) {

@@ -19,7 +19,6 @@
 #include <vector>
 
 #include "feedline/batch.h"
-#include "feedline/communicator.h"
 #include "feedline/element_spec.h"
 #include "feedline/epoch_audit.h"
 #include "feedline/error.h"
@@ -29,6 +28,7 @@
 #include "feedline/pipeline.h"
 #include "feedline/report.h"
 #include "feedline/stage_report.h"
+#include "feedline/transport.h"
 #include "feedline/tried_records.h"
 
 namespace feedline {
@@ -42,7 +42,7 @@ struct Options {
   /// Replaces `exchange`, `rank` and `world_size` (a communicator knows both numbers). The feeder uses it during its
   /// whole life, and nothing else may use it meanwhile. It tells this rank when another rank fails, and carries rows if
   /// the pipeline's `distribute` says REPLICATE or SCATTER.
-  std::shared_ptr<Communicator> communicator = {};
+  std::shared_ptr<Transport> communicator = {};
   /// A second communicator of the same ranks that connects their GPUs (nccl_communicator). It is for REPLICATE or
   /// SCATTER if each rank has one replica, on the GPU that the communicator connects. It carries only the rows;
   /// `communicator` carries everything else. Only the feeder may use it: pass it with std::move, so that it is
@@ -53,7 +53,7 @@ struct Options {
   /// transfers keep their order relative to the collectives that the trainer puts on that stream. After a rank has
   /// failed, transfers that are queued on a stream have the time NcclOptions::drain to finish. After that, the last
   /// batches may have any content, and the next call throws.
-  std::shared_ptr<Communicator> gpu_communicator = {};
+  std::shared_ptr<Transport> gpu_communicator = {};
   /// Each global batch is divided into `data_parallel_size` parts, and this rank gets part number `data_parallel_rank`,
   /// counted from 0. Ranks with the same part get the same rows, as tensor- and pipeline-parallel training needs. With
   /// the defaults -1 and 0, this rank gets the whole batch if `distribute` says REPLICATE, and otherwise part `rank` of
