@@ -17,7 +17,7 @@ def integer(name, value, among=None, advice=""):
         number = None
     if number is None or (among is not None and number not in among):
         bounds = "" if among is None else f" from {among[0]} to {among[-1]}"
-        _refuse(name, value, f"no integer{bounds}", advice)
+        _refuse(name, value, f"not an integer{bounds}", advice)
     return number
 
 
@@ -28,32 +28,32 @@ def number(name, value, advice=""):
             return float(value)
     except (AttributeError, TypeError, ValueError, OverflowError):
         pass
-    _refuse(name, value, "no number", advice)
+    _refuse(name, value, "not a number", advice)
 
 
 def flag(name, value, or_none=False):
     """Returns True or False; if `or_none`, also None."""
     if isinstance(value, bool) or (or_none and value is None):
         return value
-    _refuse(name, value, "none of True, False, None" if or_none else "neither True nor False", "")
+    _refuse(name, value, "not True, False or None" if or_none else "neither True nor False", "")
 
 
 def string(name, value, advice=""):
     """Returns a str."""
     if isinstance(value, str):
         return value
-    _refuse(name, value, "no string", advice)
+    _refuse(name, value, "not a string", advice)
 
 
 def secret(name, value):
     """Returns a str, or "" for None. The error does not show the value."""
     if value is None or isinstance(value, str):
         return value or ""
-    raise Error(f"{name}: it is of type {type(value).__name__}; give a string")
+    raise Error(f"{name}: the value is of type {type(value).__name__}; give a string")
 
 
 def one_of(name, value, *choices):
     """Returns one of the choices."""
     if value in choices:
         return value
-    _refuse(name, value, f"none of {', '.join(map(repr, choices))}", "")
+    _refuse(name, value, f"not one of {', '.join(map(repr, choices))}", "")

@@ -19,7 +19,7 @@ from ._ranks import Tcp, group_of, load_nccl, meeting_of, place_of_process, rank
 _open = weakref.WeakSet()
 _INT, _EPOCHS = range(2**31), range(2**63)
 _VERSION = 1  # of the dict that is a state; the text in it has a version of its own
-_PARTS = "leave out data_parallel_rank and data_parallel_size for the part that belongs to the rank"
+_PARTS = "leave out data_parallel_rank and data_parallel_size if each rank gets a part of its own"
 
 
 @atexit.register
@@ -126,23 +126,25 @@ class Loader:
         self.pipeline = pipeline_of(pipeline, overrides)
         one_of("backend", backend, "auto", "uring", "pread")
         if (rank is None) != (world_size is None):
-            raise Error("give rank and world_size, or neither")
+            raise Error("only one of rank and world_size is given; give both of them or neither")
         if rank is not None:
-            advice = "leave out rank and world_size to take those that the launcher has set"
+            advice = "leave out rank and world_size to use the values that the launcher has set"
             rank = integer("rank", rank, _INT, advice)
             world_size = integer("world_size", world_size, _INT[1:], advice)
         start_epoch = integer("start_epoch", start_epoch, _EPOCHS, "epochs are counted from 0")
         flag("progress", progress, or_none=True)
         if as_tuple is not None and (isinstance(as_tuple, str) or not isinstance(as_tuple, Iterable)):
-            raise Error(f"as_tuple: {as_tuple!r} is no tuple of names; write it as ('image', 'label') or ('image',)")
+            raise Error(f"as_tuple: {as_tuple!r} is not a tuple of names; write ('image', 'label') or ('image',)")
         if gpu_communicator not in (None, "nccl"):
-            raise Error(f"gpu_communicator: {gpu_communicator!r} is none; 'nccl' is the only one")
+            raise Error(
+                f"gpu_communicator: {gpu_communicator!r} is not supported; give 'nccl', or leave out gpu_communicator"
+            )
         self._communicator, self._gpu_communicator = communicator, gpu_communicator
         devices = ",".join(map(str, devices)) if isinstance(devices, (list, tuple)) else str(devices)
         devices = devices.replace(",cuda:", ",").replace("cpu", "host")
         self._arguments = dict(
             devices=devices,
-            threads=integer("threads", threads, _INT, "0 takes the CPUs that this process may use"),
+            threads=integer("threads", threads, _INT, "0 chooses a number by the CPUs that this process may use"),
             start_epoch=start_epoch,
             backend=backend,
             direct=flag("direct", direct, or_none=True),
@@ -163,7 +165,7 @@ class Loader:
         names = [element.name for element in self._elements]
         for name in self.as_tuple or ():
             if name not in [*names, "@valid"]:
-                raise Error(f"as_tuple: there is no output {name!r}; there are {', '.join(names)}")
+                raise Error(f"as_tuple: the pipeline has no output {name!r}; its outputs are {', '.join(names)}")
         self._assemble = assembler(self._elements)
         self._replicas = self._feeder.replicas()
         self._epoch, self._step = start_epoch, 0  # where the program is: the steps that it has taken
@@ -189,7 +191,10 @@ class Loader:
         """Makes the feeder of the rank that a meeting says."""
         rank, world_size, tcp, exchange = meeting
         if self._gpu_communicator and world_size > 1 and tcp is None:
-            raise Error("gpu_communicator: ranks need communicator='env' or a feedline.Tcp, too")
+            raise Error(
+                "gpu_communicator: several ranks also need a communicator over TCP; give communicator='env' or "
+                "communicator=feedline.Tcp(address, port)"
+            )
         self._arrives = self._gpu_communicator is not None and tcp is not None
         if self._arrives:
             load_nccl()
@@ -213,9 +218,9 @@ class Loader:
         worker = getattr(sys.modules.get("torch.utils.data"), "get_worker_info", bool)()
         if self._follows and worker and worker.num_workers > 1:
             raise Error(
-                f"this loader is iterated in worker {worker.id} of {worker.num_workers} of a torch DataLoader, each of which "
-                "would be given everything; give the trainer the loader itself, which has threads of its own, or the "
-                "DataLoader num_workers=0"
+                f"this loader is iterated in worker {worker.id} of {worker.num_workers} of a torch DataLoader, and "
+                "each worker would get all of the data; give the trainer the loader itself, which has threads of its "
+                "own, or make the DataLoader with num_workers=0"
             )
         place = self._place() if self._follows else None
         made = self._arguments["rank"], self._arguments["world_size"]
@@ -227,9 +232,9 @@ class Loader:
             return
         if self._read:
             raise Error(
-                f"this loader has read as rank {made[0]} of {made[1]}, and now {place.said} says rank {place.rank} of "
-                f"{place.world_size}; begin to iterate it when the processes have been joined, or give the Loader rank and "
-                "world_size"
+                f"this loader has already read as rank {made[0]} of {made[1]}, but now {place.said} says rank "
+                f"{place.rank} of {place.world_size}; begin to iterate the loader after the processes have been "
+                "joined, or give the Loader rank and world_size"
             )
         state = self._feeder.get_state(self._epoch, self._step) if self._placed else None
         self._feeder.close()
@@ -272,8 +277,9 @@ class Loader:
             yield batches
         if step + 1 != self._feeder.steps_per_epoch():
             raise Error(
-                f"another iteration of this loader has begun, or its place was set, after step {step} of epoch {epoch} was "
-                "taken here; a loader is in one place at a time: make another one for what is done meanwhile"
+                f"this iteration had taken step {step} of epoch {epoch} when another iteration of the loader began, or "
+                "when load_state_dict() or set_epoch() moved the loader; a loader is at only one step at a time: make "
+                "a second Loader to iterate at the same time"
             )
 
     def _next(self):
@@ -295,9 +301,9 @@ class Loader:
         if not self._warned and self._feeder.batches_copied():
             self._warned = True
             _warn(
-                "more batches are kept than the feed has memory for, so the next ones are copied; if you keep them on "
-                "purpose this is fine, else drop what you no longer use, or raise parallelism.host_prefetch (on GPUs "
-                "device_prefetch)"
+                "the program keeps more batches than the feed has memory for, so the next batches are copied; drop "
+                "batches that are no longer used, or raise parallelism.host_prefetch (on GPUs "
+                "parallelism.device_prefetch); if the batches are kept on purpose, nothing need be changed"
             )
         return batches[0] if self._replicas == 1 else batches
 
@@ -362,7 +368,10 @@ class Loader:
         """The number of steps in an epoch. Raises TypeError if it has no end, or is not known yet (index.mode LAZY)."""
         steps = self._feeder.steps_per_epoch()
         if steps < 0:
-            raise TypeError("the number of steps is not known: the epoch has no end, or LAZY data is not counted yet")
+            raise TypeError(
+                "the number of steps is not known: the epoch has no end, or index.mode is LAZY and its first epoch is "
+                "not done"
+            )
         return steps
 
     def __bool__(self) -> bool:
@@ -371,8 +380,8 @@ class Loader:
     def __getitem__(self, index: Any) -> NoReturn:
         """Raises Error, because a loader is iterated. A DataLoader of torch that is made of one looks here."""
         raise Error(
-            "a loader has no items, its steps come in an order of their own; write `for batch in loader`, or give the "
-            "loader itself to the trainer, without a torch DataLoader around it"
+            "a loader cannot be indexed, because the loader itself decides the order of its steps; write "
+            "`for batch in loader`, or give the loader to the trainer without a torch DataLoader around it"
         )
 
     # States
@@ -397,13 +406,13 @@ class Loader:
         text = state.get("feedline") if isinstance(state, dict) else None
         if not isinstance(text, str):
             raise Error(
-                "this is no state of a feedline.Loader, a dict with a text under the key 'feedline'; give what "
-                "state_dict() has returned"
+                "load_state_dict: the value is not a state of a feedline.Loader, which is a dict with a string under "
+                "the key 'feedline'; give what state_dict() has returned"
             )
         if state.get("version", _VERSION) != _VERSION:
             raise Error(
-                f"this state has version {state['version']!r}, and this feedline reads version {_VERSION}; use the "
-                "version of feedline that wrote it"
+                f"load_state_dict: the state has version {state['version']!r}, but this feedline reads only version "
+                f"{_VERSION}; use the version of feedline that wrote the state"
             )
         self._feeder.set_state(text, flag("accept_changes", accept_changes))
         place = json.loads(text)
@@ -415,7 +424,7 @@ class Loader:
         """Sets new weights of a mixture, one for each source, from the next epoch on. Call it between epochs."""
         advice = "give a list with one number for each source"
         if not isinstance(weights, Iterable):
-            raise Error(f"set_weights: {weights!r} is no list; {advice}")
+            raise Error(f"set_weights: {weights!r} is not a list; {advice}")
         weights = [number("set_weights", weight, advice) for weight in weights]
         if self._iterated and self._at_end():
             self._go_to(self._epoch + 1)
@@ -476,7 +485,10 @@ class Loader:
     def __reduce__(self) -> Any:
         arguments = {k: v for k, v in self._arguments.items() if k not in ("tcp", "nccl")}
         if group_of(self._communicator) is not None:
-            raise TypeError("a loader whose ranks meet by a process group or a function cannot be pickled")
+            raise TypeError(
+                "a loader whose communicator is a process group, an mpi4py communicator or a function cannot be "
+                "pickled; make the loader in the process that uses it"
+            )
         if self._follows and arguments["world_size"] == 1:  # in another process it may be a rank
             arguments.update(rank=None, world_size=None)
         arguments.update(
@@ -491,7 +503,7 @@ class Loader:
 
 def _text(name, value):
     if value is not None and not isinstance(value, str):
-        raise Error(f"{name}: {value!r} is no text")
+        raise Error(f"{name}: {value!r} is not a string")
     return value or ""
 
 

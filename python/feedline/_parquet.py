@@ -23,7 +23,7 @@ def convert_parquet(files: list[str], folder: str, shard_bytes: int = 100_000_00
     tables = [pyarrow.parquet.ParquetFile(file) for file in files]
     for file, table in zip(files, tables):
         if not table.schema_arrow.equals(tables[0].schema_arrow):
-            raise Error(f"has other columns than {files[0]}; convert it by itself", file=file)
+            raise Error(f"the columns differ from those of {files[0]}; convert this file separately", file=file)
         for column in table.schema_arrow:
             _check(file, column.name, column.type)
     rows = sum(table.metadata.num_rows for table in tables)
@@ -40,18 +40,24 @@ def convert_parquet(files: list[str], folder: str, shard_bytes: int = 100_000_00
                         writer.write(row)
                         written += 1
                     except (Error, TypeError, OverflowError) as error:
-                        raise Error(f"row {number} cannot be a record: {error}", file=file) from None
+                        raise Error(f"row {number} cannot be converted to a record: {error}", file=file) from None
         for file, version in zip(files, versions):
             if _version(file) != version:
-                raise Error("has changed while it was read; convert it again when nothing writes to it", "io_error", file=file)
+                wrong = "the file changed while it was read; convert again when no program writes to it"
+                raise Error(wrong, "io_error", file=file)
         if written != rows or next(records, None) is not None:
-            raise Error(f"{len(files)} files give other rows than the {rows} that they say they have; nothing was replaced")
+            raise Error(
+                f"the Parquet files say that they have {rows} rows, but a different number was read; nothing was "
+                "replaced"
+            )
         out.publish()
         shards = [os.path.join(folder, name) for name in names]
         inspect = [sys.executable, "-m", "feedline", "inspect", "--pipeline", *shards]
         inspected = subprocess.run(inspect, check=False, capture_output=True, text=True)
         if inspected.returncode != 0:
-            raise Error(f"the shards in {folder} are whole, but no pipeline could be made: {inspected.stderr.strip()}")
+            raise Error(
+                f"the shards in {folder} are complete, but their pipeline was not written: {inspected.stderr.strip()}"
+            )
         pipeline = inspected.stdout
         out.write_pipeline(pipeline)
     finally:
@@ -85,8 +91,8 @@ def _check(file, name, kind):
     simple += [types.is_binary, types.is_large_binary, types.is_fixed_size_binary]
     if not any(test(kind) for test in simple):
         raise Error(
-            f"column {name!r} is of the type {kind}, which a record cannot hold; cast it to numbers or text, or leave it "
-            "out, with pyarrow before",
+            f"column {name!r} has the type {kind}, which a record cannot hold; before the conversion, use pyarrow to "
+            "cast the column to numbers or text, or to leave it out",
             file=file,
         )
 
@@ -97,7 +103,8 @@ def main(arguments: list[str]) -> int:
         description="Makes TFRecord shards and a pipeline for them from Parquet files. Needs the package pyarrow.",
     )
     parser.add_argument("files", nargs="+", metavar="FILE", help="Parquet files with the same columns")
-    parser.add_argument("--out", required=True, metavar="DIR", help="folder to write to; files of the same names are replaced at the end")
+    out_help = "folder to write to; at the end, files with the same names are replaced"
+    parser.add_argument("--out", required=True, metavar="DIR", help=out_help)
     flags = parser.parse_args(arguments)
     try:
         names, pipeline = convert_parquet(flags.files, flags.out)

@@ -13,7 +13,7 @@ from ._errors import Error
 
 _SCHEMA = _feedline.schema()
 _DTYPES = {bytes: "BYTES", str: "BYTES", int: "INT64", float: "FLOAT32", bool: "BOOL"}
-_LOAD = "for a file there is feedline.Pipeline.load(file)"
+_LOAD = "to read a pipeline from a file, call feedline.Pipeline.load(file)"
 
 
 def caller():
@@ -49,7 +49,7 @@ def _scalar(path, kind, value):
         if name not in kind:
             near = difflib.get_close_matches(name, kind, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            _refuse(path, f"{value!r} is none of {', '.join(kind)}{hint}")
+            _refuse(path, f"{value!r} is not one of {', '.join(kind)}{hint}")
         return name
     if kind in ("string", "bytes"):
         if isinstance(value, os.PathLike):
@@ -75,13 +75,13 @@ def _text(message, fields, path=""):
         here = f"{path}.{name}" if path else name
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}"
+            hint = f"did you mean {near[0]!r}?" if near else f"its fields are {', '.join(known)}"
             _refuse(here, f"{message} has no field {name!r}; {hint}")
         kind, repeated = known[name]
         if value is None:
             continue
         if kind == "map" and not isinstance(value, dict):
-            _refuse(here, f"{value!r} is no dict of names and values")
+            _refuse(here, f"{value!r} is not a dict of names and values")
         if kind == "map":
             parts += [f"{name} {{ key: {_scalar(here, 'string', k)} "
                       f"value: {_scalar(here, 'string' if isinstance(v, str) else 'float', v)} }}"
@@ -96,7 +96,8 @@ def _text(message, fields, path=""):
                 if kind == "Value" and not isinstance(one, dict):
                     one = _value(one)
                 if not isinstance(one, dict):
-                    _refuse(here, f"{one!r} is no dict of the fields of {kind}: {', '.join(_SCHEMA[kind])}")
+                    wanted = f"give a dict with fields of {kind}, which are {', '.join(_SCHEMA[kind])}"
+                    _refuse(here, f"{one!r} is not a dict; {wanted}")
                 parts.append(f"{name} {{ {_text(kind, one, here)} }}")
             else:
                 parts.append(f"{name}: {_scalar(here, kind, one)}")
@@ -317,7 +318,7 @@ def pipeline_of(given, overrides=None):
     those before it; then with the fields of `overrides` laid over it."""
     parts = list(given) if isinstance(given, (list, tuple)) else [given]
     if not parts:
-        raise Error("a pipeline is needed: a file, text, or a feedline.Pipeline")
+        raise Error("the list of pipelines is empty; give a file, text, or a feedline.Pipeline")
     result = None
     for part in parts:
         if isinstance(part, Pipeline):
@@ -335,5 +336,5 @@ def pipeline_of(given, overrides=None):
         elif isinstance(part, str):
             result = Pipeline(part) if result is None else result.overlaid(part)
         else:
-            raise Error(f"{part!r} is no pipeline: give a file, text, or a feedline.Pipeline")
+            raise Error(f"{part!r} is not a pipeline: give a file, text, or a feedline.Pipeline")
     return result._laid(overrides) if overrides else result

@@ -49,9 +49,9 @@ class Tcp(NamedTuple):
 
 
 def _milliseconds(name, seconds):
-    value = number(name, seconds, "it is in seconds")
+    value = number(name, seconds, "give the time in seconds")
     if not 0 <= value <= 1e9:
-        raise Error(f"{name}: {seconds!r} is no number of seconds from 0 to a billion")
+        raise Error(f"{name}: {seconds!r} is not a number of seconds from 0 to 1000000000")
     return round(value * 1000)
 
 
@@ -74,9 +74,10 @@ class Place(NamedTuple):
     def unknown(self):
         """Returns the Error that says that nothing says which rank this process is."""
         return Error(
-            f"{self.said}: this process is one of several, and nothing says which of how many; make and iterate the loader "
-            "when the framework has joined the processes, start them with torchrun, mpirun or srun, or give the Loader "
-            "rank and world_size (0 and 1 for a process that feeds itself alone)"
+            f"{self.said}: this process is one of several, but its rank or the number of ranks is not known; make and "
+            "iterate the loader after the framework has joined the processes, or start the processes with torchrun, "
+            "mpirun or srun, or give the Loader rank and world_size (rank=0, world_size=1 for a process that reads all "
+            "of the data)"
         )
 
 
@@ -119,8 +120,8 @@ def place_of_environment(environ=os.environ):
         tasks = outer[0].world_size
         if inner.world_size % tasks or inner.rank // (inner.world_size // tasks) != outer[0].rank:
             raise Error(
-                f"{inner.said}, but {outer[0].said}: {outer[0].launcher} has started this process as another rank; unset "
-                "RANK and WORLD_SIZE, or give the Loader rank and world_size"
+                f"{inner.said}, but {outer[0].said}: {outer[0].launcher} has started this process as a different rank; "
+                "unset RANK and WORLD_SIZE, or give the Loader rank and world_size"
             )
     return inner
 
@@ -132,14 +133,14 @@ def _place_of(environ, rank, size, launcher):
     if rank in environ and size in environ:
         if None in found or not 0 <= found[0] < found[1]:
             raise Error(
-                f"{said}: {launcher} sets numbers here, the first of which is below the second; unset both, or give the "
-                "Loader rank and world_size"
+                f"{said}: {rank} must be a number from 0 to {size} - 1, as {launcher} sets it; unset both variables, "
+                "or give the Loader rank and world_size"
             )
         return Place(*found, said, launcher)
     if (found[0] or 0) > 0:
-        return Place(found[0], None, f"{rank}={environ[rank]} is set, and no {size}")
+        return Place(found[0], None, f"{rank}={environ[rank]} is set, but {size} is not")
     if (found[1] or 1) > 1:
-        return Place(None, found[1], f"{size}={environ[size]} is set, and no {rank}")
+        return Place(None, found[1], f"{size}={environ[size]} is set, but {rank} is not")
     return None
 
 
@@ -159,7 +160,7 @@ def _place_of_tf_config(environ):
         counts = {kind: len(tasks) for kind, tasks in config.get("cluster", {}).items()}
         kind, index = config.get("task", {}).get("type"), int(config.get("task", {}).get("index", 0))
     except (ValueError, TypeError, AttributeError):
-        return Place(None, None, "TF_CONFIG is set, and is no cluster with a task")
+        return Place(None, None, "TF_CONFIG is set, but does not describe a cluster and a task")
     if kind == "evaluator":  # which feeds itself
         return Place(index, max(counts.get(kind, 1), index + 1), "TF_CONFIG", "TF_CONFIG")
     kinds = ("chief", "master", "worker")  # in the order of their ranks
@@ -167,7 +168,8 @@ def _place_of_tf_config(environ):
     if size <= 1:
         return None
     if "ps" in counts or kind not in kinds or not 0 <= index < counts.get(kind, 0):
-        return Place(None, None, f"TF_CONFIG has {size} workers, and this process ({kind} {index}) is none that feeds a part")
+        said = f"TF_CONFIG has {size} workers, but gives this process ({kind} {index}) no rank among them"
+        return Place(None, None, said)
     before = sum(counts.get(one, 0) for one in kinds[: kinds.index(kind)])
     return Place(before + index, size, "TF_CONFIG", "TF_CONFIG")
 
@@ -179,7 +181,9 @@ def tcp_of_environment(environ=os.environ):
     address, port = environ.get("MASTER_ADDR"), environ.get("MASTER_PORT")
     if address and port:
         if not port.isdigit() or not 0 < int(port) < 65535:
-            raise Error(f"MASTER_PORT={port}: it must be from 1 to 65534, because feedline takes the port after it")
+            raise Error(
+                f"MASTER_PORT={port}: the port must be from 1 to 65534, because feedline listens at MASTER_PORT + 1"
+            )
         here = environ.get("LOCAL_WORLD_SIZE", "") == environ.get("WORLD_SIZE")  # torchrun has started all ranks here
         return Tcp("localhost" if here else address, int(port) + 1)
     nodes, job = environ.get("SLURM_STEP_NODELIST") or environ.get("SLURM_NODELIST"), environ.get("SLURM_JOB_ID", "0")
@@ -190,8 +194,8 @@ def tcp_of_environment(environ=os.environ):
         if all_ranks in environ and environ.get(here) == environ[all_ranks]:
             return Tcp("localhost", 20000 + zlib.crc32(environ.get(job, "").encode()) % 10000)
     raise Error(
-        "communicator='env': the variables do not say where rank 0 is; start the ranks with torchrun or srun, or set "
-        "MASTER_ADDR and MASTER_PORT, or pass communicator=feedline.Tcp(address, port) or, with mpi4py, "
+        "communicator='env': no environment variable says on which machine rank 0 is; start the ranks with torchrun or "
+        "srun, or set MASTER_ADDR and MASTER_PORT, or pass communicator=feedline.Tcp(address, port) or, with mpi4py, "
         "feedline.Tcp(exchange=MPI.COMM_WORLD)"
     )
 
@@ -213,10 +217,10 @@ def meeting_of(communicator, rank=None, world_size=None):
     """Returns the rank, the number of ranks, and how they meet: the arguments of a communicator over TCP or None, and an
     all-gather of bytes or None."""
     if isinstance(communicator, str) and communicator != "env":
-        raise Error(f"communicator: {communicator!r} is no way to meet; 'env' and feedline.Tcp(address, port) are")
+        raise Error(f"communicator: {communicator!r} is not a communicator; give 'env' or feedline.Tcp(address, port)")
     group, known = group_of(communicator), ranks_of(communicator)
     if known is not None:
-        advice = "for another group of ranks, give the communicator of that group"
+        advice = "for a different group of ranks, give the communicator of that group"
         must_agree(rank, world_size, known, "the communicator says rank", advice)
     if rank is None:
         rank, world_size = known or _place_to_begin_with(communicator)
@@ -242,8 +246,8 @@ def must_agree(rank, world_size, found, says, advice):
     nobody asked, and a world size of 1 is a process that feeds itself alone."""
     if rank is not None and world_size != 1 and (rank, world_size) != found:
         raise Error(
-            f"rank {rank} of {world_size} was asked for, but {says} {found[0]} of {found[1]}; leave out rank and "
-            f"world_size, or, {advice}"
+            f"the Loader was given rank {rank} of {world_size}, but {says} {found[0]} of {found[1]}; leave out rank "
+            f"and world_size, or, {advice}"
         )
 
 
@@ -277,12 +281,14 @@ def ranks_of(communicator):
 
         rank, size = dist.get_rank(group), dist.get_world_size(group)
         if rank < 0:
-            raise Error("communicator: this process is not in the process group; make the loader only on its ranks")
+            raise Error(
+                "communicator: this process is not in the process group; make the loader only in processes of the group"
+            )
         return rank, size
     except (ImportError, TypeError, ValueError, AttributeError):
         raise Error(
-            f"communicator: {group!r} is no way to meet; give 'env', a feedline.Tcp, a torch.distributed process group, "
-            "an mpi4py communicator, or a function"
+            f"communicator: {group!r} is not a communicator; give 'env', a feedline.Tcp, a torch.distributed process "
+            "group, an mpi4py communicator, or a function"
         ) from None
 
 
@@ -293,14 +299,14 @@ def _exchange_of(group):
     def exchange(mine):
         everyone = all_gather(mine)
         if not isinstance(everyone, (list, tuple)):
-            found = f"a {type(everyone).__name__}"
+            found = f"a value of type {type(everyone).__name__}"
         elif wrong := [type(one).__name__ for one in everyone if not isinstance(one, bytes)]:
-            found = f"a list in which there is a {wrong[0]}"
+            found = f"a list that contains a value of type {wrong[0]}"
         else:
             return everyone
         raise Error(
-            f"communicator: the exchange of bytes returned {found}; it must return a list of the bytes objects that "
-            "the ranks gave to it, in their order"
+            f"communicator: the function that exchanges bytes returned {found}; it must return a list of the bytes "
+            "objects of all ranks, in the order of the ranks"
         )
 
     return exchange

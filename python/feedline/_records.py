@@ -23,7 +23,7 @@ def records(
     goes on at the next record that provably belongs to the file."""
     one_of("on_error", on_error, "raise", "skip")
     one_of("compression", compression, "auto", "none", "gzip", "zlib")
-    record_limit = integer("record_limit", record_limit, range(2**63), "it is the longest record, in bytes")
+    record_limit = integer("record_limit", record_limit, range(2**63), "give the size of the longest record, in bytes")
     return _records(_feedline.RecordReader(file, compression, record_limit), on_error)
 
 
@@ -43,7 +43,7 @@ def _records(reader, on_error):
 def parse_example(record: bytes) -> dict[str, list]:
     """Returns the features of a tf.train.Example: {name: list of bytes, floats or ints}."""
     if not isinstance(record, (bytes, bytearray, memoryview)):
-        raise Error(f"a record is bytes, not {type(record).__name__}", "wrong_dtype")
+        raise Error(f"a record must be bytes, not {type(record).__name__}", "wrong_dtype")
     return _feedline.parse_example(bytes(record))
 
 
@@ -55,16 +55,20 @@ def _typed(values):
         import numpy as np
 
         if np.ma.is_masked(values):
-            raise ValueError("values are masked, and a record has no mask; write values.compressed() or values.filled()")
+            raise ValueError(
+                "some values are masked, and a record cannot store a mask; give values.compressed() or values.filled()"
+            )
         values = np.asarray(values)
         if values.dtype.kind == "f":
             with np.errstate(over="ignore"):
                 floats = np.ascontiguousarray(values, dtype=np.float32).reshape(-1)
             if values.dtype.itemsize > 4 and (lost := np.isinf(floats) & np.isfinite(values.reshape(-1))).any():
-                raise OverflowError(f"{values.reshape(-1)[lost][0]} is more than a float32 holds")
+                raise OverflowError(
+                    f"{values.reshape(-1)[lost][0]} is outside the range of float32, as which a record stores it"
+                )
             return "floats", floats
         if values.dtype.kind == "u" and values.size and values.max() > 2**63 - 1:
-            raise OverflowError(f"{values.max()} is more than an int64 holds")
+            raise OverflowError(f"{values.max()} is outside the range of int64, as which a record stores it")
         if values.dtype.kind in "iub":
             return "ints", np.ascontiguousarray(values, dtype=np.int64).reshape(-1)
         values = values.reshape(-1).tolist()
@@ -73,7 +77,10 @@ def _typed(values):
     if isinstance(values, (bytearray, memoryview, int, float)):
         values = [values]
     if isinstance(values, (Mapping, Set)) or not isinstance(values, Iterable):
-        raise TypeError(f"a {type(values).__name__} is neither one value nor a sequence of values")
+        raise TypeError(
+            f"a {type(values).__name__} is neither a value nor a sequence; give a number, str, bytes, or a sequence of "
+            "these"
+        )
     values = list(values)
     if not values:
         return None
@@ -83,7 +90,7 @@ def _typed(values):
         floats = _array("f", values)
         for given, stored in zip(values, floats):
             if math.isinf(stored) and not math.isinf(given):
-                raise OverflowError(f"{given} is more than a float32 holds")
+                raise OverflowError(f"{given} is outside the range of float32, as which a record stores it")
         return "floats", floats
     return "ints", _array("q", values)
 
@@ -94,9 +101,11 @@ def _array(kind, values):
     except (TypeError, OverflowError):
         for value in values:
             if not isinstance(value, numbers.Real):
-                raise TypeError(f"{value!r:.60} is neither a number nor bytes, and sequences are flat") from None
+                raise TypeError(
+                    f"{value!r:.60} is neither a number nor bytes; give a flat sequence of numbers or of bytes"
+                ) from None
             if kind == "q" and not -(2**63) <= value < 2**63:
-                raise OverflowError(f"{value} is more than an int64 holds") from None
+                raise OverflowError(f"{value} is outside the range of int64, as which a record stores it") from None
         raise
 
 
@@ -129,9 +138,10 @@ class RecordWriter:
         own arrays of bytes, of dtype S, do not know zeros at the end of a value; a list of bytes does.) An empty list has
         no type, so its feature is left out, which readers take for no values."""
         if self._writer is None:
-            raise Error("the writer is closed", "io_error", file=self._file)
+            raise Error("the writer is closed, so it can write no more records", "io_error", file=self._file)
         if not isinstance(record, (dict, bytes, bytearray, memoryview)):
-            raise Error(f"a record is bytes or a dict, not {type(record).__name__}", "wrong_dtype", file=self._file)
+            wrong = f"a record must be bytes or a dict, not {type(record).__name__}"
+            raise Error(wrong, "wrong_dtype", file=self._file)
         self._writer.write(self._example(record) if isinstance(record, dict) else bytes(record))
         self._records += 1
 
@@ -140,7 +150,7 @@ class RecordWriter:
         if keys != self._keys:
             for key in keys:
                 if not isinstance(key, str) or not _is_utf8(key):
-                    wrong = f"{caller()}: {key!r} is no name of a feature; names are strings that can be UTF-8"
+                    wrong = f"{caller()}: {key!r} cannot name a feature; give a string that can be encoded as UTF-8"
                     raise Error(wrong, "wrong_dtype", file=self._file)
             self._keys, self._examples = keys, _feedline.ExampleWriter(keys)
         typed = []

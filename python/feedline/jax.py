@@ -86,25 +86,31 @@ class Loader(HostLoader):
     ):
         self._sharding, self._device = sharding, device
         if device is not None and not isinstance(device, jax.Device):
-            raise Error(f"device: {device!r} is no device of JAX; give one such as jax.devices('cpu')[0]")
+            raise Error(f"device: {device!r} is not a device of JAX; give a device such as jax.devices('cpu')[0]")
         if devices is not None:
             if device is not None:
-                raise Error("give device or devices; arrays stay where the feed makes them")
+                raise Error(
+                    "device and devices are both given; give only one: with devices, arrays stay where the feed makes "
+                    "them"
+                )
             if arguments.get("gpu_communicator") is not None:
                 raise Error(
-                    "gpu_communicator: rows cannot arrive in the order of JAX's own transfers between GPUs, because JAX "
-                    "names no stream of its work; leave it out"
+                    "gpu_communicator: JAX does not say on which CUDA stream it works, so rows cannot arrive in the "
+                    "order of JAX's own transfers between GPUs; leave gpu_communicator out"
                 )
             arguments["devices"] = devices
         if sharding is not None:
             if device is not None:
-                raise Error("give sharding or device; a sharding names its devices")
+                raise Error("sharding and device are both given; give only one: a sharding names its devices")
             arguments["data_parallel_rank"], arguments["data_parallel_size"], self._shards = _part_of(sharding)
         self._shares = True
         super().__init__(pipeline, rank=rank, world_size=world_size, communicator=communicator, **arguments)
         if devices is not None:
             if self._replicas > 1:
-                raise Error(f"devices: {devices!r} are {self._replicas}; give one, and start a process for each GPU")
+                raise Error(
+                    f"devices: {devices!r} names {self._replicas} devices; name only one, and start a process for each "
+                    "GPU"
+                )
             self._device = _device_of("cuda" if str(devices).startswith("cuda") else "cpu", self._feeder.device(0))
             self._alone, self._kept = Mesh(np.array([self._device]), ("device",)), _Kept()
         self._check()
@@ -121,11 +127,14 @@ class Loader(HostLoader):
 
     def _check_devices(self, devices):
         if not str(devices).startswith(("host", "cpu", "cuda")):
-            raise Error(f"devices: {devices!r} names no device; give one, such as 'cuda:0'")
+            raise Error(f"devices: {devices!r} is not a device; give 'cpu' or a GPU, such as 'cuda:0'")
 
     def __reduce__(self) -> Any:
         if self._sharding is not None or self._device is not None:
-            raise TypeError("a loader with a sharding or a device of JAX cannot be pickled, because JAX cannot pickle these")
+            raise TypeError(
+                "a loader with a sharding or a device of JAX cannot be pickled, because JAX cannot pickle these; make "
+                "the loader in the process that uses it"
+            )
         return super().__reduce__()
 
     def _check(self):
@@ -133,29 +142,29 @@ class Loader(HostLoader):
         if wide and not jax.config.read("jax_enable_x64"):
             raise Error(
                 f"JAX would cut {', '.join(f'{e.name!r} ({e.dtype})' for e in wide)} to 32 bits; give these outputs "
-                f"another dtype, such as {wide[0].dtype[:-2]}32, or call jax.config.update('jax_enable_x64', True)"
+                f"a different dtype, such as {wide[0].dtype[:-2]}32, or call jax.config.update('jax_enable_x64', True)"
             )
         if self._kept is not None:
             for element in self._elements:
                 if element.dtype == "BYTES" or element.kind in ("ragged", "nested"):
                     raise Error(
-                        f"output {element.name!r} is {'strings' if element.dtype == 'BYTES' else element.kind}: with devices "
-                        "outputs must be dense or padded numbers, because JAX compiles the copy of each shape; leave "
-                        "devices out, or this output"
+                        f"output {element.name!r} is {'strings' if element.dtype == 'BYTES' else element.kind}: if the "
+                        "argument 'devices' is given, each output must be dense or padded numbers, because JAX "
+                        "compiles the copy of each shape; leave out 'devices', or leave out this output"
                     )
         if self._sharding is None:
             return
         if self._kept is not None and self._sharding.addressable_devices != {self._device}:
             raise Error(
-                f"devices: the batches are made only on {self._device}, and the mesh has other devices of this "
-                "process; leave devices out, or start a process for each GPU"
+                f"devices: the batches are made only on {self._device}, but this process has different devices in the "
+                "mesh; leave out 'devices', or start a process for each GPU"
             )
         alone = jax.process_count() == 1
         for element in self._elements:
             if element.kind in ("ragged", "nested") or (element.kind == "padded" and not alone):
                 raise Error(
-                    f"output {element.name!r} is {element.kind}: its length differs between steps and processes, and "
-                    "global arrays have one shape; leave sharding out, or give records a fixed number of values"
+                    f"output {element.name!r} is {element.kind}: its length differs between steps and processes, but a "
+                    "global array has one shape; leave out 'sharding', or give the feature a fixed number of values"
                 )
         if not alone and "last_batch_policy: PARTIAL" in str(self.pipeline):
             raise Error("batch.last_batch_policy: PARTIAL gives processes different numbers of rows; use DROP or PAD")
@@ -199,9 +208,9 @@ class Loader(HostLoader):
         elif batch.rows % self._shards:
             everywhere = self._shards * self._arguments["data_parallel_size"]
             raise Error(
-                f"step {batch.step} has {batch.rows} rows in this process, which do not divide by its {self._shards} "
-                f"shards; give batch.global_batch_size a multiple of {everywhere}, and for the last step of an epoch "
-                "batch.last_batch_policy DROP or PAD"
+                f"step {batch.step} has {batch.rows} rows in this process, which cannot be divided evenly by its "
+                f"{self._shards} shards; set batch.global_batch_size to a multiple of {everywhere}, and, for the last "
+                "step of an epoch, batch.last_batch_policy to DROP or PAD"
             )
         else:
             arrays = jax.make_array_from_process_local_data(self._sharding, numbers)
@@ -276,11 +285,13 @@ def _device_of(platform, number):
     try:
         device = {one.local_hardware_id: one for one in jax.local_devices(backend=platform)}.get(number)
         if device is None:
-            raise RuntimeError("it has no such device")
+            raise RuntimeError("JAX has no such device")
         if platform == "cuda":
             device.get_stream_for_external_ready_events()  # from_dlpack() needs it, to read after the feed has written
     except RuntimeError as error:
-        raise Error(f"devices: JAX cannot take batches from {platform}:{number}; leave devices out ({error})") from None
+        raise Error(
+            f"devices: JAX cannot take batches from {platform}:{number} ({error}); leave out 'devices'"
+        ) from None
     return device
 
 
@@ -288,16 +299,19 @@ def _part_of(sharding):
     """Returns which part of the rows is this process's, how many parts there are, and over how many shards the process
     splits its part. Processes whose devices hold the same rows have the same part."""
     if not isinstance(sharding, NamedSharding) or any(axis is not None for axis in sharding.spec[1:]):
-        raise Error(f"sharding: {sharding!r} does more than split rows; give NamedSharding(mesh, PartitionSpec('data'))")
+        raise Error(f"sharding: {sharding!r} does not split only rows; give NamedSharding(mesh, PartitionSpec('data'))")
     held: dict[int, set[int]] = {}
     for device, (rows,) in sharding.devices_indices_map((sharding.num_devices,)).items():
         held.setdefault(device.process_index, set()).add(rows.start or 0)
     mine = held.get(jax.process_index())
     if mine is None:
-        raise Error("sharding: no device of this process is in the mesh")
+        raise Error("sharding: no device of this process is in the mesh; make the loader only in processes of the mesh")
     parts = sorted({tuple(sorted(rows)) for rows in held.values()})
     if len({len(part) for part in parts}) > 1 or len(set().union(*parts)) != sum(map(len, parts)):
-        raise Error("sharding: processes share some of their rows, but not all; order the devices of the mesh by process")
+        raise Error(
+            "sharding: two processes must have either the same rows or no common row, and each the same number of "
+            "rows; order the devices of the mesh by process"
+        )
     return parts.index(tuple(sorted(mine))), len(parts), len(mine)
 
 
@@ -309,8 +323,8 @@ def _agreed(rank, world_size):
     launched = place_of_environment() if rank is None and processes[1] == 1 else None
     if launched is not None and launched.world_size != 1:
         raise Error(
-            f"the launcher has started {launched.world_size or 'several'} processes, and JAX knows of one; call "
-            "jax.distributed.initialize() first"
+            f"the launcher has started {launched.world_size or 'several'} processes, but JAX knows of only one; call "
+            "jax.distributed.initialize() before the Loader is made"
         )
     return processes if rank is None else (rank, world_size)
 

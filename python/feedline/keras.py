@@ -107,7 +107,9 @@ class SaveState(keras.callbacks.Callback):
     def __init__(self, loader: _loader.Loader, folder: str | os.PathLike, every: int | None = None):
         super().__init__()
         if not isinstance(loader, _loader.Loader):
-            raise Error(f"SaveState: {loader!r} is no loader; give the one whose steps() fit() takes")
+            raise Error(
+                f"SaveState: {loader!r} is not a loader of feedline; give the loader that fit() takes its steps from"
+            )
         self._loader, self._folder = loader, os.path.abspath(folder)
         self._every = None if every is None else integer("every", every, range(1, 2**31))
         self._weights = None  # the file to load
@@ -126,16 +128,20 @@ class SaveState(keras.callbacks.Callback):
         found, steps, at_a_time = self.params["steps"], len(self._loader), self.model.steps_per_execution
         if found != steps:
             raise Error(
-                f"SaveState: the epochs of fit() have {found or 'an unknown number of'} steps, and the feed's have "
-                f"{steps}; give fit() steps_per_epoch=len(loader), and for other epochs set epoch.steps of the pipeline"
+                f"SaveState: an epoch of fit() has {found or 'an unknown number of'} steps, but an epoch of the feed "
+                f"has {steps}; call fit() with steps_per_epoch=len(loader); to change the length, set epoch.steps of "
+                "the pipeline"
             )
         if steps % at_a_time or self._first % at_a_time:
             raise Error(
-                f"SaveState: steps_per_execution={at_a_time} would take steps of two epochs at a time, because an epoch "
-                f"has {steps} steps and this one begins with step {self._first}; give compile() a number that divides both"
+                f"SaveState: steps_per_execution={at_a_time} would take steps of two epochs at a time, because an "
+                f"epoch has {steps} steps and this epoch begins with step {self._first}; give compile() a "
+                "steps_per_execution that divides both numbers"
             )
         if not self.model.built:
-            raise Error("SaveState: the model is not built; give it an Input, or call it on a batch before fit()")
+            raise Error(
+                "SaveState: the model is not built; give the model an Input, or call the model on a batch before fit()"
+            )
         if self._weights is not None:
             if self.model.optimizer is not None and not self.model.optimizer.built:
                 self.model.optimizer.build(self.model.trainable_variables)
@@ -145,8 +151,8 @@ class SaveState(keras.callbacks.Callback):
         """Raises Error if the epoch is not the feed's."""
         if epoch != self._epoch:
             raise Error(
-                f"SaveState: fit() began epoch {epoch}, and the feed is in epoch {self._epoch}; give fit() "
-                "initial_epoch=loader.epoch, and make a SaveState for each call of fit()"
+                f"SaveState: fit() began epoch {epoch}, but the feed is in epoch {self._epoch}; call fit() with "
+                "initial_epoch=loader.epoch, and make a new SaveState for each call of fit()"
             )
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
@@ -185,15 +191,18 @@ class SaveState(keras.callbacks.Callback):
 def _wanted(loader, x, y, sample_weight):
     """Returns the parts of a step that Keras wants."""
     if not isinstance(loader, _loader.Loader) or type(loader) is _loader.Loader or loader.as_tuple is not None:
-        raise Error(f"{loader!r}: Keras needs a loader of arrays by name; give a feedline.numpy.Loader without as_tuple")
+        raise Error(
+            f"{loader!r}: Keras needs a loader whose steps are dicts of arrays; give a feedline.numpy.Loader without "
+            "as_tuple"
+        )
     parts = [part for part in (x, y, sample_weight) if part is not None]
     if sample_weight is not None and y is None:
-        raise Error("sample_weight goes with y; give y, too")
+        raise Error("sample_weight is given without y; give y, too")
     names = [*(element.name for element in loader.elements()), "@valid"]
     for part in parts:
         for name in [part] if isinstance(part, str) else part.values() if isinstance(part, Mapping) else part:
             if name not in names:
-                raise Error(f"there is no output {name!r}; there are {', '.join(names)}")
+                raise Error(f"the loader has no output {name!r}; its outputs are {', '.join(names)}")
     return parts
 
 

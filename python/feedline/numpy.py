@@ -44,7 +44,8 @@ class HostLoader(_loader.Loader):
         for device in devices if isinstance(devices, (list, tuple)) else [devices]:
             if not str(device).startswith(("host", "cpu")):
                 raise Error(
-                    f"devices: {device!r}: a loader of {self._module} makes its batches on the host; leave devices out"
+                    f"devices: {device!r}: a loader of {self._module} makes its batches only on the host; leave out "
+                    "'devices'"
                 )
 
     def _string_array(self, name, strings, rows):
@@ -73,8 +74,8 @@ class Loader(HostLoader):
         for element in self._elements:
             if element.dtype == "BFLOAT16" and importlib.util.find_spec("ml_dtypes") is None:
                 raise Error(
-                    f"output {element.name!r} is bfloat16, which numpy only has with the package ml_dtypes; install it, "
-                    "or give the output another dtype"
+                    f"output {element.name!r} is bfloat16, which numpy has only with the package ml_dtypes; install "
+                    "ml_dtypes, or give the output a different dtype"
                 )
 
     def _present(self, batch):

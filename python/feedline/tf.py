@@ -46,8 +46,8 @@ class Loader(HostLoader):
         TensorFlow may have taken more steps of it than the program."""
         if epoch is None and self._dataset == self._generation:
             raise Error(
-                "state_dict: TensorFlow may have taken more steps of the dataset than the program; say how far the "
-                "program is, as in state_dict(epoch=2, step=100) after 100 steps of epoch 2"
+                "state_dict: TensorFlow may have taken more steps of the dataset than the program has used; give the "
+                "place of the program, for example state_dict(epoch=2, step=100) after 100 steps of epoch 2"
             )
         return super().state_dict(epoch=epoch, step=step)
 
@@ -82,7 +82,10 @@ class Loader(HostLoader):
         may use the loader, but for its state_dict().
         """
         if self._replicas > 1:
-            raise Error("dataset: it feeds one device of feedline, and tf.distribute splits its steps; leave devices out")
+            raise Error(
+                "dataset: a dataset feeds only one device, but 'devices' names several; leave out 'devices', and let "
+                "tf.distribute split the steps"
+            )
         data = tf.data.Dataset.from_generator(_Iterations(self), output_signature=self._signature())
         options = tf.data.Options()
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
@@ -132,8 +135,8 @@ class _Iterations:
                     if done:
                         return
                     raise Error(
-                        "another iteration of this dataset has begun before this one was done; make another Loader for what "
-                        "is done meanwhile"
+                        "another iteration of this dataset began before this iteration was done; make a second Loader "
+                        "to iterate at the same time"
                     )
                 step = next(steps, None)
                 done = step is None or self._loader._at_end()

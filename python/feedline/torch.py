@@ -90,10 +90,12 @@ class Loader(_loader.Loader):
         try:
             self._device = torch.device(device)
         except (TypeError, RuntimeError):
-            raise Error(f"device: {device!r} is no device of torch; give one, or a name such as 'cuda:0'") from None
+            raise Error(
+                f"device: {device!r} is not a device of torch; give a torch.device, or a name such as 'cuda:0'"
+            ) from None
         self._nested = one_of("ragged", ragged, "values", "nested") == "nested"
         if "devices" in arguments:
-            raise Error("devices: a torch Loader has one device; write it as device='cuda:0'")
+            raise Error("devices: a Loader of feedline.torch has only one device; write device='cuda:0'")
         if self._device.type == "cuda":
             index = self._device.index
             try:
@@ -103,12 +105,15 @@ class Loader(_loader.Loader):
             arguments["devices"] = f"cuda:{index}"
         if mesh is not None:
             if not isinstance(mesh, DeviceMesh):
-                raise Error(f"mesh: {mesh!r} is no DeviceMesh; give what init_device_mesh() has returned")
+                raise Error(f"mesh: {mesh!r} is not a DeviceMesh; give what init_device_mesh() has returned")
             if "data_parallel_rank" in arguments or "data_parallel_size" in arguments:
-                raise Error("data_parallel_rank, data_parallel_size: the mesh says which part is this rank's; give one of both")
+                raise Error(
+                    "data_parallel_rank, data_parallel_size: the mesh already says which part of a batch this rank is "
+                    "given; leave out these two, or leave out the mesh"
+                )
             arguments["data_parallel_rank"], arguments["data_parallel_size"] = _part_of(mesh, data_parallel)
         elif data_parallel is not None:
-            raise Error("data_parallel names dimensions of a mesh; give the mesh, too")
+            raise Error("data_parallel names dimensions of a mesh, but no mesh is given; give mesh, too")
         self._shares = True
         super().__init__(pipeline, rank=rank, world_size=world_size, communicator=communicator, **arguments)
 
@@ -121,7 +126,7 @@ class Loader(_loader.Loader):
             found = dist.get_rank(), dist.get_world_size()
             advice = (
                 "if groups of ranks share rows, give mesh and data_parallel, or, for only some of the ranks, give "
-                "communicator their process group"
+                "their process group as communicator"
             )
             must_agree(rank, world_size, found, "torch's process group says rank", advice)
         size = world_size or dist.get_world_size()
@@ -132,10 +137,11 @@ class Loader(_loader.Loader):
     def dataset(self) -> NoReturn:
         """Raises AttributeError, because a loader is made of no Dataset. What rebuilds a DataLoader looks here."""
         raise AttributeError(
-            "a feedline Loader has no dataset, and no DataLoader can be made of it: give it to the trainer as it is. "
-            "loader.samples_per_epoch counts the samples. To skip steps, as accelerate.skip_first_batches() does, or to go on "
-            "from a checkpoint (for Hugging Face's Trainer with ignore_data_skip=True), keep loader.state_dict() and call "
-            "loader.load_state_dict(state); loader.state_dict(epoch=e, step=n) is the state after n steps of epoch e"
+            "a feedline Loader has no dataset, so a DataLoader cannot be made of it: give the Loader itself to the "
+            "trainer. loader.samples_per_epoch counts the samples. To skip steps, as accelerate.skip_first_batches() "
+            "does, or to go on from a checkpoint (for Hugging Face's Trainer with ignore_data_skip=True), keep "
+            "loader.state_dict() and call loader.load_state_dict(state); loader.state_dict(epoch=e, step=n) is the "
+            "state after n steps of epoch e"
         )
 
     # What next_into() takes its steps from, of which generation that is, whether it has given the last step of its epoch,
@@ -163,8 +169,8 @@ class Loader(_loader.Loader):
             self._into = self._given = None
             if cut:
                 raise Error(
-                    "next_into: another iteration of this loader has begun before the epoch of next_into() was done; make "
-                    "another loader for what is done meanwhile, or say with set_epoch() where next_into() goes on"
+                    "next_into: another iteration of this loader began before the epoch of next_into() was done; make "
+                    "a second Loader to iterate at the same time, or call set_epoch() to say where next_into() goes on"
                 )
             self._into = iter(self)
         given, self._given = self._given, None
@@ -178,8 +184,11 @@ class Loader(_loader.Loader):
         self._given = given
         for name, target, source in (pairs := list(self._pairs(step, given))):
             if isinstance(source, tuple) or (target.shape, target.dtype) != (source.shape, source.dtype):
-                found = "tensors of other shapes in each step" if isinstance(source, tuple) else _kind(source)
-                raise Error(f"next_into: output {name!r} has {found}, and the tensor to copy it into is {_kind(target)}")
+                found = "tensors whose shapes change from step to step" if isinstance(source, tuple) else _kind(source)
+                raise Error(
+                    f"next_into: output {name!r} has {found}, but the tensor to copy into is {_kind(target)}; give a "
+                    "tensor of the same dtype and shape, or leave out this output"
+                )
         for _, target, source in pairs:
             target.copy_(source, non_blocking=True)
         if isinstance(step, Batch):
@@ -193,7 +202,10 @@ class Loader(_loader.Loader):
         """Yields the name, the tensor to copy into and the tensor to copy of each output that is wanted."""
         if isinstance(step, Mapping) != (self.as_tuple is None) or len(step) != len(self.as_tuple or step):
             wanted = "a dict" if self.as_tuple is None else f"a tuple of {len(self.as_tuple)} tensors"
-            raise Error(f"next_into: this loader's steps are copied into {wanted}, not into a {type(step).__name__}")
+            raise Error(
+                f"next_into: the steps of this loader can be copied only into {wanted}, not into a "
+                f"{type(step).__name__}"
+            )
         if self.as_tuple is not None:
             yield from zip(self.as_tuple, step, given)
             return
@@ -201,7 +213,7 @@ class Loader(_loader.Loader):
             yield "@valid", step.valid_mask, given.valid_mask
         for name, target in step.items():
             if name != "@valid" and name not in given:
-                raise Error(f"next_into: there is no output {name!r}; there are {', '.join(given)}")
+                raise Error(f"next_into: the loader has no output {name!r}; its outputs are {', '.join(given)}")
             yield name, target, given.valid_mask if name == "@valid" else given[name]
 
     def _present(self, given):
@@ -225,21 +237,29 @@ def _part_of(mesh, data_parallel):
     names = mesh.mesh_dim_names or ()
     if data_parallel is None:
         if mesh.ndim != 1:
-            raise Error(f"data_parallel: the mesh has the dimensions {', '.join(names) or mesh.ndim}; say which of them split the samples")
+            raise Error(
+                f"data_parallel: the mesh has {mesh.ndim} dimensions ({', '.join(names) or 'without names'}); name "
+                "those that split the samples"
+            )
         dimensions = [0]
     else:
         if not isinstance(data_parallel, Sequence):
-            raise Error(f"data_parallel: {data_parallel!r} is no name; give that of a dimension, or a tuple of names")
+            raise Error(
+                f"data_parallel: {data_parallel!r} is not a name; give the name of a dimension, or a tuple of names"
+            )
         wanted = [data_parallel] if isinstance(data_parallel, str) else data_parallel
         for name in wanted:
             if name not in names:
-                raise Error(f"data_parallel: the mesh has no dimension {name!r}; it has {', '.join(names) or 'no names'}")
+                raise Error(
+                    f"data_parallel: the mesh has no dimension {name!r}; its dimensions are "
+                    f"{', '.join(names) or 'not named'}"
+                )
         if len(set(wanted)) < len(wanted):
             raise Error(f"data_parallel: {data_parallel!r} names a dimension twice; name each only once")
         dimensions = [names.index(name) for name in wanted]
     place = mesh.get_coordinate()
     if place is None:
-        raise Error("mesh: this rank is not in the mesh")
+        raise Error("mesh: this rank is not in the mesh; make the loader only on ranks of the mesh")
     part, parts = 0, 1
     for dimension in dimensions:
         part = part * mesh.size(dimension) + place[dimension]

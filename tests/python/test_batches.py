@@ -69,7 +69,7 @@ def test_tuples(mixed):
     loader = feedline.Loader(mixed, as_tuple=("s", "n"))
     text, number = next(iter(loader))
     assert text.tolist()[1] == b"text 1" and np.asarray(number)[1] == 1
-    with pytest.raises(feedline.Error, match="as_tuple: there is no output 'm'; there are n, s"):
+    with pytest.raises(feedline.Error, match="as_tuple: the pipeline has no output 'm'; its outputs are n, s"):
         feedline.Loader(mixed, as_tuple=("m",))
 
 
@@ -145,7 +145,7 @@ def test_lent_memory_is_not_handed_out(tmp_path):
 
 def test_a_list_of_all_batches(numbers):
     loader = feedline.Loader(numbers, parallelism={"host_prefetch": 2}, batch={"global_batch_size": 1})
-    with pytest.warns(RuntimeWarning, match="more batches are kept") as warned:
+    with pytest.warns(RuntimeWarning, match="the program keeps more batches") as warned:
         batches = list(loader)
     assert len(warned) == 1
     assert [int(np.asarray(b["n"])[0]) for b in batches] == list(range(50))

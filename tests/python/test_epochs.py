@@ -54,7 +54,7 @@ def test_len_steps_without_asking_for_the_end(numbers):
     assert seen == 3 * [0, 1, 2, 3, 4]
 
 
-BEGUN = "another iteration of this loader has begun, or its place was set, after step 0 of epoch 0 was taken here; a loader"
+BEGUN = r"had taken step 0 of epoch 0 when another iteration of the loader began, or when load_state_dict\(\) or set_epoch\(\)"
 
 
 def test_an_old_iterator_is_told(numbers):
@@ -64,10 +64,10 @@ def test_an_old_iterator_is_told(numbers):
     second = iter(loader)  # which has not begun
     assert next(first).step == 1
     assert next(second).epoch == 1
-    with pytest.raises(feedline.Error, match="after step 1 of epoch 0 was taken here"):
+    with pytest.raises(feedline.Error, match="had taken step 1 of epoch 0 when"):
         next(first)
     assert [b.step for b in second] == [1, 2, 3, 4]
-    with pytest.raises(feedline.Error, match="after step 0 of epoch 2 was taken here"):
+    with pytest.raises(feedline.Error, match="had taken step 0 of epoch 2 when"):
         list(zip(loader, loader))
 
 
@@ -170,7 +170,7 @@ def test_a_state_of_any_step(numbers):
     assert (loader.epoch, loader.step) == (3, 1)
     with pytest.raises(feedline.Error, match="there is no step 6: the epoch has 5 steps"):
         loader.state_dict(epoch=1, step=6)
-    with pytest.raises(feedline.Error, match="epoch: -1 is no integer .*counted from 0"):
+    with pytest.raises(feedline.Error, match="epoch: -1 is not an integer .*counted from 0"):
         loader.state_dict(epoch=-1)
 
 
@@ -220,14 +220,14 @@ def test_a_state_of_other_data_is_refused(numbers):
     state = feedline.Loader(numbers).state_dict()
     with pytest.raises(feedline.Error, match="batch"):
         feedline.Loader(numbers, batch={"global_batch_size": 5}).load_state_dict(state)
-    with pytest.raises(feedline.Error, match="no state"):
+    with pytest.raises(feedline.Error, match="not a state"):
         feedline.Loader(numbers).load_state_dict({})
 
 
 def test_a_state_of_another_version_is_refused(numbers):
     loader = feedline.Loader(numbers)
     state = loader.state_dict(step=2)
-    with pytest.raises(feedline.Error, match="has version 2, and this feedline reads version 1; use the version of feedline"):
+    with pytest.raises(feedline.Error, match="has version 2, but this feedline reads only version 1; use the version of feedline"):
         loader.load_state_dict({**state, "version": 2})
     assert (loader.epoch, loader.step, state["version"]) == (0, 0, 1)
     for readable in state, {"feedline": state["feedline"]}:  # the text alone is that of C++

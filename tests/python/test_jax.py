@@ -89,7 +89,7 @@ def test_large_batches_are_kept(tmp_path):
     large = feedline.tfrecords(tmp_path / "x").feature("x", bytes, length=40_000).batch(10)
     run(
         """
-with pytest.warns(RuntimeWarning, match="more batches are kept"):
+with pytest.warns(RuntimeWarning, match="the program keeps more batches"):
     loader = Loader(pipeline, parallelism={"host_prefetch": 1})
     kept = [batch["x"] for batch in loader]
 assert loader.report()["batches_copied"] > 0
@@ -119,36 +119,36 @@ assert next(iter(everywhere))["n"].addressable_shards[7].data.tolist() == list(r
 here = Loader(pipeline, device=jax.devices()[3], output=narrow)
 assert next(iter(here))["n"].devices() == {jax.devices()[3]}
 refused = [
-    (dict(sharding=rows, device=jax.devices()[0]), "give sharding or device"),
-    (dict(sharding=NamedSharding(mesh, P(None, "model"))), "does more than split rows"),
-    (dict(sharding=jax.devices()[0]), "does more than split rows"),
-    (dict(device=jax.devices()[0], devices="cpu"), "give device or devices"),
-    (dict(devices="host:2"), "devices: 'host:2' are 2; give one, and start a process for each GPU"),
-    (dict(devices="auto"), "devices: 'auto' names no device; give one, such as 'cuda:0'"),
-    (dict(devices=["cpu"]), "names no device"),
-    (dict(devices="cpu", sharding=rows), "only on cpu:0, and the mesh has other devices of this process"),
-    (dict(devices="cpu", gpu_communicator="nccl"), "gpu_communicator: .* leave it out"),
+    (dict(sharding=rows, device=jax.devices()[0]), "sharding and device are both given; give only one"),
+    (dict(sharding=NamedSharding(mesh, P(None, "model"))), "does not split only rows"),
+    (dict(sharding=jax.devices()[0]), "does not split only rows"),
+    (dict(device=jax.devices()[0], devices="cpu"), "device and devices are both given; give only one"),
+    (dict(devices="host:2"), "devices: 'host:2' names 2 devices; name only one, and start a process for each GPU"),
+    (dict(devices="auto"), "devices: 'auto' is not a device; give 'cpu' or a GPU, such as 'cuda:0'"),
+    (dict(devices=["cpu"]), "is not a device"),
+    (dict(devices="cpu", sharding=rows), "only on cpu:0, but this process has different devices in the mesh"),
+    (dict(devices="cpu", gpu_communicator="nccl"), "gpu_communicator: .* leave gpu_communicator out"),
     (dict(sharding=rows, rank=1, world_size=2), "JAX says process 0 of 1"),
 ]
 for arguments, message in refused:
     with pytest.raises(feedline.Error, match=message):
         Loader(pipeline, output=narrow, **arguments)
 for device in "cpu", 0:
-    with pytest.raises(feedline.Error, match=f"device: {device!r} is no device of JAX; give one such as jax.devices"):
+    with pytest.raises(feedline.Error, match=f"device: {device!r} is not a device of JAX; give a device such as jax.devices"):
         Loader(pipeline, device=device, output=narrow)
 uneven = Loader(pipeline, sharding=rows, output=narrow, batch={"global_batch_size": 16, "last_batch_policy": "PARTIAL"})
 steps = iter(uneven)
 assert [next(steps).rows for _ in range(3)] == [16] * 3
-with pytest.raises(feedline.Error, match="step 3 has 2 rows .* for the last step .*last_batch_policy DROP or PAD"):
+with pytest.raises(feedline.Error, match="step 3 has 2 rows .* for the last step .*last_batch_policy to DROP or PAD"):
     next(steps)
-with pytest.raises(feedline.Error, match="step 0 has 10 rows in this process, .* 4 shards; give batch.global_batch_size a multiple of 4"):
+with pytest.raises(feedline.Error, match="step 0 has 10 rows in this process, .* 4 shards; set batch.global_batch_size to a multiple of 4"):
     next(iter(Loader(pipeline, sharding=rows, output=narrow)))
 with pytest.raises(feedline.Error, match="'n' is ragged"):
     ragged = feedline.tfrecords(str(pipeline).split('"')[1]).feature("n", int, kind="VARIABLE").batch(8)
     Loader(ragged, sharding=rows, output=narrow)
 import os
 os.environ.update(RANK="1", WORLD_SIZE="2")
-with pytest.raises(feedline.Error, match=r"started 2 processes, and JAX knows of one; call jax.distributed.initialize"):
+with pytest.raises(feedline.Error, match=r"started 2 processes, but JAX knows of only one; call jax.distributed.initialize"):
     Loader(pipeline, sharding=rows, output=narrow)
 assert len(Loader(pipeline, output=narrow, batch={"global_batch_size": 10})) == 5  # the launcher's part of two
 """,
@@ -206,7 +206,7 @@ def test_what_jax_does_not_copy(mixed):
         """
 jax.config.update("jax_enable_x64", True)
 for name, kind in ("s", "strings"), ("list", "ragged"), ("words", "strings"):
-    with pytest.raises(feedline.Error, match=f"output '{name}' is {kind}: with devices .* leave devices out, or this output"):
+    with pytest.raises(feedline.Error, match=f"output '{name}' is {kind}: if .*'devices' is given.* leave out 'devices', or leave out this output"):
         Loader(pipeline, devices="cpu", output=[{"name": name, "feature": name}])
 padded = Loader(pipeline, devices="cpu", feature=[{"name": "list", "dtype": "INT64", "kind": "FIXED_SEQUENCE"}], output=[{"name": "list", "feature": "list"}])
 assert [batch["list"].shape for batch in padded] == [(5, 3), (5, 3), (5, 3)]
@@ -216,8 +216,8 @@ class Gpu:
     def get_stream_for_external_ready_events(self):
         raise jax.errors.JaxRuntimeError("UNIMPLEMENTED")
 jax.local_devices = lambda backend: [Gpu()]
-for number, why in (0, "it has no such device"), (1, "UNIMPLEMENTED"):
-    with pytest.raises(feedline.Error, match=f"JAX cannot take batches from cuda:{number}; leave devices out .{why}"):
+for number, why in (0, "JAX has no such device"), (1, "UNIMPLEMENTED"):
+    with pytest.raises(feedline.Error, match=f"JAX cannot take batches from cuda:{number} .{why}.*; leave out 'devices'"):
         feedline.jax._device_of("cuda", number)
 """,
         mixed,

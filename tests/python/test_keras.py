@@ -190,7 +190,7 @@ loader = loader_of()
 training = steps(loader, "x", "y")
 next(training)
 next(steps(loader, "x", "y"))
-with pytest.raises(feedline.Error, match="another iteration of this loader has begun"):
+with pytest.raises(feedline.Error, match="when another iteration of the loader began"):
     next(training)
 """,
         numbers,
@@ -203,28 +203,28 @@ def test_wrong_arguments(numbers, tmp_path):
         """
 loader = loader_of()
 refused = [
-    ((loader, "image"), "there is no output 'image'; there are x, y, @valid"),
+    ((loader, "image"), "the loader has no output 'image'; its outputs are x, y, @valid"),
     ((loader, "x", None, "@valid"), "give y, too"),
     ((feedline.Loader(pipeline), "n"), "give a feedline.numpy.Loader"),
     ((loader_of(as_tuple=("x", "y")), "x"), "without as_tuple"),
-    ((None, "x"), "None: Keras needs a loader of arrays"),
+    ((None, "x"), "None: Keras needs a loader whose steps are dicts of arrays"),
 ]
 for arguments, message in refused:
     for feed in steps, Validation:
         with pytest.raises(feedline.Error, match=message):
             feed(*arguments)
-with pytest.raises(feedline.Error, match="SaveState: <generator .* is no loader; give the one whose steps"):
+with pytest.raises(feedline.Error, match="SaveState: <generator .* is not a loader of feedline; give the loader that fit"):
     SaveState(steps(loader, "x"), sys.argv[2])
 fit = dict(steps_per_epoch=5, verbose=0, callbacks=[SaveState(loader, sys.argv[2])])
 model = counting_model()
-with pytest.raises(feedline.Error, match="began epoch 1, and the feed is in epoch 0; give fit.* initial_epoch"):
+with pytest.raises(feedline.Error, match="began epoch 1, but the feed is in epoch 0; call fit.* initial_epoch"):
     model.fit(steps(loader, "x", "y"), initial_epoch=1, epochs=2, **fit)
-with pytest.raises(feedline.Error, match="fit.* have 3 steps, and the feed's have 5; give fit.* steps_per_epoch=len"):
+with pytest.raises(feedline.Error, match="fit.* has 3 steps, but an epoch of the feed has 5; call fit.* steps_per_epoch=len"):
     model.fit(steps(loader, "x", "y"), **{**fit, "steps_per_epoch": 3})
-with pytest.raises(feedline.Error, match="have an unknown number of steps, and the feed's have 5"):
+with pytest.raises(feedline.Error, match="has an unknown number of steps, but an epoch of the feed has 5"):
     model.fit(steps(loader, "x", "y"), **{**fit, "steps_per_epoch": None})
 model.compile(loss="mse", steps_per_execution=3)
-with pytest.raises(feedline.Error, match="steps_per_execution=3 .* an epoch has 5 steps and this one begins with step 0"):
+with pytest.raises(feedline.Error, match="steps_per_execution=3 .* an epoch has 5 steps and this epoch begins with step 0"):
     model.fit(steps(loader, "x", "y"), **fit)
 unbuilt = keras.Sequential([keras.layers.Dense(1)])
 unbuilt.compile(loss="mse")

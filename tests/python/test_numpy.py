@@ -54,7 +54,7 @@ def test_strings_have_the_shape_of_their_output(tmp_path):
 def test_bfloat16(numbers, monkeypatch):
     pipeline = numbers.output("x", feature="n", dtype="BFLOAT16")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(feedline.Error, match="'x' is bfloat16, which numpy only has with the package ml_dtypes"):
+    with pytest.raises(feedline.Error, match="'x' is bfloat16, which numpy has only with the package ml_dtypes"):
         feedline.numpy.Loader(pipeline)
     monkeypatch.undo()
     ml_dtypes = pytest.importorskip("ml_dtypes")
@@ -66,7 +66,7 @@ def test_bfloat16(numbers, monkeypatch):
 
 
 def test_devices_tuples_and_pickles(mixed):
-    with pytest.raises(feedline.Error, match="devices: 'cuda:1': a loader of feedline.numpy makes its batches on the host"):
+    with pytest.raises(feedline.Error, match="devices: 'cuda:1': a loader of feedline.numpy makes its batches only on the host"):
         feedline.numpy.Loader(mixed, devices=["host", "cuda:1"])
     loader = feedline.numpy.Loader(mixed, devices="host:2", as_tuple=("s", "@valid"), batch={"global_batch_size": 4})
     loader = pickle.loads(pickle.dumps(loader))

@@ -57,7 +57,7 @@ def test_lists_of_files(tmp_path):
         (batch,) = feedline.Loader(feedline.tfrecords(*given).feature("n", int).batch(4))
         assert np.asarray(batch["n"]).tolist() == [0, 1, 2, 3]
     for wrong in 5, [5], None:
-        with pytest.raises(feedline.Error, match=r"test_pipelines.py:\d+: source.files: .* is no string"):
+        with pytest.raises(feedline.Error, match=r"test_pipelines.py:\d+: source.files: .* is not a string"):
             feedline.tfrecords(wrong)
 
 
@@ -110,14 +110,14 @@ def test_a_wrong_field_is_named_with_the_line_that_wrote_it(root):
     pipeline = chess(root)
     for wrong, message in [
         (lambda: pipeline.batch(512, last_batch_polisy="PAD"), "batch.last_batch_polisy.*did you mean 'last_batch_policy'"),
-        (lambda: pipeline.batch("512"), "batch.global_batch_size: '512' is no integer"),
-        (lambda: pipeline.batch(512, last_batch_policy="PAAD"), "'PAAD' is none of DROP, PARTIAL, PAD; did you mean PAD"),
-        (lambda: pipeline.output("x", feature="d", unpack_bits=[8]), r"output.unpack_bits: \[8\] is no dict"),
+        (lambda: pipeline.batch("512"), "batch.global_batch_size: '512' is not an integer"),
+        (lambda: pipeline.batch(512, last_batch_policy="PAAD"), "'PAAD' is not one of DROP, PARTIAL, PAD; did you mean PAD"),
+        (lambda: pipeline.output("x", feature="d", unpack_bits=[8]), r"output.unpack_bits: \[8\] is not a dict"),
         (lambda: pipeline.shuffle(5, reshuffle_each_epoch=1), "reshuffle_each_epoch: 1 is neither True nor False"),
-        (lambda: pipeline.feature("x", "INT63"), "feature.dtype: 'INT63' is none of"),
-        (lambda: pipeline.output("x", expression={"constants": {5: 1.0}}), "constants: 5 is no string"),
-        (lambda: pipeline.output("x", expression={"constants": {"c": []}}), r"constants: \[\] is no number"),
-        (lambda: pipeline.with_field(5, 1), "path: 5 is no string"),
+        (lambda: pipeline.feature("x", "INT63"), "feature.dtype: 'INT63' is not one of"),
+        (lambda: pipeline.output("x", expression={"constants": {5: 1.0}}), "constants: 5 is not a string"),
+        (lambda: pipeline.output("x", expression={"constants": {"c": []}}), r"constants: \[\] is not a number"),
+        (lambda: pipeline.with_field(5, 1), "path: 5 is not a string"),
     ]:
         with pytest.raises(feedline.Error, match=message) as raised:
             wrong()
@@ -162,13 +162,13 @@ def test_a_missing_file_and_text_that_is_none():
     assert raised.value.category == "io_error"
     with pytest.raises(feedline.Error, match="text:1:1"):
         feedline.Pipeline("nonsense", name="text")
-    with pytest.raises(feedline.Error, match="no pipeline"):
+    with pytest.raises(feedline.Error, match="7 is not a pipeline: give a file"):
         feedline.Loader(7)
-    with pytest.raises(feedline.Error, match="text: 7 is no string; for a file there is feedline.Pipeline.load"):
+    with pytest.raises(feedline.Error, match="text: 7 is not a string; to read a pipeline from a file, call feedline.Pipeline.load"):
         feedline.Pipeline(7)
-    with pytest.raises(feedline.Error, match="pipeline:1:.*; for a file there is feedline.Pipeline.load"):
+    with pytest.raises(feedline.Error, match="pipeline:1:.*; to read a pipeline from a file, call feedline.Pipeline.load"):
         feedline.Pipeline("examples/digits.textproto")
-    with pytest.raises(feedline.Error, match="name: 7 is no string"):
+    with pytest.raises(feedline.Error, match="name: 7 is not a string"):
         feedline.Pipeline("", name=7)
     with pytest.raises(feedline.Error, match="7 cannot be laid over a pipeline: give text"):
         feedline.Pipeline("").overlaid(7)

@@ -116,13 +116,18 @@ def test_an_exchange_in_python(numbers, over_tcp, mode):
 
 @pytest.mark.parametrize(
     "returned, found",
-    [("text", "a str"), (None, "a NoneType"), (["text"], "a list in which there is a str"), ([b"", 5], "is a int")],
+    [
+        ("text", "a value of type str"),
+        (None, "a value of type NoneType"),
+        (["text"], "a list that contains a value of type str"),
+        ([b"", 5], "contains a value of type int"),
+    ],
 )
 @pytest.mark.parametrize("over_tcp", [False, True])
 def test_an_exchange_that_returns_something_else(numbers, returned, found, over_tcp):
     exchange = lambda mine: returned
     communicator = feedline.Tcp(exchange=exchange) if over_tcp else exchange
-    with pytest.raises(feedline.Error, match=f"the exchange of bytes returned .*{found}; it must return a list"):
+    with pytest.raises(feedline.Error, match=f"exchanges bytes returned .*{found}; it must return a list"):
         feedline.Loader(numbers, rank=0, world_size=2, communicator=communicator)
 
 
@@ -150,25 +155,25 @@ except KeyboardInterrupt:
 
 def test_what_cannot_be_pickled(numbers):
     loader = feedline.Loader(numbers, rank=0, world_size=1, communicator=lambda mine: [mine])
-    with pytest.raises(TypeError, match="process group or a function"):
+    with pytest.raises(TypeError, match="mpi4py communicator or a function"):
         pickle.dumps(loader)
 
 
 def test_what_is_refused(numbers):
     for arguments, message in [
-        ({"communicator": "mpi"}, "no way to meet"),
-        ({"communicator": 5}, "no way to meet"),
+        ({"communicator": "mpi"}, "is not a communicator"),
+        ({"communicator": 5}, "is not a communicator"),
         ({"communicator": feedline.Tcp("localhost", 99999)}, "from 0 to 65535"),
-        ({"communicator": feedline.Tcp("localhost", "x")}, "Tcp.port: 'x' is no integer from 0 to 65535"),
-        ({"communicator": feedline.Tcp(5, 1)}, "Tcp.address: 5 is no string"),
-        ({"communicator": feedline.Tcp("localhost", 1, timeout="x")}, "Tcp.timeout: 'x' is no number; it is in"),
-        ({"communicator": feedline.Tcp("localhost", 1, float("inf"))}, "Tcp.start_timeout: inf is no number of"),
-        ({"communicator": feedline.Tcp("localhost", 1, token=b"0123456789abcdef")}, "Tcp.token: it is of type bytes; give"),
-        ({"monitor_token": b"secret"}, "monitor_token: it is of type bytes; give a string"),
+        ({"communicator": feedline.Tcp("localhost", "x")}, "Tcp.port: 'x' is not an integer from 0 to 65535"),
+        ({"communicator": feedline.Tcp(5, 1)}, "Tcp.address: 5 is not a string"),
+        ({"communicator": feedline.Tcp("localhost", 1, timeout="x")}, "Tcp.timeout: 'x' is not a number; give the time in seconds"),
+        ({"communicator": feedline.Tcp("localhost", 1, float("inf"))}, "Tcp.start_timeout: inf is not a number of"),
+        ({"communicator": feedline.Tcp("localhost", 1, token=b"0123456789abcdef")}, "Tcp.token: the value is of type bytes; give"),
+        ({"monitor_token": b"secret"}, "monitor_token: the value is of type bytes; give a string"),
         ({"start_epoch": -1}, "counted from 0"),
-        ({"rank": 0}, "rank and world_size, or neither"),
-        ({"gpu_communicator": "gloo"}, "'nccl' is the only one"),
-        ({"gpu_communicator": "nccl", "rank": 0, "world_size": 2}, "a feedline.Tcp, too"),
+        ({"rank": 0}, "only one of rank and world_size is given"),
+        ({"gpu_communicator": "gloo"}, "'gloo' is not supported; give 'nccl'"),
+        ({"gpu_communicator": "nccl", "rank": 0, "world_size": 2}, "communicator=feedline.Tcp"),
     ]:
         with pytest.raises(feedline.Error, match=message):
             feedline.Loader(numbers, **arguments)
@@ -199,7 +204,7 @@ def test_the_environment():
     with pytest.raises(feedline.Error, match="Tcp"):  # ranks on other machines
         _ranks.tcp_of_environment({**mpi, "OMPI_COMM_WORLD_LOCAL_SIZE": "1"})
     for rank in "x", "2", "-1":
-        with pytest.raises(feedline.Error, match=f"RANK={rank} WORLD_SIZE=2: torchrun sets numbers.*below the second"):
+        with pytest.raises(feedline.Error, match=f"RANK={rank} WORLD_SIZE=2: RANK must be a number from 0 to WORLD_SIZE - 1, as torchrun sets it"):
             place({"RANK": rank, "WORLD_SIZE": "2"})
     with pytest.raises(feedline.Error, match="MASTER_ADDR"):
         _ranks.tcp_of_environment({})
@@ -240,7 +245,7 @@ def test_one_of_several_that_does_not_know_which(numbers, monkeypatch, half):
         monkeypatch.setenv(name, value)
     loader = feedline.Loader(numbers)
     assert len(loader) == 5  # the steps of all ranks are as many
-    with pytest.raises(feedline.Error, match="this process is one of several, and nothing says which of how many; make"):
+    with pytest.raises(feedline.Error, match="this process is one of several, but its rank or the number of ranks is not known; make"):
         next(iter(loader))
     alone = feedline.Loader(numbers, rank=0, world_size=1)
     assert sum(batch.rows for batch in alone) == 50
@@ -267,7 +272,7 @@ def test_a_loader_becomes_the_rank_of_its_process(numbers, monkeypatch):
     # The place of a state is kept, and a loader that has read as one rank stays that rank.
     assert [(batch.epoch, batch.step, batch.rows) for batch in resumed] == [(3, step, 5) for step in (2, 3, 4)]
     monkeypatch.setenv("RANK", "0")
-    with pytest.raises(feedline.Error, match="has read as rank 1 of 2, and now RANK=0 WORLD_SIZE=2 says rank 0 of 2; begin"):
+    with pytest.raises(feedline.Error, match="has already read as rank 1 of 2, but now RANK=0 WORLD_SIZE=2 says rank 0 of 2; begin"):
         next(iter(resumed))
     for name in "RANK", "WORLD_SIZE":
         monkeypatch.delenv(name)
@@ -293,7 +298,7 @@ def test_launchers_inside_of_each_other(outer):
             place(environment)
         for name, value in environment.items():
             assert f"{name}={value}" in str(raised.value)
-        assert f"{outer} has started this process as another rank; unset RANK" in str(raised.value)
+        assert f"{outer} has started this process as a different rank; unset RANK" in str(raised.value)
 
 
 def test_variables_that_do_not_matter_are_not_looked_at(numbers, monkeypatch):

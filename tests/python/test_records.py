@@ -57,13 +57,13 @@ def test_wrong_arguments(tmp_path):
     file = tmp_path / "x.tfrecord"
     feedline.write(file, [b"a"])
     for call, message in [
-        (lambda: feedline.records(file, compression=5), "compression: 5 is none of 'auto', 'none', 'gzip', 'zlib'"),
-        (lambda: feedline.records(file, record_limit="x"), "record_limit: 'x' is no integer"),
-        (lambda: feedline.records(file, on_error="x"), "on_error: 'x' is none of 'raise', 'skip'"),
-        (lambda: feedline.RecordWriter(file, compression="zlib"), "compression: 'zlib' is none of 'none', 'gzip'"),
-        (lambda: feedline.write(file, [5]), "a record is bytes or a dict, not int"),
-        (lambda: feedline.write(file, [{5: 1}]), "5 is no name of a feature"),
-        (lambda: feedline.parse_example(5), "a record is bytes, not int"),
+        (lambda: feedline.records(file, compression=5), "compression: 5 is not one of 'auto', 'none', 'gzip', 'zlib'"),
+        (lambda: feedline.records(file, record_limit="x"), "record_limit: 'x' is not an integer"),
+        (lambda: feedline.records(file, on_error="x"), "on_error: 'x' is not one of 'raise', 'skip'"),
+        (lambda: feedline.RecordWriter(file, compression="zlib"), "compression: 'zlib' is not one of 'none', 'gzip'"),
+        (lambda: feedline.write(file, [5]), "a record must be bytes or a dict, not int"),
+        (lambda: feedline.write(file, [{5: 1}]), "5 cannot name a feature"),
+        (lambda: feedline.parse_example(5), "a record must be bytes, not int"),
     ]:
         with pytest.raises(feedline.Error, match=message):
             call()
@@ -124,7 +124,7 @@ def test_values_of_numpy(tmp_path):
 
 @pytest.mark.parametrize("key", ["\udcff", 5])
 def test_keys_that_are_no_names(tmp_path, key):
-    with pytest.raises(feedline.Error, match=r"test_records.py:\d+: .* is no name of a feature; names are strings that can be"):
+    with pytest.raises(feedline.Error, match=r"test_records.py:\d+: .* cannot name a feature; give a string that can be"):
         feedline.write(tmp_path / "x.tfrecord", [{key: 1}])
 
 
@@ -140,12 +140,12 @@ def test_values_that_have_no_place_in_an_example(tmp_path, values):
 
 
 @pytest.mark.parametrize("values, said", [
-    (None, "a NoneType is neither one value nor a sequence of values"),
-    (datetime.date(2026, 1, 1), "a date is neither one value nor a sequence"),
-    ([[1, 2], [3, 4]], r"\[1, 2\] is neither a number nor bytes, and sequences are flat"),
+    (None, "a NoneType is neither a value nor a sequence; give a number"),
+    (datetime.date(2026, 1, 1), "a date is neither a value nor a sequence"),
+    ([[1, 2], [3, 4]], r"\[1, 2\] is neither a number nor bytes; give a flat sequence"),
     ([1.5, None], "None is neither a number nor bytes"),
     ([np.array([1.0])], r"array\(\[1.\]\) is neither a number nor bytes"),
-    ([1, 2**64], "18446744073709551616 is more than an int64 holds"),
+    ([1, 2**64], "18446744073709551616 is outside the range of int64"),
 ])
 def test_messages_say_which_value_and_why(tmp_path, values, said):
     with pytest.raises(feedline.Error, match=f"feature 'a': {said}"):

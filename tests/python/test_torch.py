@@ -49,12 +49,12 @@ def refused(call, said):
     else:
         raise AssertionError
 for device in None, "gpu", [], 1.5:
-    refused(lambda: Loader(pipeline, device=device), f"device: {device!r} is no device of torch; give one, or a name")
+    refused(lambda: Loader(pipeline, device=device), f"device: {device!r} is not a device of torch; give a torch.device, or a name")
 if not torch.cuda.is_available():
     refused(lambda: Loader(pipeline, device="cuda"), "device: torch has no GPU for 'cuda': ")
 for arguments in {}, {"batch_size": None}, {"batch_size": 2, "num_workers": 1}:
     around = torch.utils.data.DataLoader(Loader(pipeline), **arguments)
-    refused(lambda: next(iter(around)), "give the loader itself to the trainer, without a torch DataLoader")
+    refused(lambda: next(iter(around)), "give the loader to the trainer without a torch DataLoader")
 print(1)
 """,
         numbers,
@@ -121,7 +121,7 @@ assert tuples.next_into((mine,)) and mine.tolist() == wanted[1]  # no step was l
 tuples.set_epoch(0)
 assert tuples.next_into((mine,)) and mine.tolist() == wanted[0]
 assert len(list(tuples)) == 5
-refused((mine,), "another iteration of this loader has begun before the epoch of next_into() was done")
+refused((mine,), "another iteration of this loader began before the epoch of next_into() was done")
 assert tuples.next_into((mine,)) and mine.tolist() == wanted[0] and tuples.epoch == 2
 next(iter(tuples))
 tuples.set_epoch(0)  # says where it goes on
@@ -129,7 +129,7 @@ assert tuples.next_into((mine,)) and mine.tolist() == wanted[0]
 assert all(tuples.next_into((mine,)) for _ in range(4))
 assert next(iter(tuples)) and tuples.next_into((mine,)) and tuples.epoch == 2  # its epoch was done
 tuples = loader
-refused({"m": mine}, "no output 'm'", "there are n")
+refused({"m": mine}, "no output 'm'", "its outputs are n")
 print(1)
 """,
         numbers,
@@ -177,7 +177,7 @@ def test_workers_of_a_data_loader(numbers, tmp_path):
     file.write_text(START + WORKERS)
     one, several = run("import runpy; runpy.run_path(sys.argv[2], run_name='__main__')", numbers, file)
     assert one == 50
-    assert "iterated in worker 0 of 2 of a torch DataLoader, each of which would be given everything" in several
+    assert "iterated in worker 0 of 2 of a torch DataLoader, and each worker would get all of the data" in several
 
 
 def test_what_takes_a_loader_apart_is_told(numbers):
@@ -243,9 +243,9 @@ if me == 1:
     print(json.dumps([epoch(rank=0, world_size=1)] * 4))
 else:
     mine = {"rank": me // 2, "world_size": 2}
-    refused(f"rank {me} of 3 was asked for, but the communicator says rank {me // 2} of 2",
+    refused(f"the Loader was given rank {me} of 3, but the communicator says rank {me // 2} of 2",
             communicator=group, rank=me, world_size=3)
-    refused("for only some of the ranks, give communicator their process group", **mine)
+    refused("for only some of the ranks, give their process group as communicator", **mine)
     shared = epoch(communicator=group)
     everyone = {"communicator": feedline.Tcp(exchange=group), "distribute": {"mode": "REPLICATE"}}
     over_tcp = epoch(communicator=feedline.Tcp(exchange=group))
@@ -311,7 +311,7 @@ assert [len(batch["n"]) for batch in early] == [5] * 5  # is the rank that it wa
     for first, second in zip(*(steps for steps, *_ in done)):
         assert [one + two for one, two in zip(first, second)] == [list(range(10 * i, 10 * i + 10)) for i in range(5)]
     for me, (_, used, other, alone) in enumerate(done):
-        assert used.startswith(f"this loader has read as rank 0 of 1, and now torch's process group says rank {me} of 2")
+        assert used.startswith(f"this loader has already read as rank 0 of 1, but now torch's process group says rank {me} of 2")
         assert "rank" in other and "seed" in other, other  # ranks compare notes when they become ranks, too
         assert alone == 50
 

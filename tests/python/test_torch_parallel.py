@@ -26,10 +26,10 @@ split = [batch["n"].tolist() for batch in Loader(pipeline, mesh=mesh, data_paral
 everyone = Loader(pipeline, mesh=mesh, data_parallel=("data", "model"), batch={"global_batch_size": 20})
 flat = [batch["n"].tolist() for batch in everyone]
 for wrong, said in [
-    (dict(mesh=4), "mesh: 4 is no DeviceMesh; give what init_device_mesh"),
-    (dict(mesh=mesh, data_parallel=0), "data_parallel: 0 is no name; give that of a dimension"),
+    (dict(mesh=4), "mesh: 4 is not a DeviceMesh; give what init_device_mesh"),
+    (dict(mesh=mesh, data_parallel=0), "data_parallel: 0 is not a name; give the name of a dimension"),
     (dict(mesh=mesh, data_parallel=("data", "data")), "('data', 'data') names a dimension twice"),
-    (dict(mesh=mesh, data_parallel=("data", 1)), "no dimension 1; it has data, model"),
+    (dict(mesh=mesh, data_parallel=("data", 1)), "no dimension 1; its dimensions are data, model"),
 ]:
     try:
         Loader(pipeline, **wrong)
