@@ -174,7 +174,7 @@ class PyFeeder {
 
   /// Throws Error stalled after close().
   Using use() const {
-    if (!feeder_) throw Error(Category::stalled, "the loader was closed");
+    if (!feeder_) throw Error(Category::stalled, "the loader was closed; make a new Loader");
     return Using(feeder_);
   }
 
@@ -240,8 +240,8 @@ class PyFeeder {
     explicit Busy(PyFeeder& of) : of_(of) {
       if (std::exchange(of_.busy_, true))
         throw Error(Category::bad_pipeline,
-                    "the loader is in use by another thread, or a signal has interrupted its use; "
-                    "only close() may be called meanwhile");
+                    "another call of the loader has not ended: the call runs on a different thread, or a signal "
+                    "handler has interrupted it; until the call ends, only close() may be called");
     }
     ~Busy() { of_.busy_ = false; }
     Busy(const Busy&) = delete;

@@ -87,7 +87,7 @@ nb::object list_of(const tool::ExampleView& view, const tool::ExampleView::Featu
 nb::dict parse_example(const nb::bytes& record) {
   tool::ExampleView view;
   if (!view.parse(span_of(record)) || !view.feature_lists().empty())
-    throw Error(Category::malformed_proto, "the record is no tf.train.Example");
+    throw Error(Category::malformed_proto, "the record is not a tf.train.Example");
   nb::dict example;
   for (const tool::ExampleView::Feature& feature : view.features())
     example[text_of(feature.key)] = list_of(view, feature);

@@ -58,7 +58,8 @@ std::string text_of(const Tensor& tensor) {
 /// Returns the message for a caller that wants the bytes of a tensor on a GPU.
 std::string not_on_host(const Tensor& tensor) {
   return "the tensor is on " + device_text(tensor) +
-         ", and is wanted on the host; copy it with your framework, as torch.from_dlpack(tensor).cpu() does";
+         ", but must be on the host for this call; copy the tensor with your framework, for example with "
+         "torch.from_dlpack(tensor).cpu()";
 }
 
 /// Returns the argument `copy` of `__dlpack__` and `__array__`.
@@ -73,7 +74,7 @@ bool takes_versions(nb::handle max_version) {
   if (max_version.is_none()) return false;
   std::pair<int, int> version;
   if (!nb::try_cast(max_version, version))
-    refuse_argument("max_version", max_version, "a tuple of two integers, as (1, 0), or None");
+    refuse_argument("max_version", max_version, "a tuple of two integers, such as (1, 0), or None");
   return version.first >= 1;
 }
 
@@ -86,7 +87,7 @@ nb::object array_of(nb::handle self, nb::handle dtype, nb::handle copy) {
         "copy it with the package ml_dtypes: numpy.frombuffer(bytes(tensor), "
         "ml_dtypes.bfloat16).reshape(tensor.shape)");
   if (tensor.lent() && copy_of(copy) == false)
-    throw nb::value_error("others read this memory, too, so it is only given as a copy; leave out copy=False");
+    throw nb::value_error("the tensor's memory has other readers, so only a copy can be given; leave out copy=False");
   const nb::module_ numpy = nb::module_::import_("numpy");
   const nb::object array = numpy.attr("from_dlpack")(self);
   if (copy.is_none()) return numpy.attr("asarray")(array, nb::arg("dtype") = dtype);
@@ -117,8 +118,9 @@ void Tensor::order_after_writing(nb::handle stream) const {
   if (!stream.is_none() && !nb::try_cast(stream, number))
     refuse_argument("stream", stream, "None, -1, 1, 2, or the handle of a stream");
   if (number == -1) return;
-  if (number == 0) refuse("stream 0 is ambiguous: pass 1 for CUDA's legacy default stream, 2 for the per-thread one");
-  if (number < 0) refuse("a stream is -1, 1, 2, or the handle of a stream");
+  if (number == 0)
+    refuse("stream 0 is ambiguous: pass 1 for CUDA's legacy default stream, or 2 for the per-thread default stream");
+  if (number < 0) refuse("stream must be -1, 1, 2, or the handle of a CUDA stream; it is " + std::to_string(number));
   nb::gil_scoped_release released;
   const std::lock_guard lock(batch_->mutex);
   batch_->batch.ready_on(Stream::dlpack(number));
@@ -130,12 +132,12 @@ nb::typed<nb::tuple, int, int> Tensor::dlpack_device() const {
 
 nb::capsule Tensor::dlpack(nb::handle stream, nb::handle max_version, nb::handle dl_device, nb::handle copy) const {
   if (!dl_device.is_none() && !dl_device.equal(dlpack_device()))
-    refuse(std::string("the tensor is on the device ") + nb::repr(dlpack_device()).c_str() + ", and dl_device " +
-           nb::repr(dl_device).c_str() + " is another device; take it where it is, and copy it with your framework");
+    refuse(std::string("the tensor is on the device ") + nb::repr(dlpack_device()).c_str() + ", but dl_device is " +
+           nb::repr(dl_device).c_str() + "; leave out dl_device, and copy the tensor with your framework");
   const std::optional<bool> asked = copy_of(copy);
   const bool versioned = takes_versions(max_version);
   if (lent() && asked == false)
-    refuse("others read this memory, too, so it is only exported as a copy; leave out copy=False");
+    refuse("the tensor's memory has other readers, so only a copy can be exported; leave out copy=False");
   const bool fresh = asked == true || lent();
   const Tensor given = fresh ? this->copy() : *this;
   given.order_after_writing(stream);

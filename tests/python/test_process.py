@@ -263,7 +263,7 @@ def test_one_thread_at_a_time(numbers):
         pass
     for call in (lambda: loader._feeder.next(0), lambda: loader.set_epoch(3), lambda: loader.load_state_dict(state)):
         state = loader.state_dict(step=0)
-        with pytest.raises(feedline.Error, match="in use by another thread"):
+        with pytest.raises(feedline.Error, match="another call of the loader has not ended"):
             call()
     loader.close()
     thread.join()

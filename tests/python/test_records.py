@@ -31,7 +31,7 @@ def test_examples(tmp_path):
         "array": [1.5, 2.0], "bool": [1], "bytes": [b"\xff"], "float": [1.5], "floats": [1.0, 2.5], "int": [7],
         "ints": [1, -2], "numbers": [3], "text": ["grün".encode()], "texts": [b"a", b"b"],
     }
-    with pytest.raises(feedline.Error, match="no tf.train.Example"):
+    with pytest.raises(feedline.Error, match="not a tf.train.Example"):
         feedline.parse_example(b"nonsense")
 
 
