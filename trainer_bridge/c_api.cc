@@ -81,7 +81,7 @@ feedline_status guarded(Body body) noexcept {
   } catch (const std::exception& error) {
     return failed(error.what(), "internal_error", error.what());
   } catch (...) {
-    return failed("a callback threw what is no exception of C++", "internal_error", "a callback threw");
+    return failed("a callback threw an object that is not a std::exception", "internal_error", "a callback threw");
   }
 }
 
@@ -100,7 +100,8 @@ void need(const void* pointer, const char* what) {
 /// Throws Error bad_pipeline for a struct that is smaller than it was in the first version.
 void check_size(size_t given, size_t first_version) {
   if (given < first_version)
-    throw Error(Category::bad_pipeline, "struct_size is " + std::to_string(given) + "; set it to sizeof(the struct), " +
+    throw Error(Category::bad_pipeline, "struct_size is " + std::to_string(given) +
+                                            "; set struct_size to the sizeof of the struct, which is " +
                                             std::to_string(first_version) + " or more");
 }
 
@@ -149,7 +150,8 @@ BackendKind backend_of(const char* name) {
   if (std::strcmp(name, "uring") == 0) return BackendKind::uring;
   if (std::strcmp(name, "pread") == 0) return BackendKind::pread;
   throw Error(Category::bad_pipeline,
-              "options.backend: '" + std::string(name) + "' is neither 'uring' nor 'pread'; leave it NULL for either");
+              "options.backend: '" + std::string(name) +
+                  "' is neither 'uring' nor 'pread'; give one of these, or NULL to let feedline choose");
 }
 
 Options options_of(const feedline_options& given) {
@@ -165,7 +167,7 @@ Options options_of(const feedline_options& given) {
   if (given.on_progress)
     options.on_progress = [given](uint64_t done, uint64_t total) {
       if (given.on_progress(given.progress_context, done, total) != 0)
-        throw Error(Category::stalled, "options.on_progress ended the start");
+        throw Error(Category::stalled, "options.on_progress did not return 0, so the feeder was not made");
     };
   if (given.exchange)
     options.exchange = [given](std::string_view mine) {
@@ -174,7 +176,7 @@ Options options_of(const feedline_options& given) {
         static_cast<std::vector<std::string>*>(taker)->emplace_back(static_cast<const char*>(bytes), size);
       };
       if (given.exchange(given.exchange_context, mine.data(), mine.size(), take, &all) != 0)
-        throw Error(Category::stalled, "options.exchange failed");
+        throw Error(Category::stalled, "options.exchange did not return 0, so the ranks cannot agree");
       return all;
     };
   return options;
@@ -287,8 +289,9 @@ feedline_status feedline_feeder_element(const feedline_feeder* feeder, size_t nu
     need(element, "element");
     const std::vector<ElementSpec>& all = feeder->feeder.elements();
     if (number >= all.size())
-      throw Error(Category::bad_pipeline, "there is no output " + std::to_string(number) + ": the pipeline has " +
-                                              std::to_string(all.size()) + ", numbered from 0");
+      throw Error(Category::bad_pipeline, "there is no output " + std::to_string(number) +
+                                              ": the outputs are numbered from 0, and their number is " +
+                                              std::to_string(all.size()));
     constexpr const char* kinds[] = {"dense", "padded", "ragged", "nested"};
     const ElementSpec& spec = all[number];
     const bool strings = spec.dtype == DType::bytes;

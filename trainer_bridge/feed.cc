@@ -45,7 +45,8 @@ void Feed::make_upload(const flow::FeedFacts& facts, const flow::Position& posit
     expected = {
         .sum = {},
         .why_none =
-            "on GPUs only epochs that end with a pass over the data are compared, and this one ends within a pass"};
+            "on GPUs an epoch is audited only if it ends together with a pass over the data, but this epoch ends "
+            "within a pass"};
   const bool alone = !route.transfer && setup_.distribution.ranks() == 1;
   upload_ = std::make_unique<flow::Upload>(
       setup_.spec, flow::Upload::Start{.from = transfer_ ? transfer_->delivery() : graph_->delivery(),

@@ -107,9 +107,11 @@ struct Feeder::Impl {
   Error has_no_feed() const {
     if (setup.options.plan_only)
       return Error(Category::bad_pipeline,
-                   "this feeder was made with options.plan_only, so it feeds nothing; make one without it");
+                   "this feeder was made with options.plan_only, so it has no batches; make a feeder without "
+                   "options.plan_only");
     return Error(Category::stalled,
-                 "setting the feeder to another position failed, so it can feed nothing more; make a new one");
+                 "an earlier call that set the feeder to a different position has failed, so this feeder has no more "
+                 "batches; make a new feeder");
   }
 
   // Begins the feed again at `position`: with the plan `reweighted` if that is not null, else with `counted` if that is
@@ -229,8 +231,8 @@ struct Feeder::Impl {
     check_process();
     if (setup.route.between_gpus && !stream)
       throw Error(Category::bad_pipeline,
-                  "next(): with options.gpu_communicator rows arrive on the caller's stream, and this call names none; "
-                  "call next(replica, stream)");
+                  "next(): with options.gpu_communicator rows arrive on a stream that the caller names, but this call "
+                  "names no stream; call next(replica, stream)");
     if (!feed && setup.route.between_gpus)  // the Error of a failed rank says more than that of live_feed()
       if (const auto error = setup.options.gpu_communicator->failure()) throw *error;
     const CallSpans spans(*this, replica, batch);
@@ -252,8 +254,9 @@ struct Feeder::Impl {
   void check_counted() const FEEDLINE_REQUIRES(mutex) {
     if (facts.lazy)
       throw Error(Category::bad_pipeline,
-                  "state: with index.mode LAZY the data is counted only in the first epoch; call this after it, or "
-                  "use BUILD, which counts the data at the start");
+                  "state: with index.mode LAZY the data is counted during the first epoch, and there is no state until "
+                  "then; save or load a state only after the first epoch, or use index.mode BUILD, which counts the "
+                  "data at the start");
   }
 
   std::string state_at(const flow::Position& position) const FEEDLINE_REQUIRES(mutex) {
@@ -303,8 +306,8 @@ struct Feeder::Impl {
   void check_process() const {
     if (forked())
       throw Error(Category::bad_pipeline,
-                  "this process is a fork of the one that made the feeder, and has none of its threads; make a feeder "
-                  "here, or start processes by exec or \"spawn\"");
+                  "this process is a fork of the process that made the feeder, and the feeder's threads exist only "
+                  "there; make a new feeder in this process, or start processes by exec, as Python's \"spawn\" does");
   }
   /// A lock of the mutex that does nothing in a forked child, which has no other thread. It is for noexcept functions.
   class FEEDLINE_SCOPED_CAPABILITY LockUnlessForked {
@@ -390,8 +393,8 @@ bool Feeder::next_into(int replica, std::span<const NamedTensor> tensors, Stream
       const TensorView from = batch.at(to.name);
       if (from.dtype != to.tensor.dtype || from.shape != to.tensor.shape)
         throw Error(Category::bad_pipeline,
-                    fmt::format("next_into: '{}' is {} {} in the batch, and the memory to fill is {} {}; make them "
-                                "equal, or take this batch with next()",
+                    fmt::format("next_into: '{}' is {} {} in the batch, but the memory to fill is {} {}; give memory "
+                                "of the batch's type and shape, or take this batch with next()",
                                 to.name, name(from.dtype), to_string(from.shape), name(to.tensor.dtype),
                                 to_string(to.tensor.shape)));
     }
@@ -462,13 +465,15 @@ void Feeder::set_weights(const std::vector<double>& weights) {
   if (weights.size() != feed.mixed_sources)
     throw Error(
         Category::bad_pipeline,
-        fmt::format("set_weights: got {} weights, and the mixture has {} sources; give one weight for each source",
+        fmt::format("set_weights: {} weights were given, but the mixture has {} sources; give one weight for each "
+                    "source",
                     weights.size(), feed.mixed_sources));
   const auto [last, first] = impl_->delivery().positions();
   if (last != first || last.step != 0)
     throw Error(
         Category::bad_pipeline,
-        fmt::format("set_weights: epoch {} has begun; call it when every replica has received the end of an epoch",
+        fmt::format("set_weights: epoch {} has begun; call set_weights() only after every replica has received the end "
+                    "of an epoch",
                     first.epoch));
   flow::Reweighted reweighted{.shares = flow::shares_of(weights)};
   if (!impl_->plan) return impl_->begin_anew(last, true);

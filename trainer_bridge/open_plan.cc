@@ -68,8 +68,8 @@ std::unique_ptr<flow::Plan> open_plan(Setup& setup, RankGroup& readers) {
   log_warnings(data);
   if (data.lazy && setup.route.transfer)
     throw Error(Category::bad_pipeline,
-                "source: index.mode: LAZY cannot be combined with REPLICATE or SCATTER, because ranks must know "
-                "their steps beforehand; use BUILD");
+                "source: index.mode: LAZY cannot be combined with distribute.mode REPLICATE or SCATTER, because the "
+                "ranks must know their number of steps before the first step; use index.mode BUILD");
   std::shared_ptr<const flow::CachePlan> cache;
   if (spec.cache) cache = std::make_shared<const flow::CachePlan>(spec, data, flow::measure_kept(spec, data));
   auto plan =

@@ -20,27 +20,29 @@ flow::FileList patterns_only(const flow::FilePatterns& patterns) { return {patte
 
 void check_options(const Options& options, bool transfers) {
   if (options.devices.empty())
-    throw Error(Category::bad_pipeline, "options.devices: it is empty; name the device of each replica, at least one");
+    throw Error(Category::bad_pipeline,
+                "options.devices: the list is empty; name at least one device, and one for each replica");
   for (const DeviceId device : options.devices)
     if (device.kind != options.devices.front().kind)
       throw Error(Category::bad_pipeline,
-                  "options.devices: it names the host and GPUs; make one feeder for replicas on the host and another "
-                  "for those on GPUs");
+                  "options.devices: the list names both the host and GPUs; make one feeder for the replicas on the "
+                  "host, and a second feeder for the replicas on GPUs");
   gpu::check_devices(options.devices);
   if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size)
     throw Error(
         Category::bad_pipeline,
         fmt::format(
-            "options.rank: it is {}, and options.world_size is {}; the ranks are numbered from 0 to world_size - 1",
+            "options.rank: the rank is {}, and options.world_size is {}; world_size must be at least 1, and ranks are "
+            "numbered from 0 to world_size - 1",
             options.rank, options.world_size));
   if (options.threads < 0)
-    throw Error(Category::bad_pipeline, fmt::format("options.threads: it is {}; 0 takes the CPUs that this process may "
-                                                    "use, and a number above 0 is that of the threads",
+    throw Error(Category::bad_pipeline, fmt::format("options.threads: the number is {}; give the number of threads, or "
+                                                    "0 to choose it by the CPUs that this process may use",
                                                     options.threads));
   if (options.data_parallel_rank >= 0 && options.data_parallel_size == 0)
     throw Error(Category::bad_pipeline,
-                fmt::format("options.data_parallel_rank: it is {}, and options.data_parallel_size is not set; set it "
-                            "to the number of parts of a global batch",
+                fmt::format("options.data_parallel_rank: the number is {}, but options.data_parallel_size is not set; "
+                            "set options.data_parallel_size to the number of parts of a global batch",
                             options.data_parallel_rank));
   if (const auto& between = options.gpu_communicator) {
     const bool on_gpus = options.devices.front().kind == DeviceId::Kind::cuda;
@@ -48,25 +50,28 @@ void check_options(const Options& options, bool transfers) {
       throw Error(
           Category::bad_pipeline,
           fmt::format(
-              "options.gpu_communicator: it is for REPLICATE and SCATTER with one replica on each rank, on a GPU, and "
-              "needs an options.communicator besides; here distribute.mode {} SPLIT, this rank has {} replicas on {}, "
-              "and options.communicator is {}; meet these conditions or set no gpu_communicator",
+              "options.gpu_communicator: distribute.mode must be REPLICATE or SCATTER, each rank must have one "
+              "replica, on a GPU, and options.communicator must be set; here distribute.mode {} SPLIT, the number of "
+              "replicas of this rank is {}, on {}, and options.communicator is {}; change this, or leave out "
+              "options.gpu_communicator",
               transfers ? "is not" : "is", options.devices.size(), on_gpus ? "GPUs" : "the host",
               options.communicator ? "set" : "not set"));
     if (between->device() != options.devices[0])
-      throw Error(Category::bad_pipeline, fmt::format("options.gpu_communicator: it takes memory of {}, and the "
-                                                      "replica is on {}; make it for the replica's GPU",
+      throw Error(Category::bad_pipeline, fmt::format("options.gpu_communicator: the communicator is for memory of {}, "
+                                                      "but the replica is on {}; make the communicator for the "
+                                                      "replica's GPU",
                                                       device_name(between->device()), device_name(options.devices[0])));
     if (between->rank() != options.rank || between->size() != options.world_size)
       throw Error(Category::bad_pipeline,
-                  fmt::format("options.gpu_communicator: this rank is {} of {} in it, and {} of {} in "
-                              "options.communicator; number the ranks alike in both",
+                  fmt::format("options.gpu_communicator: this process is rank {} of {} in options.gpu_communicator, "
+                              "but rank {} of {} in options.communicator; number the ranks in the same way in both",
                               between->rank(), between->size(), options.rank, options.world_size));
   }
   if (transfers && !options.communicator)
     throw Error(Category::bad_pipeline,
-                fmt::format("distribute.mode: REPLICATE and SCATTER send rows between the {} ranks, and "
-                            "options.communicator is not set; set it, for example to a tcp_communicator()",
+                fmt::format("distribute.mode: REPLICATE and SCATTER send rows between the {} ranks, but "
+                            "options.communicator is not set; set options.communicator, for example to a "
+                            "tcp_communicator()",
                             options.world_size));
 }
 
@@ -104,7 +109,8 @@ void agree(Setup& setup, const Pipeline& pipeline, RankGroup& ranks, const std::
       throw Error(
           Category::bad_pipeline,
           fmt::format(
-              "options.gpu_communicator: rank {} has one and rank {} has none; give one to every rank or to none",
+              "options.gpu_communicator: rank {} has a gpu_communicator, but rank {} does not; give every rank a "
+              "gpu_communicator, or none of the ranks",
               has[0] ? 0 : rank, has[0] ? rank : 0));
   }
   distribution.check(true);

@@ -36,17 +36,19 @@ std::string read_advice(const Report& report, const VerdictFacts& facts) {
                             ? static_cast<double>(report.needed_bytes) / static_cast<double>(report.read_bytes)
                             : 1;
   if (facts.global_shuffle && 1 - needed > much)
-    return fmt::format("The files give {}, of which GLOBAL does not need {}: try shuffle {{ mode: BLOCK }}.", rate,
-                       percent(1 - needed));
+    return fmt::format(
+        "The files are read at {}, but shuffle mode GLOBAL does not need {} of these bytes: try shuffle {{ mode: BLOCK "
+        "}}.",
+        rate, percent(1 - needed));
   const auto read = std::ranges::find(report.stages, "read", &StageReport::name);
   const double messages = read == report.stages.end() ? 0 : static_cast<double>(read->messages);
   if (const double bytes = static_cast<double>(report.read_bytes) / std::max(messages, 1.0);
       !facts.global_shuffle && messages > 0 && bytes < small_read)
     return fmt::format(
-        "A read gives {} on average, and opening a file takes as long as feeding 40 KB of it: write "
-        "fewer and larger files with `feedline split --shard-size 150MB`.",
+        "A read gives only {} on average, because the files are small, and opening a file takes as long as feeding 40 "
+        "KB of it: write fewer and larger files with `feedline split --shard-size 150MB`.",
         format_byte_size(static_cast<uint64_t>(bytes)));
-  return fmt::format("The files give {}: take a faster disk, or more memory for the page cache.", rate);
+  return fmt::format("The files are read at {}: use a faster disk, or more memory for the page cache.", rate);
 }
 
 /// Returns the advice for a stage that works on the feed's own threads. `less` says how to give them less work.
@@ -55,9 +57,10 @@ std::string threads_advice(const Report& report, std::string_view less) {
   for (const char* stage : {"read", "parse", "inflate", "unpack"}) seconds += busy_s(report, stage);
   const double busy = std::min(seconds / (report.wall_s * std::max(report.threads, 1)), 1.0);
   const std::string threads =
-      report.threads == 1 ? "Its thread was" : fmt::format("Its {} threads were", report.threads);
+      report.threads == 1 ? "The feed's thread was" : fmt::format("The feed's {} threads were", report.threads);
   if (busy < all_busy)
-    return fmt::format("{} busy for only {} of the time: raise parallelism.host_prefetch, so that more is under way.",
+    return fmt::format("{} busy for only {} of the time: raise parallelism.host_prefetch, so that more batches are "
+                       "made ahead.",
                        threads, percent(busy));
   return fmt::format("{} busy for {} of the time: {}.", threads, percent(busy), less);
 }
@@ -66,18 +69,17 @@ std::string threads_advice(const Report& report, std::string_view less) {
 std::string advice_for(std::string_view stage, const Report& report, const VerdictFacts& facts) {
   if (stage == "read") return read_advice(report, facts);
   if (stage == "inflate")
-    return "One thread inflates each compressed file: write plain files with `feedline split`, or keep the records "
-           "with "
-           "cache { what: RECORDS }.";
-  if (stage == "parse") return threads_advice(report, "give it more CPUs, or leave out features and formulas");
+    return "Each compressed file is decompressed by only one thread: write uncompressed files with `feedline split`, "
+           "or keep the records with cache { what: RECORDS }.";
+  if (stage == "parse") return threads_advice(report, "give the feed more CPUs, or leave out features and formulas");
   if (stage == "unpack")
     return threads_advice(report, facts.can_cache
-                                      ? "give it more CPUs, or keep decoded pictures in a cache"
-                                      : "give it more CPUs, or choose smaller dtypes, such as UINT8 or FLOAT16");
-  if (stage == "transfer") return "Rows come from another rank: use distribute { mode: SPLIT } if each rank can read.";
+                                      ? "give the feed more CPUs, or keep decoded pictures in a cache"
+                                      : "give the feed more CPUs, or choose smaller dtypes, such as UINT8 or FLOAT16");
+  if (stage == "transfer")
+    return "Rows come from a different rank: use distribute { mode: SPLIT } if each rank can read the files.";
   return "The copy to the GPU takes long: let the GPU unpack more outputs; `feedline check --devices cuda` says which "
-         "it "
-         "does.";
+         "outputs the GPU unpacks.";
 }
 
 }  // namespace
@@ -93,12 +95,12 @@ VerdictFacts verdict_facts(const flow::PipelineSpec& spec) {
 std::string verdict_of(const Report& report, const VerdictFacts& facts) {
   if (report.wall_s <= 0) {
     if (report.waited_s.empty()) return "next() has not been called yet.";
-    return fmt::format("next() has waited {:.1f} s for the first batch, most of it for [{}].", report.next_wait_s,
-                       report.waited_s.front().first);
+    return fmt::format("next() has waited {:.1f} s for the first batch, most of this time for the stage [{}].",
+                       report.next_wait_s, report.waited_s.front().first);
   }
   // At first, the batches that were ready before the first step hide how fast the feed is.
   if (report.steps < 2 || report.wall_s < 0.01)
-    return fmt::format("It is too early to say which is slower: {} of {:.0f} ms.",
+    return fmt::format("It is too early to say whether the trainer or the feed is slower: so far {} in {:.0f} ms.",
                        report.steps == 1 ? "1 step" : fmt::format("{} steps", report.steps), 1e3 * report.wall_s);
   const double share = report.next_wait_ratio;
   if (share < fast_enough || report.waited_s.empty())
@@ -113,8 +115,8 @@ std::string verdict_of(const Report& report, const VerdictFacts& facts) {
   if (stage == "another replica")
     return fmt::format(
         "The replicas are out of step: next() waited {} of the time, most of it for a replica that is "
-        "parallelism.host_prefetch steps behind. Call next() for all replicas in turn, give each a thread, or raise "
-        "host_prefetch.",
+        "parallelism.host_prefetch steps behind. Call next() for all replicas in turn, give each replica a thread, or "
+        "raise parallelism.host_prefetch.",
         percent(share));
   const double most = report.next_wait_s > 0 ? share * seconds / report.next_wait_s : share;
   return fmt::format("The feed is the slower one: next() waited {} of the time, {} for [{}]. {}", percent(share),

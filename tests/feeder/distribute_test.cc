@@ -320,8 +320,8 @@ TEST_CASE("parts that no rank is given, or that do not exist, are refused on all
   Options options;
   options.world_size = 2;
   CHECK_THROWS_WITH(Feeder(pipeline.with("distribute.mode", "SCATTER"), options),
-                    "distribute.mode: REPLICATE and SCATTER send rows between the 2 ranks, and options.communicator is "
-                    "not set; set it, for example to a tcp_communicator() [bad_pipeline]");
+                    "distribute.mode: REPLICATE and SCATTER send rows between the 2 ranks, but options.communicator is "
+                    "not set; set options.communicator, for example to a tcp_communicator() [bad_pipeline]");
 }
 
 TEST_CASE("a communicator serves one feed after another") {

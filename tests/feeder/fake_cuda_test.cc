@@ -342,8 +342,8 @@ TEST_CASE("streams of another device are refused") {
               Feeder feeder(data.pipeline(batch_of(5, "DROP")), of_devices({host(), cuda(0)}));
             },
             Category::bad_pipeline) ==
-        "options.devices: it names the host and GPUs; make one feeder for replicas on the host and another for those "
-        "on GPUs");
+        "options.devices: the list names both the host and GPUs; make one feeder for the replicas on the host, and a "
+        "second feeder for the replicas on GPUs");
   Feeder feeder(data.pipeline(batch_of(5, "DROP")), of_devices({cuda(1)}));
   const Batch batch = feeder.next(0);
   CHECK(message_of([&] { batch.ready_on(Stream::cuda_legacy); }, Category::bad_pipeline).find("cudaSetDevice(1)") !=

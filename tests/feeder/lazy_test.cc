@@ -251,8 +251,8 @@ TEST_CASE("a lazy feed has states once it has counted") {
   const std::string batch = "batch { global_batch_size: 16 }";
   Feeder lazy(data.pipeline("LAZY", batch)), counted(data.pipeline("BUILD", batch));
   const Batch first = lazy.next();
-  CHECK_THROWS_WITH(lazy.get_state(), Catch::Contains("counted only in the first epoch"));
-  CHECK_THROWS_WITH(lazy.set_state(counted.get_state(4)), Catch::Contains("counted only in the first epoch"));
+  CHECK_THROWS_WITH(lazy.get_state(), Catch::Contains("counted during the first epoch"));
+  CHECK_THROWS_WITH(lazy.set_state(counted.get_state(4)), Catch::Contains("counted during the first epoch"));
   lazy.set_epoch(0);  // goes back to the beginning, still uncounted
   CHECK(said(lazy, 1) == said(counted, 1));
   lazy.set_state(counted.get_state(4));  // a place in epoch 1

@@ -143,7 +143,7 @@ TEST_CASE("in a fork a feeder says that it has no threads there, and ends at onc
               call();
               return wrong;
             } catch (const Error& error) {
-              if (error.message().find("make a feeder here") == std::string::npos) return wrong;
+              if (error.message().find("make a new feeder in this process") == std::string::npos) return wrong;
             }
           }
           if (feeder->steps_per_epoch() != 100 || feeder->samples_per_epoch() != 1000 || feeder->replicas() != 1)

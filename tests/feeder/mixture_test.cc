@@ -431,7 +431,7 @@ TEST_CASE("what set_weights refuses") {
   };
   Feeder feeder(mixed.pipeline("mixture {} " + batch_of(8, "DROP")), replicas(2));
   CHECK(refusal([&] { feeder.set_weights({1}); }) ==
-        "set_weights: got 1 weights, and the mixture has 2 sources; give one weight for each source");
+        "set_weights: 1 weights were given, but the mixture has 2 sources; give one weight for each source");
   CHECK(refusal([&] {
           feeder.set_weights({1, 0});
         }) == "source[1].weight: 0 is not a positive number; to draw nothing from a source, remove it");
@@ -439,7 +439,8 @@ TEST_CASE("what set_weights refuses") {
   REQUIRE(feeder.next(0));
   CHECK(refusal([&] {
           feeder.set_weights({2, 1});
-        }) == "set_weights: epoch 0 has begun; call it when every replica has received the end of an epoch");
+        }) == "set_weights: epoch 0 has begun; call set_weights() only after every replica has received the end of an "
+              "epoch");
   Feeder plain(mixed.data.pipeline(batch_of(8, "DROP")));
   CHECK(refusal([&] {
           plain.set_weights({2, 1});

@@ -135,7 +135,7 @@ TEST_CASE("monitor: where it cannot be, there is no feeder") {
   CHECK(Feeder(pipeline).monitor_address().empty());
   CHECK_THAT(error_of(pipeline, with_monitor("here")), StartsWith("options.monitor: 'here' is no address"));
   CHECK_THAT(error_of(pipeline, with_monitor("0.0.0.0:0")),
-             StartsWith("options.monitor: other machines can reach 0.0.0.0:0; give it a token (monitor_token,"));
+             StartsWith("options.monitor: other machines can reach 0.0.0.0:0; give the monitor a token (monitor"));
   Options open = with_monitor("0.0.0.0:0");
   open.monitor_token = "secret";
   const Feeder others_may(pipeline, open);
@@ -174,7 +174,7 @@ TEST_CASE("monitor: ranks that are given one address share it out") {
   REQUIRE(one);
   CHECK(monitor_of(*one).ip.port() == monitor_of(*zero).ip.port() + 1);
   CHECK(json::parse(body(get(monitor_of(*one), "/report.json")))["rank"] == 1);
-  CHECK_THAT(error_of(pipeline, rank(1, "127.0.0.1:65535")), Contains("65536 is more than 65535"));
+  CHECK_THAT(error_of(pipeline, rank(1, "127.0.0.1:65535")), Contains("which is 65536, but the largest port is 65535"));
   const Feeder at_path(pipeline, rank(1, "unix:" + data.dir().file("feed.sock")));
   CHECK(at_path.monitor_address() == "unix:" + data.dir().file("feed.sock.1"));
 }

@@ -312,7 +312,7 @@ TEST_CASE("impossible options are refused") {
       feeder.next(0);
     })[0];
   };
-  const std::string wants = "options.gpu_communicator: it is for REPLICATE and SCATTER";
+  const std::string wants = "options.gpu_communicator: distribute.mode must be REPLICATE or SCATTER";
   CHECK(refused(pipeline, [](Options&) {}).find("call next(replica, stream)") != std::string::npos);
   CHECK(on_gpu_ranks(1, [&](int, Options options) {
           Feeder feeder(pipeline, std::move(options));
@@ -324,7 +324,7 @@ TEST_CASE("impossible options are refused") {
         })[0] == "");
   CHECK(refused(pipeline, [](Options& o) {
           o.gpu_communicator = std::move(communicators_between_threads(1)[0]);
-        }).find("it takes memory of the host, and the replica is on GPU 0") != std::string::npos);
+        }).find("the communicator is for memory of the host, but the replica is on GPU 0") != std::string::npos);
   CHECK(refused(pipeline.with("distribute.mode", "SPLIT"), [](Options&) {}).find(wants) != std::string::npos);
   CHECK(refused(pipeline, [](Options& o) { o.devices = {host()}; }).find(wants) != std::string::npos);
   CHECK(refused(pipeline, [](Options& o) { o.devices.push_back(cuda(0)); }).find(wants) != std::string::npos);
@@ -333,5 +333,5 @@ TEST_CASE("impossible options are refused") {
          if (rank == 1) options.gpu_communicator.reset();
          Feeder feeder(pipeline, std::move(options));
        }))
-    CHECK(what.find("rank 0 has one and rank 1 has none") != std::string::npos);
+    CHECK(what.find("rank 0 has a gpu_communicator, but rank 1 does not") != std::string::npos);
 }

@@ -157,7 +157,7 @@ TEST_CASE("a number, or a number of ranks, that is not the exchange's is told on
   ranks[2].options.rank = 3;
   const auto said = start(ranks);
   CHECK(said[0].find("the one for rank 2 says that it is from rank 3 of 3") != std::string::npos);
-  CHECK(said[2].find("options.rank: it is 3, and options.world_size is 3") == 0);
+  CHECK(said[2].find("options.rank: the rank is 3, and options.world_size is 3") == 0);
 }
 
 TEST_CASE("an exchange that breaks its contract is reported") {

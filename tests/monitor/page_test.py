@@ -203,7 +203,7 @@ def check_machine_and_sample(browser, root):
         wait_for(browser, "document.querySelectorAll('#gpus tbody tr').length === 2", "two GPUs")
         rows = browser.run("return [...document.querySelectorAll('#gpus tbody tr')].map(row => row.innerText.split('\\t'))")
         assert rows == [["0: Fake GPU 0", "63 %", "20.0 GiB of 80.0 GiB", "PCIe 5, 4 of 16 lanes"],
-                        ["1: Fake GPU 1", "not told", "20.0 GiB of 80.0 GiB", "not told"]], rows
+                        ["1: Fake GPU 1", "not known", "20.0 GiB of 80.0 GiB", "not known"]], rows
         shown = numbers(browser)
         assert shown["memory"].endswith("iB") and shown["planned_bytes"].endswith("iB"), shown
         assert feed.report()["planned_bytes"] > 0
@@ -239,7 +239,7 @@ def compare_ranks(browser, feeds):
     for rank, row in enumerate(rank_rows(browser)):
         assert row[0] == str(rank), row
         if rank == 6:
-            assert row[1] == "" and row[5] == "it has no monitor; give one to every rank", row
+            assert row[1] == "" and row[5] == "this rank has no monitor; give every rank a monitor", row
             continue
         report = feeds[rank].report()
         assert row[1] == f"epoch 0, step {rank + 1}" and row[4] == "0", row

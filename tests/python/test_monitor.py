@@ -63,8 +63,8 @@ def test_a_socket(numbers, tmp_path):
 
 def test_wrong_addresses(numbers):
     for options, message in [
-        ({"monitor": "here"}, "'here' is no address"),
-        ({"monitor": "0.0.0.0:0"}, "give it a token"),
+        ({"monitor": "here"}, "'here' is not an address"),
+        ({"monitor": "0.0.0.0:0"}, "give the monitor a token"),
         ({"monitor": 9400}, "9400 is not a string"),
         ({"monitor": "127.0.0.1:0", "monitor_token": 7}, "monitor_token: the value is of type int; give a string"),
     ]:

@@ -114,7 +114,8 @@ TEST_CASE("run has a monitor where it is told to") {
   CHECK(open.code == 1);
   CHECK_THAT(
       open.err,
-      Catch::Contains("other machines can reach 0.0.0.0:0; give it a token (monitor_token, or FEEDLINE_MONITOR_TOKEN"));
+      Catch::Contains("other machines can reach 0.0.0.0:0; give the monitor a token (monitor_token, or "
+                      "FEEDLINE_MONITOR_TOKEN"));
   setenv("FEEDLINE_MONITOR_TOKEN", "secret", 1);
   CHECK(run_tool({"run", pipeline, "--monitor", "0.0.0.0:0"}).code == 0);
   unsetenv("FEEDLINE_MONITOR_TOKEN");

@@ -140,12 +140,13 @@ TEST_CASE("top says why a feed has ended, and what cannot be asked") {
   setenv("FEEDLINE_MONITOR_TOKEN", "guess", 1);
   const ToolResult refused = run_tool({"top", address});
   CHECK(refused.code == 1);
-  CHECK_THAT(refused.out, Catch::Contains("401: that is not the monitor's token"));
+  CHECK_THAT(refused.out, Catch::Contains("401: the given token is not the token of this monitor"));
   unsetenv("FEEDLINE_MONITOR_TOKEN");
   CHECK_THAT(
       run_tool({"top", address}).out,
       Catch::Contains(
-          "401: the monitor wants the user feedline with its token as the password; set FEEDLINE_MONITOR_TOKEN"));
+          "401: the monitor needs a login: the user is feedline, and the password is the monitor's token; set "
+          "FEEDLINE_MONITOR_TOKEN"));
 }
 
 TEST_CASE("top says that something else answers, whatever it says") {

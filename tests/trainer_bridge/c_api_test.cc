@@ -306,7 +306,8 @@ TEST_CASE("c: numbers that no option can have") {
   feedline_feeder* feeder = nullptr;
   options.threads = -5;
   CHECK(feedline_feeder_new(feed.pipeline, &options, &feeder) == FEEDLINE_FAILED);
-  CHECK_THAT(feedline_last_error()->message, Catch::StartsWith("options.threads: it is -5; 0 takes the CPUs"));
+  CHECK_THAT(feedline_last_error()->message,
+             Catch::StartsWith("options.threads: the number is -5; give the number of threads"));
   options.threads = 0;
   options.start_epoch = UINT64_MAX;  // has no next one
   CHECK(feedline_feeder_new(feed.pipeline, &options, &feeder) == FEEDLINE_FAILED);

@@ -227,8 +227,8 @@ TEST_CASE("misuse, or a failure of one rank, is reported") {
     if (!training->step()) throw std::runtime_error("not finite");
   });
   CHECK(thrown[1] ==
-        "ready: variable 'v3' has been ready in this step before; call ready() once for each variable, then step() "
-        "[bad_pipeline]");
+        "ready: variable 'v3' was already ready in this step; call ready() only once for each variable, and then "
+        "step() [bad_pipeline]");
   CHECK(thrown[0].find("step 0 of the training: rank 1, call ") == 0);
 
   auto alone = std::move(communicators_between_threads(1)[0]);
@@ -236,11 +236,13 @@ TEST_CASE("misuse, or a failure of one rank, is reported") {
   const auto training = replicated(std::move(alone), model.variables, [](size_t, auto, auto) {});
   CHECK_THROWS_WITH(
       training->step(),
-      "step: variable 'v0' has no gradient in this step; call ready() for each variable before step() [bad_pipeline]");
+      "step: ready() was not called for variable 'v0' in this step; call ready() for each variable before step() "
+      "[bad_pipeline]");
   model.variables[2].gradient.shape = {36};
   CHECK_THROWS_WITH(
       replicated(std::move(communicators_between_threads(1)[0]), model.variables, [](size_t, auto, auto) {}),
-      "variable 'v2' has 37 values, and its gradient has 36; both must have the same number [bad_pipeline]");
+      "variable 'v2' has 37 values, but its gradient has 36; give a gradient with as many elements as the variable has "
+      "values [bad_pipeline]");
 }
 
 TEST_CASE("asynchronous: no update is lost, and a lost worker ends no other") {

@@ -133,29 +133,29 @@ TEST_CASE("variables, stream and communicator go together, or it is said") {
   options.stream = Stream::host;
   CHECK_THROWS_WITH(
       make(options, between_threads(1)(0)()),
-      "options.stream: it is of another device than the variables, or the per-thread default stream, which "
-      "several threads cannot share; use another stream of GPU 0 [bad_pipeline]");
+      "options.stream: the stream belongs to a different device than the variables, or is the per-thread default "
+      "stream, which several threads cannot share; use a different stream of GPU 0 [bad_pipeline]");
   options.stream = Stream::cuda_per_thread;
   CHECK_THROWS_WITH(
       make(options, between_threads(1)(0)()),
-      "options.stream: it is of another device than the variables, or the per-thread default stream, which "
-      "several threads cannot share; use another stream of GPU 0 [bad_pipeline]");
+      "options.stream: the stream belongs to a different device than the variables, or is the per-thread default "
+      "stream, which several threads cannot share; use a different stream of GPU 0 [bad_pipeline]");
   CHECK_THROWS_WITH(
       make({}, between_gpus({0})(0)()),
-      "the variables are on the host, and the communicator is for memory of GPU 0; make one for memory of "
+      "the variables are on the host, but the communicator is for memory of GPU 0; make a communicator for memory of "
       "the host or of the variables' GPU [bad_pipeline]");
   CHECK_THROWS_WITH(make(model.options(), between_gpus({1})(0)()),
-                    "the variables are on GPU 0, and the communicator is for memory of GPU 1; make one for memory of "
-                    "the host or of the variables' GPU [bad_pipeline]");
+                    "the variables are on GPU 0, but the communicator is for memory of GPU 1; make a communicator for "
+                    "memory of the host or of the variables' GPU [bad_pipeline]");
   CHECK_THROWS_WITH(
       distributed_replicated(between_threads(1)(0)(), between_threads(1)(0)(), model.variables(), nothing,
                              model.options()),
-      "distributed_replicated: the variables are on GPU 0, and the communicator of this machine's ranks is "
-      "for memory of the host; make the communicator for the variables' device [bad_pipeline]");
+      "distributed_replicated: the variables are on GPU 0, but the communicator of this machine's ranks is for memory "
+      "of the host; make the communicator for the variables' device [bad_pipeline]");
   CHECK_THROWS_WITH(
       serve_parameters({between_threads(2)(0)()}, 0, 1, model.variables(), nothing, model.options()),
-      "serve_parameters: the variables are on GPU 0, and a worker's communicator is for memory of the host; "
-      "make the communicators for the variables' device [bad_pipeline]");
+      "serve_parameters: the variables are on GPU 0, but a worker's communicator is for memory of the host; make the "
+      "communicators for the variables' device [bad_pipeline]");
 }
 
 TEST_CASE("a step is refused while its stream captures") {

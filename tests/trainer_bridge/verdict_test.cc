@@ -65,9 +65,9 @@ TEST_CASE("the verdict names the slower side, by how much, and what to do") {
   short_run.wall_s = 0.005;
   const std::vector<Case> cases = {
       {not_begun, {}, "next() has not been called yet."},
-      {first, {}, "next() has waited 3.2 s for the first batch, most of it for [read]."},
-      {one_step, {}, "It is too early to say which is slower: 1 step of 10000 ms."},
-      {short_run, {}, "It is too early to say which is slower: 100 steps of 5 ms."},
+      {first, {}, "next() has waited 3.2 s for the first batch, most of this time for the stage [read]."},
+      {one_step, {}, "It is too early to say whether the trainer or the feed is slower: so far 1 step in 10000 ms."},
+      {short_run, {}, "It is too early to say whether the trainer or the feed is slower: so far 100 steps in 5 ms."},
       {waited("parse", 0),
        {},
        "The trainer is the slower one: next() waited 0.0 % of the time, so a faster feed would gain nothing."},
@@ -76,67 +76,67 @@ TEST_CASE("the verdict names the slower side, by how much, and what to do") {
        "The trainer is the slower one: next() waited 0.2 % of the time, so a faster feed would gain nothing."},
       {reads(5'000'000'000, 2'950'000'000),
        {.global_shuffle = true},
-       "The feed is the slower one: next() waited 71 % of the time, 65 % for [read]. The files give 476.8 MiB/s, of "
-       "which GLOBAL does not need 41 %: try shuffle { mode: BLOCK }."},
+       "The feed is the slower one: next() waited 71 % of the time, 65 % for [read]. The files are read at 476.8 "
+       "MiB/s, but shuffle mode GLOBAL does not need 41 % of these bytes: try shuffle { mode: BLOCK }."},
       {reads(5'000'000'000, 2'950'000'000),
        {},
-       "The feed is the slower one: next() waited 71 % of the time, 65 % for [read]. The files give 476.8 MiB/s: take "
-       "a faster disk, or more memory for the page cache."},
+       "The feed is the slower one: next() waited 71 % of the time, 65 % for [read]. The files are read at 476.8 "
+       "MiB/s: use a faster disk, or more memory for the page cache."},
       {reads(5'000'000'000, 4'900'000'000),
        {.global_shuffle = true},
-       "The feed is the slower one: next() waited 71 % of the time, 65 % for [read]. The files give 476.8 MiB/s: take "
-       "a faster disk, or more memory for the page cache."},
+       "The feed is the slower one: next() waited 71 % of the time, 65 % for [read]. The files are read at 476.8 "
+       "MiB/s: use a faster disk, or more memory for the page cache."},
       {reads(5'000'000'000, 0),
        {.global_shuffle = true},
-       "The feed is the slower one: next() waited 71 % of the time, 65 % for [read]. The files give 476.8 MiB/s: take "
-       "a faster disk, or more memory for the page cache."},
+       "The feed is the slower one: next() waited 71 % of the time, 65 % for [read]. The files are read at 476.8 "
+       "MiB/s: use a faster disk, or more memory for the page cache."},
       {waited("inflate", 0.5),
        {},
-       "The feed is the slower one: next() waited 5.0 % of the time, 5.0 % for [inflate]. One thread inflates each "
-       "compressed file: write plain files with `feedline split`, or keep the records with cache { what: RECORDS }."},
+       "The feed is the slower one: next() waited 5.0 % of the time, 5.0 % for [inflate]. Each compressed file is "
+       "decompressed by only one thread: write uncompressed files with `feedline split`, or keep the records with "
+       "cache { what: RECORDS }."},
       {opens(78, 63),
        {},
-       "The feed is the slower one: next() waited 94 % of the time, 94 % for [read]. A read gives 63 B on average, and "
-       "opening a file takes as long as feeding 40 KB of it: write fewer and larger files with `feedline split "
-       "--shard-size 150MB`."},
+       "The feed is the slower one: next() waited 94 % of the time, 94 % for [read]. A read gives only 63 B on "
+       "average, because the files are small, and opening a file takes as long as feeding 40 KB of it: write fewer and "
+       "larger files with `feedline split --shard-size 150MB`."},
       {opens(78, 1 << 20),
        {},
-       "The feed is the slower one: next() waited 94 % of the time, 94 % for [read]. The files give 9.8 GiB/s: take a "
-       "faster disk, or more memory for the page cache."},
+       "The feed is the slower one: next() waited 94 % of the time, 94 % for [read]. The files are read at 9.8 GiB/s: "
+       "use a faster disk, or more memory for the page cache."},
       {opens(7, 63),
        {},
-       "The feed is the slower one: next() waited 94 % of the time, 94 % for [parse]. Its 10 threads were busy for "
-       "only "
-       "15 % of the time: raise parallelism.host_prefetch, so that more is under way."},
+       "The feed is the slower one: next() waited 94 % of the time, 94 % for [parse]. The feed's 10 threads were busy "
+       "for only 15 % of the time: raise parallelism.host_prefetch, so that more batches are made ahead."},
       {busy("parse", 38),
        {},
-       "The feed is the slower one: next() waited 50 % of the time, 50 % for [parse]. Its 4 threads were busy for 95 % "
-       "of the time: give it more CPUs, or leave out features and formulas."},
+       "The feed is the slower one: next() waited 50 % of the time, 50 % for [parse]. The feed's 4 threads were busy "
+       "for 95 % of the time: give the feed more CPUs, or leave out features and formulas."},
       {busy("parse", 12),
        {},
-       "The feed is the slower one: next() waited 50 % of the time, 50 % for [parse]. Its 4 threads were busy for only "
-       "30 % of the time: raise parallelism.host_prefetch, so that more is under way."},
+       "The feed is the slower one: next() waited 50 % of the time, 50 % for [parse]. The feed's 4 threads were busy "
+       "for only 30 % of the time: raise parallelism.host_prefetch, so that more batches are made ahead."},
       {busy("unpack", 9.9, 1),
        {},
-       "The feed is the slower one: next() waited 50 % of the time, 50 % for [unpack]. Its thread was busy for 99 % of "
-       "the time: give it more CPUs, or choose smaller dtypes, such as UINT8 or FLOAT16."},
+       "The feed is the slower one: next() waited 50 % of the time, 50 % for [unpack]. The feed's thread was busy for "
+       "99 % of the time: give the feed more CPUs, or choose smaller dtypes, such as UINT8 or FLOAT16."},
       {busy("unpack", 40),
        {.can_cache = true},
-       "The feed is the slower one: next() waited 50 % of the time, 50 % for [unpack]. Its 4 threads were busy for 100 "
-       "% of the time: give it more CPUs, or keep decoded pictures in a cache."},
+       "The feed is the slower one: next() waited 50 % of the time, 50 % for [unpack]. The feed's 4 threads were busy "
+       "for 100 % of the time: give the feed more CPUs, or keep decoded pictures in a cache."},
       {waited("transfer", 2, 1),
        {},
-       "The feed is the slower one: next() waited 30 % of the time, 20 % for [transfer]. Rows come from another rank: "
-       "use distribute { mode: SPLIT } if each rank can read."},
+       "The feed is the slower one: next() waited 30 % of the time, 20 % for [transfer]. Rows come from a different "
+       "rank: use distribute { mode: SPLIT } if each rank can read the files."},
       {waited("upload", 2),
        {},
        "The feed is the slower one: next() waited 20 % of the time, 20 % for [upload]. The copy to the GPU takes long: "
-       "let the GPU unpack more outputs; `feedline check --devices cuda` says which it does."},
+       "let the GPU unpack more outputs; `feedline check --devices cuda` says which outputs the GPU unpacks."},
       {waited("another replica", 2),
        {},
        "The replicas are out of step: next() waited 20 % of the time, most of it for a replica that is "
-       "parallelism.host_prefetch steps behind. Call next() for all replicas in turn, give each a thread, or raise "
-       "host_prefetch."},
+       "parallelism.host_prefetch steps behind. Call next() for all replicas in turn, give each replica a thread, or "
+       "raise parallelism.host_prefetch."},
   };
   for (const Case& at : cases) CHECK(verdict_of(at.report, at.facts) == at.verdict);
 }

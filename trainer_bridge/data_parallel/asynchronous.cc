@@ -139,8 +139,8 @@ class Service {
       throw Error(
           Category::bad_pipeline,
           fmt::format(
-              "serve_parameters: the variables are on {}, and a worker's communicator is for memory of {}; make "
-              "the communicators for the variables' device",
+              "serve_parameters: the variables are on {}, but a worker's communicator is for memory of {}; make the "
+              "communicators for the variables' device",
               device_name(options.device), device_name(worker_->device())));
     std::erase_if(buckets_, [&](const Bucket& bucket) { return bucket.owner != server; });
     for (Bucket& bucket : buckets_) bucket.allocate(true);

@@ -14,11 +14,12 @@ void check_variable(const Variable& variable) {
   const DType dtype = variable.gradient.dtype;
   if (dtype != DType::float32 && dtype != DType::float16 && dtype != DType::bfloat16)
     throw Error(Category::bad_pipeline,
-                fmt::format("variable '{}': its gradient is {}; it must be FLOAT32, FLOAT16 or BFLOAT16", variable.name,
-                            name(dtype)));
+                fmt::format("variable '{}': the type of the gradient is {}, but must be FLOAT32, FLOAT16 or BFLOAT16",
+                            variable.name, name(dtype)));
   if (variable.gradient.shape.elements() != std::ssize(variable.value))
     throw Error(Category::bad_pipeline,
-                fmt::format("variable '{}' has {} values, and its gradient has {}; both must have the same number",
+                fmt::format("variable '{}' has {} values, but its gradient has {}; give a gradient with as many "
+                            "elements as the variable has values",
                             variable.name, variable.value.size(), variable.gradient.shape.elements()));
 }
 
@@ -29,7 +30,8 @@ void ReadyVariables::add(size_t variable) {
     throw Error(
         Category::bad_pipeline,
         fmt::format(
-            "ready: variable '{}' has been ready in this step before; call ready() once for each variable, then step()",
+            "ready: variable '{}' was already ready in this step; call ready() only once for each variable, and then "
+            "step()",
             variables_[variable].name));
   ready_[variable] = true;
 }
@@ -39,7 +41,8 @@ void ReadyVariables::expect_all() const {
   if (late != ready_.end())
     throw Error(
         Category::bad_pipeline,
-        fmt::format("step: variable '{}' has no gradient in this step; call ready() for each variable before step()",
+        fmt::format("step: ready() was not called for variable '{}' in this step; call ready() for each variable "
+                    "before step()",
                     variables_[static_cast<size_t>(late - ready_.begin())].name));
 }
 

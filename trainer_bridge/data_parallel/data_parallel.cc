@@ -161,14 +161,14 @@ class ByMachine final : public Exchanger {
       : machine_(std::move(machine), places), here_(places.here()) {
     if ((machine_->rank() == 0) != (leaders != nullptr))
       throw Error(Category::bad_pipeline,
-                  fmt::format("distributed_replicated: rank {} of a machine has {} communicator of leaders; give one "
-                              "to rank 0 of each machine, and to no other rank",
+                  fmt::format("distributed_replicated: rank {} of a machine was given {} communicator as 'leaders'; "
+                              "give this communicator to rank 0 of each machine, and to no other rank",
                               machine_->rank(), leaders ? "a" : "no"));
     if (machine_->device() != here_.device())
       throw Error(
           Category::bad_pipeline,
           fmt::format(
-              "distributed_replicated: the variables are on {}, and the communicator of this machine's ranks is for "
+              "distributed_replicated: the variables are on {}, but the communicator of this machine's ranks is for "
               "memory of {}; make the communicator for the variables' device",
               device_name(here_.device()), device_name(machine_->device())));
     auto& sizes = *reinterpret_cast<std::array<int32_t, 2>*>(places.allocate_on_host(2 * sizeof(int32_t)));

@@ -12,14 +12,14 @@ namespace {
 void check_options(const DataParallelOptions& options, DeviceId home) {
   if (options.stream.kind() != options.device.kind || options.stream == Stream::cuda_per_thread)
     throw Error(Category::bad_pipeline,
-                fmt::format("options.stream: it is of another device than the variables, or the "
-                            "per-thread default stream, which several threads cannot share; use "
-                            "another stream of {}",
+                fmt::format("options.stream: the stream belongs to a different device than the variables, or is the "
+                            "per-thread default stream, which several threads cannot share; use a different stream "
+                            "of {}",
                             device_name(options.device)));
   if (home.kind == DeviceId::Kind::cuda && home != options.device)
     throw Error(Category::bad_pipeline,
-                fmt::format("the variables are on {}, and the communicator is for memory of {}; make one for memory of "
-                            "the host or of the variables' GPU",
+                fmt::format("the variables are on {}, but the communicator is for memory of {}; make a communicator "
+                            "for memory of the host or of the variables' GPU",
                             device_name(options.device), device_name(home)));
 }
 

@@ -21,11 +21,12 @@ std::string receive_until_closed(const net::Socket& socket, net::Deadline until)
   std::array<std::byte, 16384> bytes;
   for (;;) {
     pollfd ready{socket.fd(), POLLIN, 0};
-    if (!net::wait_for({&ready, 1}, until)) throw Error(Category::io_error, "the server has not answered in time");
+    if (!net::wait_for({&ready, 1}, until)) throw Error(Category::io_error, "the monitor did not answer in time");
     const std::optional<size_t> received = net::receive_some(socket, bytes);
     if (!received) return text;
     text.append(reinterpret_cast<const char*>(bytes.data()), *received);
-    if (text.size() > most_bytes) throw Error(Category::io_error, "the answer is too long for one of a monitor");
+    if (text.size() > most_bytes)
+      throw Error(Category::io_error, "the answer is longer than any answer of a monitor; check the address");
   }
 }
 
@@ -55,7 +56,9 @@ std::string http_get(const HttpAddress& address, std::string_view path, std::str
   }
   constexpr size_t longest = 200;
   if (nonce.size() > longest || !is_http_token(nonce))
-    throw Error(Category::io_error, "what answers there is no monitor of this version of feedline");
+    throw Error(Category::io_error,
+                "the program at this address is not a monitor of this version of feedline; check the address, and run "
+                "the same version everywhere");
   return get(address, path, token_proof(token, nonce, path), until);
 }
 

@@ -26,7 +26,7 @@ bool same_letters(std::string_view a, std::string_view b) noexcept {
 std::string body_of_answer(std::string_view answer) {
   constexpr std::string_view version = "HTTP/1.", ok = "200";
   const auto refuse = [](const std::string& why) { throw Error(Category::io_error, why); };
-  const auto no_monitor = [&] { refuse("what answers there is no monitor"); };
+  const auto no_monitor = [&] { refuse("the program at this address is not a feedline monitor; check the address"); };
   const size_t end = answer.find(end_of_head);
   const std::string_view line = answer.substr(0, answer.find("\r\n"));
   if (!answer.starts_with(version) || end == std::string_view::npos) no_monitor();
@@ -44,7 +44,8 @@ std::string body_of_answer(std::string_view answer) {
                        const auto [last, error] = std::from_chars(value.data(), value.data() + value.size(), length);
                        if (value.empty() || error != std::errc() || last != value.data() + value.size()) no_monitor();
                        if (length != body.size())
-                         refuse(fmt::format("the answer has {} bytes, and says that it has {}", body.size(), length));
+                         refuse(fmt::format("the answer has {} bytes, but its Content-Length is {}; ask again",
+                                            body.size(), length));
                      });
   if (!are_fields) no_monitor();
   if (code == ok) return std::string(body);

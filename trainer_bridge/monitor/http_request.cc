@@ -80,7 +80,7 @@ HttpRequestHead::State HttpRequestHead::add(std::string_view bytes) {
 HttpResponse refusal(int status, std::string_view why) { return {.status = status, .body = std::string(why) + "\n"}; }
 
 std::variant<HttpRequest, HttpResponse> read_request(std::string_view head, const HttpAccess& access) {
-  const HttpResponse no_request = refusal(400, "this is no request of HTTP/1.1");
+  const HttpResponse no_request = refusal(400, "this is not a request of HTTP/1.1");
   const std::string_view line = head.substr(0, head.find("\r\n"));
   const size_t first = line.find(' '), last = line.rfind(' ');
   Fields fields;
@@ -93,7 +93,7 @@ std::variant<HttpRequest, HttpResponse> read_request(std::string_view head, cons
       (version != "HTTP/1.1" && version != "HTTP/1.0"))
     return no_request;
   if (fields.two_hosts || (!fields.host && version == "HTTP/1.1"))
-    return refusal(400, "a request of HTTP/1.1 has the header Host once");
+    return refusal(400, "a request of HTTP/1.1 must have the header Host exactly once");
   constexpr std::string_view scheme = "http://";
   // A target as in a request to a proxy. Its host counts, and not that of the header Host.
   if (same_letters(target.substr(0, scheme.size()), scheme)) {
@@ -104,13 +104,14 @@ std::variant<HttpRequest, HttpResponse> read_request(std::string_view head, cons
   const bool for_nonce = access.token && target == "/nonce";
   if (access.token && !for_nonce && !access.token->is_shown_by(fields.authorization, target))
     return refusal(401, fields.authorization.empty()
-                            ? "the monitor wants the user feedline with its token as the password"
-                            : "that is not the monitor's token");
+                            ? "the monitor needs a login: the user is feedline, and the password is the monitor's token"
+                            : "the given token is not the token of this monitor");
   if (!access.token && access.local_names && !is_local_name(fields.host.value_or("localhost")))
-    return refusal(403, "without a token the monitor is found only under an IP address or localhost");
-  if (method != "GET" && method != "HEAD") return refusal(405, "the monitor answers GET and HEAD");
+    return refusal(403, "a monitor without a token answers only at an IP address or localhost; use such an address, or "
+                        "give the monitor a token");
+  if (method != "GET" && method != "HEAD") return refusal(405, "the monitor answers only GET and HEAD");
   if (for_nonce) return HttpResponse{.body = access.token->make_nonce()};
-  if (!target.starts_with('/')) return refusal(400, "the target of a request begins with /");
+  if (!target.starts_with('/')) return refusal(400, "the target of a request must begin with /");
   const size_t query = target.find('?');
   return HttpRequest{.path = std::string(target.substr(0, query)),
                      .query = query == std::string_view::npos ? "" : std::string(target.substr(query + 1)),

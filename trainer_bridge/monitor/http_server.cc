@@ -49,7 +49,8 @@ sockaddr_un unix_address(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof address.sun_path)
-    throw Error(Category::bad_pipeline, fmt::format("unix:{}: the path of a socket has at most {} bytes, this has {}",
+    throw Error(Category::bad_pipeline, fmt::format("unix:{}: the path of a Unix socket may have at most {} bytes, but "
+                                                    "this path has {}; choose a shorter path",
                                                     path, sizeof address.sun_path - 1, path.size()));
   std::memcpy(address.sun_path, path.data(), path.size());
   return address;
@@ -143,7 +144,8 @@ std::string response_bytes(const HttpResponse& response, bool with_body) {
 
 std::optional<MonitorToken> checked(const std::string& token, const HttpLimits& limits) {
   if (token.size() > limits.token_bytes)
-    throw Error(Category::bad_pipeline, fmt::format("the token of a monitor has at most {} bytes, this has {}",
+    throw Error(Category::bad_pipeline, fmt::format("the token of a monitor may have at most {} bytes, but this token "
+                                                    "has {}; choose a shorter token",
                                                     limits.token_bytes, token.size()));
   return token.empty() ? std::optional<MonitorToken>() : MonitorToken(token);
 }
@@ -172,7 +174,7 @@ HttpAddress parse_http_address(std::string_view what, std::string_view text) {
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
   if (!is_ip || digits.empty() || error != std::errc() || end != digits.data() + digits.size())
     throw Error(Category::bad_pipeline,
-                fmt::format("{}: '{}' is no address; write an IP address and a port, such as 127.0.0.1:9400 or "
+                fmt::format("{}: '{}' is not an address; write an IP address and a port, such as 127.0.0.1:9400 or "
                             "[::1]:9400, or the path of a Unix socket, such as unix:/run/feed.sock",
                             what, text));
   address.ip = net::resolve(host, port).front();
@@ -253,7 +255,8 @@ void HttpServer::run() {
       // The system is short of memory or of descriptors. The server waits and goes on: the trainer does not need the
       // monitor, so an error of the monitor must not end the program.
       if (!std::exchange(warned, true))
-        log_warning(fmt::format("the monitor goes on after an error: {}", error.what()));
+        log_warning(fmt::format("the monitor has closed its connections after an error, and goes on: {}",
+                                error.what()));
       connections_.clear();
       pollfd end{ending_.fd(), POLLIN, 0};
       if (poll(&end, 1, 100) > 0) return;
@@ -285,9 +288,9 @@ bool HttpServer::go_on(Connection& connection) try {
     const State state = connection.request.add({reinterpret_cast<const char*>(bytes.data()), *received});
     if (state == State::unfinished) continue;
     connection.answered = true;
-    respond(connection, state == State::no_request ? refusal(400, "this is no request of HTTP/1.1")
+    respond(connection, state == State::no_request ? refusal(400, "this is not a request of HTTP/1.1")
                         : state == State::too_long
-                            ? refusal(431, fmt::format("a request has at most {} bytes", limits_.request_bytes))
+                            ? refusal(431, fmt::format("a request may have at most {} bytes", limits_.request_bytes))
                             : answer(connection.request.text()));
     if (connection.later) return true;
   }

@@ -117,8 +117,8 @@ std::string metrics_text(const Report& report, bool open_metrics) {
              waited);
   to.histogram("feedline_next_duration_seconds", "How long next() took, without each replica's first call.",
                report.next_us.histogram);
-  to.counter("feedline_stage_busy_seconds", "seconds", "The time of all threads inside a stage.", busy);
-  to.counter("feedline_stage_no_room_seconds", "seconds", "How long a stage had work, but no free memory for it.",
+  to.counter("feedline_stage_busy_seconds", "seconds", "The time that all threads have spent in a stage.", busy);
+  to.counter("feedline_stage_no_room_seconds", "seconds", "How long a stage had work, but no free memory for the work.",
              no_room);
   to.counter("feedline_stage_messages", "", "Pieces of work that a stage was given.", messages);
   to.gauge("feedline_stage_queue", "", "Pieces of work in a stage, or finished batches that wait for next().", queue);

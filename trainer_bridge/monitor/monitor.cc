@@ -28,14 +28,15 @@ HttpAddress address_of(const MonitorOptions& options) {
   HttpAddress address = parse_http_address("options.monitor", options.address);
   if (address.path.empty()) {
     if (!address.ip.is_loopback() && options.token.empty())
-      throw Error(Category::bad_pipeline, fmt::format("options.monitor: other machines can reach {}; give it a token "
-                                                      "(monitor_token, or FEEDLINE_MONITOR_TOKEN for "
-                                                      "feedline run), or listen on 127.0.0.1 and use a tunnel of SSH",
+      throw Error(Category::bad_pipeline, fmt::format("options.monitor: other machines can reach {}; give the monitor "
+                                                      "a token (monitor_token, or FEEDLINE_MONITOR_TOKEN for `feedline "
+                                                      "run`), or listen on 127.0.0.1 and use an SSH tunnel",
                                                       options.address));
     const int port = address.ip.port() + (address.ip.port() > 0 ? options.rank : 0);
     if (port > UINT16_MAX)
       throw Error(Category::bad_pipeline,
-                  fmt::format("options.monitor: rank {} listens at the port plus its rank, and {} is more than 65535",
+                  fmt::format("options.monitor: rank {} listens at the given port plus its rank, which is {}, but the "
+                              "largest port is 65535; give a smaller port",
                               options.rank, port));
     address.ip.set_port(static_cast<uint16_t>(port));
   } else if (options.rank > 0) {
@@ -82,10 +83,10 @@ Json system_json() {
 /// has gone by.
 HttpResponse trace(const HttpRequest& request, int rank) {
   constexpr uint64_t usual = 5, most = 60;
-  if (request.other_site) return {.status = 403, .body = "no page of another site may start a trace\n"};
+  if (request.other_site) return {.status = 403, .body = "a page of a different site may not start a trace\n"};
   const uint64_t seconds = number_in(request.query, "seconds=", usual).value_or(0);
   if (seconds < 1 || seconds > most)
-    return {.status = 400, .body = fmt::format("seconds: a trace takes 1 to {} seconds\n", most)};
+    return {.status = 400, .body = fmt::format("seconds: write a whole number from 1 to {}\n", most)};
   try {
     auto recording = std::make_shared<SpanRecording>();
     return {.later = [recording, rank] { return json_response(trace_document(trace_events(recording->take(), rank))); },
@@ -101,7 +102,7 @@ Monitor::Monitor(const MonitorOptions& options) try
     : rank_(options.rank), token_(options.token), server_(address_of(options), options.token) {
 } catch (const Error& error) {
   if (error.category() == Category::bad_pipeline) throw;
-  throw Error(error.category(), fmt::format("options.monitor: {} (port 0 takes a free one)", error.message()));
+  throw Error(error.category(), fmt::format("options.monitor: {} (port 0 takes a free port)", error.message()));
 }
 
 void Monitor::serve(MonitorSources sources) {
@@ -122,7 +123,8 @@ HttpResponse Monitor::answer(const HttpRequest& request) const {
   if (request.path == "/report.json") return json_response(to_json(sources_.report()));
   if (request.path == "/history.json") {
     const auto from = number_in(request.query, "from=", 0);
-    return from ? json_response(history_.json(*from)) : HttpResponse{.status = 400, .body = "from: it is no number\n"};
+    if (!from) return {.status = 400, .body = "from: write a whole number of 0 or more\n"};
+    return json_response(history_.json(*from));
   }
   if (request.path == "/ranks.json") return json_response(ranks_ ? ranks_->json() : Json::array());
   if (request.path == "/sample.json") return json_response(sources_.sample());
@@ -138,8 +140,8 @@ HttpResponse Monitor::answer(const HttpRequest& request) const {
   }
   return {.status = 404,
           .body =
-              "there are /, /report.json, /history.json, /ranks.json, /sample.json, /system.json, /plan.txt, "
-              "/metrics, /trace and /healthz\n"};
+              "there is no such page; the pages are /, /report.json, /history.json, /ranks.json, /sample.json, "
+              "/system.json, /plan.txt, /metrics, /trace and /healthz\n"};
 }
 
 }  // namespace feedline

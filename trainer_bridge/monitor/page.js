@@ -185,9 +185,9 @@ function drawGpus(gpus) {
     const gpu = gpus[i];
     setText(row.cells[0], `${i}: ${gpu.name}`);
     row.cells[0].title = gpu.uuid;
-    setText(row.cells[1], gpu.busy === null ? "not told" : percent(gpu.busy));
+    setText(row.cells[1], gpu.busy === null ? "not known" : percent(gpu.busy));
     setText(row.cells[2], `${bytes(gpu.memory_used)} of ${bytes(gpu.memory_bytes)}`);
-    setText(row.cells[3], gpu.pcie_lanes === 0 ? "not told"
+    setText(row.cells[3], gpu.pcie_lanes === 0 ? "not known"
       : `PCIe ${gpu.pcie_generation}, ${gpu.pcie_lanes} of ${gpu.pcie_most_lanes} lanes`);
   }
 }

@@ -69,7 +69,8 @@ std::vector<HttpAddress> places_in(std::string_view message, int rank) {
 
 Json shown_report(std::string_view document, int rank) {
   const Json all = parse_json(document);
-  if (all.at("rank") != rank) throw Error(Category::io_error, "another rank's monitor answers there");
+  if (all.at("rank") != rank)
+    throw Error(Category::io_error, "the monitor of a different rank answers at this address");
   Json report;
   for (const char* key : {"epoch", "step", "epoch_steps", "steps", "records", "wall_s", "next_wait_ratio",
                           "bad_records", "differing_epochs", "verdict", "error"})
@@ -83,11 +84,11 @@ RankReports::RankReports(int rank, const std::vector<std::string>& places, std::
     if (other == rank) continue;
     const std::string& message = places[static_cast<size_t>(other)];
     std::vector<HttpAddress> found = message.empty() ? std::vector<HttpAddress>() : places_in(message, other);
-    const char* const trouble = message.empty() ? "it has no monitor; give one to every rank"
+    const char* const trouble = message.empty() ? "this rank has no monitor; give every rank a monitor"
                                 : found.empty()
-                                    ? "its monitor is only for its own machine; give every rank an address that other "
-                                      "machines reach, and a token"
-                                    : "it is being asked; look again";
+                                    ? "only the machine of this rank can reach the rank's monitor; give the monitor of "
+                                      "every rank an address that other machines can reach, and a token"
+                                    : "this rank was asked and has not answered yet; look again";
     others_.push_back({other, std::move(found), row_of(other, nullptr, nullptr, trouble)});
   }
   thread_ = start_thread("feedline-ranks", [this] { run(); });
@@ -138,7 +139,9 @@ Json RankReports::ask(Other& other) const {
   } catch (const Error& error) {
     trouble = error.message();
   } catch (const Json::exception&) {
-    trouble = "what answers there is no monitor of this version";
+    trouble =
+        "the program at this address is not a monitor of this version of feedline; check the address, and run the same "
+        "version everywhere";
   } catch (const std::exception& error) {  // the system is short of memory
     trouble = error.what();
   }

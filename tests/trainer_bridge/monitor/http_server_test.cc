@@ -92,9 +92,9 @@ TEST_CASE("addresses of a monitor") {
   for (const char* wrong : {"", "9400", ":9400", "127.0.0.1", "127.0.0.1:", "127.0.0.1:port", "127.0.0.1:65536",
                             "127.0.0.1:-1", "127.0.0.1:80 ", "example.org:80", "[::1]", "unix:", "http://127.0.0.1:80"})
     CHECK_THAT(error_of([&] { text(wrong); }),
-               StartsWith("monitor: '" + std::string(wrong) + "' is no address; write an IP address and a port"));
+               StartsWith("monitor: '" + std::string(wrong) + "' is not an address; write an IP address and a port"));
   CHECK_THAT(error_of([] { Echo(parse_http_address("monitor", "unix:/" + std::string(200, 'x'))); }),
-             Contains("has at most 107 bytes, this has 201"));
+             Contains("may have at most 107 bytes, but this path has 201"));
 }
 
 TEST_CASE("requests, and what is none") {
@@ -253,7 +253,7 @@ TEST_CASE("a token has room in a request, or is refused at the start") {
   CHECK(body(get(server.address(), "/echo", "Authorization: Basic " + base64("feedline:" + longest) + "\n")) ==
         "/echo||");
   CHECK_THAT(error_of([&] { Echo(any_port(), longest + "x"); }),
-             Contains("the token of a monitor has at most 4096 bytes, this has 4097"));
+             Contains("the token of a monitor may have at most 4096 bytes, but this token has 4097"));
 }
 
 TEST_CASE("a page of another site cannot read the monitor through a browser") {
@@ -374,14 +374,14 @@ TEST_CASE("an answer that is cut short, or that of another program, is not taken
   const std::string head = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n";
   CHECK(body_of_answer(head + "text") == "text");
   CHECK(body_of_answer("HTTP/1.0 200\r\n\r\ntext") == "text");
-  CHECK_THROWS_WITH(body_of_answer(head + "tex"), Contains("has 3 bytes, and says that it has 4"));
-  CHECK_THROWS_WITH(body_of_answer(head + "texts"), Contains("has 5 bytes, and says that it has 4"));
+  CHECK_THROWS_WITH(body_of_answer(head + "tex"), Contains("has 3 bytes, but its Content-Length is 4"));
+  CHECK_THROWS_WITH(body_of_answer(head + "texts"), Contains("has 5 bytes, but its Content-Length is 4"));
   CHECK_THROWS_WITH(body_of_answer("HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\nnot\n"), StartsWith("404: not"));
   for (const char* other :
        {"", "HTTP/1.1 200 OK\r\n", "HTTP/2 200 OK\r\n\r\n", "HTTP/1.1 2000 OK\r\n\r\n", "HTTP/1.1 20\r\n\r\n",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\ntext\r\n0\r\n\r\n",
         "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", "HTTP/1.1 200 OK\r\nno field\r\n\r\n"})
-    CHECK_THROWS_WITH(body_of_answer(other), Contains("no monitor"));
+    CHECK_THROWS_WITH(body_of_answer(other), Contains("not a feedline monitor"));
 }
 
 TEST_CASE("a server ends at once, whatever its clients do") {

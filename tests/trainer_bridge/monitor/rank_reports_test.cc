@@ -38,7 +38,8 @@ Json asked(RankReports& ranks) {
   for (const auto until = std::chrono::steady_clock::now() + 1min;;) {
     const Json rows = ranks.json();
     bool all = true;
-    for (const Json& row : rows) all = all && row.at("trouble") != "it is being asked; look again";
+    for (const Json& row : rows)
+      all = all && row.at("trouble") != "this rank was asked and has not answered yet; look again";
     if (all) return rows;
     REQUIRE(std::chrono::steady_clock::now() < until);
     std::this_thread::sleep_for(5ms);
@@ -81,7 +82,8 @@ TEST_CASE("a monitor is told from that of another rank at the same address of an
   const RankServer wrong("127.0.0.1:0", 7, ""), right("127.0.0.1:0", 1, "");
   RankReports ranks(
       0, {"", places("another machine", {"127.0.0.1:1"}, {wrong.address().ip.text(), right.address().ip.text()})}, "");
-  CHECK(asked(ranks)[0].at("trouble") == wrong.address().text() + ": another rank's monitor answers there");
+  CHECK(asked(ranks)[0].at("trouble") ==
+        wrong.address().text() + ": the monitor of a different rank answers at this address");
   for (const auto until = std::chrono::steady_clock::now() + 1min; ranks.json()[0].at("report").is_null();) {
     REQUIRE(std::chrono::steady_clock::now() < until);
     std::this_thread::sleep_for(5ms);
@@ -105,12 +107,12 @@ TEST_CASE("ranks without a report say why") {
     CHECK(row.at("address").is_null());
     return row.at("trouble").get<std::string>();
   };
-  CHECK(trouble(1) == "it has no monitor; give one to every rank");
+  CHECK(trouble(1) == "this rank has no monitor; give every rank a monitor");
   CHECK_THAT(trouble(2), Contains("401"));
-  CHECK_THAT(trouble(3), Contains("no monitor of this version"));
-  CHECK_THAT(trouble(4), Contains("no monitor of this version"));
-  CHECK_THAT(trouble(5), Contains("has not answered in time"));
-  CHECK_THAT(trouble(6), Contains("only for its own machine"));
+  CHECK_THAT(trouble(3), Contains("not a monitor of this version"));
+  CHECK_THAT(trouble(4), Contains("not a monitor of this version"));
+  CHECK_THAT(trouble(5), Contains("did not answer in time"));
+  CHECK_THAT(trouble(6), Contains("only the machine of this rank can reach"));
   CHECK_THAT(trouble(7), Contains("Connection refused"));
 }
 
@@ -147,7 +149,7 @@ TEST_CASE("monitors are asked only while somebody wants to know") {
       [] {});
   {
     RankReports ranks(0, {"", monitor_places(server.address())}, "");
-    CHECK(ranks.json()[0].at("trouble") == "it is being asked; look again");
+    CHECK(ranks.json()[0].at("trouble") == "this rank was asked and has not answered yet; look again");
     asked(ranks);
     CHECK(asked_for > 0);
   }
