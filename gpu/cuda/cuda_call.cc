@@ -13,27 +13,27 @@ namespace {
 const char* advice(cudaError_t error) {
   switch (error) {
     case cudaErrorMemoryAllocation:
-      return "; set memory.device_limit, or a smaller parallelism.device_prefetch, or keep fewer batches";
+      return "; set memory.device_limit, lower parallelism.device_prefetch, or keep fewer batches";
     case cudaErrorNoKernelImageForDevice:
-      return "; feedline was built for other GPUs: set -Dgpu_archs";
+      return "; feedline was not built for this GPU: build feedline with -Dgpu_archs set to its compute capability";
     case cudaErrorTooManyPeers:
     case cudaErrorPeerAccessUnsupported:
     case cudaErrorMapBufferObjectFailed:
       return "";  // there is no peer access, and reach() goes without it
     case cudaErrorStreamCaptureImplicit:
-      return "; a default stream cannot be used while a stream captures that was created without "
-             "cudaStreamNonBlocking: "
-             "capture on one that was, or call next(), ready_on() and release_on() on streams of your own";
+      return "; a default stream cannot be used while a stream that was created without cudaStreamNonBlocking captures "
+             "a graph: capture on a stream that was created with cudaStreamNonBlocking, or call next(), ready_on() and "
+             "release_on() on streams other than the default streams";
     case cudaErrorStreamCaptureInvalidated:
     case cudaErrorStreamCaptureIsolation:
     case cudaErrorStreamCaptureUnsupported:
     case cudaErrorCapturedEvent:
-      return "; call next(), ready_on() and release_on() outside of a stream's capture, and fill what a graph reads "
-             "with next_into()";
+      return "; a captured graph cannot contain this call: call next(), ready_on() and release_on() outside of the "
+             "capture, and use next_into() to fill the memory that the graph reads";
     case cudaErrorInvalidResourceHandle:
-      return "; a stream must outlive the batches that are used on it, and be one of the batch's GPU";
+      return "; a stream must exist for as long as batches are used on it, and must belong to the GPU of the batch";
     default:
-      return "; after a failure every further call for this GPU fails, too: restart the process";
+      return "; after such a failure all later calls for this GPU fail: restart the process";
   }
 }
 

@@ -51,7 +51,8 @@ class Copy final : public OwnMemory {
       const ScopedContext scoped(context_);
       free_after(users_.streams());
     } catch (const Error& error) {
-      log_warning(fmt::format("a copied batch stays in memory of GPU {}: {}", gpu_.ordinal, error.what()));
+      log_warning(fmt::format("the memory of a copied batch on GPU {} stays allocated until the process ends: {}",
+                              gpu_.ordinal, error.what()));
     }
     memory_ = nullptr;
   }

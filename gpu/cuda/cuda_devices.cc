@@ -22,7 +22,7 @@ bool pin(std::span<std::byte> memory, DeviceId gpu) noexcept {
     });
     return true;
   } catch (const std::exception& error) {
-    log_warning(fmt::format("memory cannot be pinned, copies to GPUs are slower: {}", error.what()));
+    log_warning(fmt::format("host memory cannot be pinned, so copies to GPUs are slower: {}", error.what()));
     return false;
   }
 }
@@ -44,7 +44,8 @@ Gpus visible_gpus() {
       if (gpus.count == 0) gpus.why = "the CUDA driver finds no GPU";
       return gpus;
     case cudaErrorInsufficientDriver:
-      gpus.why = "the system has no CUDA driver, or one that is older than what feedline was built with";
+      gpus.why = "the system has no CUDA driver, or its CUDA driver is older than the CUDA version that feedline was "
+                 "built with";
       break;
     case cudaErrorNoDevice:
       gpus.why = "the CUDA driver finds no GPU (CUDA_VISIBLE_DEVICES may hide them)";

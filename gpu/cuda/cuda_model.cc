@@ -47,8 +47,8 @@ void check_kernels(DeviceId gpu) {
       return;
     case GpuModel::Kernels::none:
       throw Error(Category::device_error,
-                  fmt::format("GPU {} has the compute capability {}.{}, and feedline was built for {} and newer ones; "
-                              "leave the GPU out, or build feedline with -Dgpu_archs={}{}",
+                  fmt::format("GPU {} has the compute capability {}.{}, but feedline was built for {} or higher; leave "
+                              "out this GPU, or build feedline with -Dgpu_archs={}{}",
                               gpu.ordinal, model.major, model.minor, oldest_capability(), model.major, model.minor));
     case GpuModel::Kernels::by_driver: {
       static std::mutex mutex;
@@ -56,9 +56,9 @@ void check_kernels(DeviceId gpu) {
       const std::lock_guard lock(mutex);
       if (announced.insert(gpu.ordinal).second)
         log_warning(
-            fmt::format("the driver compiles kernels for GPU {} now, because feedline was not built for its "
-                        "compute capability {}.{}: this takes some 10 s the first time; build feedline with "
-                        "-Dgpu_archs={}{} to save them",
+            fmt::format("the driver compiles kernels for GPU {} now, because feedline was not built for its compute "
+                        "capability {}.{}: this takes about 10 s the first time; build feedline with -Dgpu_archs={}{} "
+                        "to avoid the wait",
                         gpu.ordinal, model.major, model.minor, model.major, model.minor));
       return;
     }

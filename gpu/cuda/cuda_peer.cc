@@ -61,7 +61,7 @@ std::string why_not(DeviceId gpu, DeviceId other) {
   const Lock lock(mutex);
   int can = 0;
   call<CanAccessPeerOp>(gpu, [&] { return cudaDeviceCanAccessPeer(&can, gpu.ordinal, other.ordinal); });
-  if (!can) return "CUDA offers no peer access between them";
+  if (!can) return "CUDA offers no peer access between these GPUs";
   bool switched_on = true;
   call<EnablePeerOp>(gpu, [&] {
     const cudaError_t error = cudaDeviceEnablePeerAccess(other.ordinal, 0);
@@ -76,7 +76,8 @@ std::string why_not(DeviceId gpu, DeviceId other) {
     return {};
   }
   if (switched_on && cudaDeviceDisablePeerAccess(other.ordinal) != cudaSuccess) cudaGetLastError();
-  return "what was copied by peer access came with wrong bytes; does an IOMMU translate the addresses of the bus?";
+  return "a test copy between these GPUs arrived with wrong bytes; a likely cause is an IOMMU that translates the "
+         "addresses of the PCIe bus";
 }
 
 }  // namespace
@@ -90,8 +91,9 @@ bool reach(DeviceId gpu, DeviceId other) {
   }
   if (why.empty()) return true;
   const std::string line =
-      fmt::format("GPU {} does not read the memory of GPU {}, so rows for both are uploaded to each: {}", gpu.ordinal,
-                  other.ordinal, why);
+      fmt::format("GPU {} cannot read the memory of GPU {}, so rows for both GPUs are copied from the host to each of "
+                  "them: {}",
+                  gpu.ordinal, other.ordinal, why);
   static Mutex mutex;
   static std::set<std::string> said;
   const Lock lock(mutex);

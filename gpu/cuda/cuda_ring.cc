@@ -215,8 +215,8 @@ class CudaRing final : public DeviceRing {
   void check(Stream stream) const override {
     if (stream.kind() == DeviceId::Kind::host || stream == Stream::cuda_per_thread)
       throw Error(Category::bad_pipeline,
-                  "rows can arrive on a GPU only on a stream of that GPU which is the same for all threads, not on "
-                  "Stream::host or Stream::cuda_per_thread");
+                  "rows can arrive on a GPU only on a stream of that GPU that all threads share; name such a stream in "
+                  "place of Stream::host or Stream::cuda_per_thread");
     check_device(gpu_, stream);
     const ScopedContext scoped(resources_->context);
     check_no_capture(gpu_, stream.cuda_stream(), "the arrival of a batch");

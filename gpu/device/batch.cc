@@ -20,7 +20,7 @@ TensorView Batch::at(std::string_view name) const {
     names.push_back(tensor.name);
   }
   throw Error(Category::bad_pipeline,
-              fmt::format("the batch has no tensor '{}'; it has {}", name, fmt::join(names, ", ")));
+              fmt::format("the batch has no tensor '{}'; its tensors are {}", name, fmt::join(names, ", ")));
 }
 
 void Batch::ready_on(Stream stream) const {

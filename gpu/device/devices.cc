@@ -37,8 +37,8 @@ std::vector<DeviceId> all_gpus(const Gpus& gpus) {
       devices.push_back(cuda(ordinal));
     else
       log_warning(
-          fmt::format("GPU {} is left out: it has the compute capability {}.{}, and feedline was built for {} "
-                      "and newer ones",
+          fmt::format("GPU {} is left out: the GPU has the compute capability {}.{}, but feedline was built for {} or "
+                      "higher",
                       ordinal, model.major, model.minor, gpu::oldest_capability()));
   }
   return devices;
@@ -48,8 +48,9 @@ void check_ordinal(int ordinal, const Gpus& gpus) {
   if (ordinal >= 0 && ordinal < gpus.count) return;
   throw Error(Category::device_error, gpus.count == 0
                                           ? fmt::format("there is no GPU {}: {}", ordinal, gpus.why)
-                                          : fmt::format("there is no GPU {}: this process sees {}, numbered from 0 "
-                                                        "(CUDA_VISIBLE_DEVICES says which)",
+                                          : fmt::format("there is no GPU {}: the number of GPUs that this process sees "
+                                                        "is {}, and they are numbered from 0 (CUDA_VISIBLE_DEVICES may "
+                                                        "hide some)",
                                                         ordinal, gpus.count));
 }
 
@@ -64,7 +65,8 @@ DeviceId gpu_with(std::string_view uuid, const Gpus& gpus) {
   }
   if (found.size() == 1) return found[0];
   throw Error(Category::device_error, gpus.count == 0 ? fmt::format("there is no GPU {}: {}", uuid, gpus.why)
-                                                      : fmt::format("{} UUID begins with {}; this process sees {}",
+                                                      : fmt::format("{} GPU has a UUID that begins with {}; the GPUs "
+                                                                    "that this process sees are {}",
                                                                     found.empty() ? "no" : "more than one", uuid, all));
 }
 
@@ -107,12 +109,11 @@ std::vector<DeviceId> parse_devices(std::string_view text) {
   if (gpus.count > 0) {
     if (std::vector<DeviceId> devices = all_gpus(gpus); !devices.empty()) return devices;
     why = fmt::format(
-        "feedline was built for the compute capability {} and newer ones; build it with -Dgpu_archs for "
-        "older GPUs",
+        "feedline was built for the compute capability {} or higher; build feedline with -Dgpu_archs for older GPUs",
         gpu::oldest_capability());
   }
   if (kind == "cuda") throw Error(Category::device_error, fmt::format("there is no GPU: {}", why));
-  log_warning(fmt::format("no GPU, batches stay on the host: {}", why));
+  log_warning(fmt::format("no GPU can be used, so batches are made on the host: {}", why));
   return {host()};
 }
 
@@ -127,16 +128,16 @@ void gpu::check_devices(std::span<const DeviceId> devices) {
 Stream Stream::cuda(CUstream_st* stream) {
   if (!stream)
     throw Error(Category::bad_pipeline,
-                "a null CUDA stream is the legacy default stream, which waits for all others; if that is meant, say "
-                "Stream::cuda_legacy");
+                "a null CUDA stream is the legacy default stream, which waits for all other streams; if this stream is "
+                "wanted, write Stream::cuda_legacy");
   return Stream(DeviceId::Kind::cuda, reinterpret_cast<uintptr_t>(stream));
 }
 
 Stream Stream::dlpack(int64_t number) {
   if (number <= 0)
     throw Error(Category::bad_pipeline,
-                fmt::format("{} names no CUDA stream; write 1 for the legacy default stream, 2 for the per-thread one, "
-                            "or the handle of a stream",
+                fmt::format("{} does not name a CUDA stream; write 1 for the legacy default stream, 2 for the "
+                            "per-thread default stream, or the handle of a stream",
                             number));
   return Stream(DeviceId::Kind::cuda, static_cast<uintptr_t>(number), number <= 2);
 }

@@ -23,8 +23,8 @@ class HostQueue final : public Queue {
     if (user_.kind == DeviceId::Kind::cuda && !memory.pin_for(user_))
       throw Error(
           Category::device_error,
-          fmt::format("host memory cannot be pinned for GPU {}, which needs it to exchange gradients; the log has the "
-                      "driver's reason, most often too little memory for this process or its container",
+          fmt::format("host memory for the exchange of gradients cannot be pinned for GPU {}; the log has the driver's "
+                      "reason; most often the process or its container has too little memory",
                       user_.ordinal));
     return memory.bytes().data();
   }

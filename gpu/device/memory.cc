@@ -39,7 +39,7 @@ Memory::Memory(size_t bytes) {
   }
   if (block == MAP_FAILED)
     throw Error(Category::io_error,
-                fmt::format("the system refuses to give {} of memory ({}); lower memory.limit or free memory",
+                fmt::format("the system cannot provide {} of memory ({}); lower memory.limit, or free memory",
                             format_byte_size(bytes), std::generic_category().message(error)));
   if (bytes >= huge_page) madvise(block, bytes, MADV_HUGEPAGE);  // only advice: kernels without huge pages refuse it
   bytes_ = {static_cast<std::byte*>(block), bytes};

@@ -53,20 +53,22 @@ TEST_CASE("devices by name; those that are not there are an error, or with auto 
   CHECK(parse_devices("host") == std::vector{host()});
   CHECK(parse_devices("host:2") == std::vector{host(0), host(1)});
   CHECK(message_of([] { parse_devices("cuda:3"); }) ==
-        "there is no GPU 3: this process sees 3, numbered from 0 (CUDA_VISIBLE_DEVICES says which)");
+        "there is no GPU 3: the number of GPUs that this process sees is 3, and they are numbered from 0 "
+        "(CUDA_VISIBLE_DEVICES may hide some)");
   for (const char* text : {"", "gpu", "cuda:", "cuda:x", "cuda:0,", "cuda:-1", "host:0", "host:x", "auto:1"})
     CHECK(
         message_of([&] { parse_devices(text); }, Category::bad_pipeline).find("is not a device; write host, host:4") !=
         std::string::npos);
 
   set_driver_error(cudaErrorInsufficientDriver);
-  const std::string why = "the system has no CUDA driver, or one that is older than what feedline was built with";
+  const std::string why =
+      "the system has no CUDA driver, or its CUDA driver is older than the CUDA version that feedline was built with";
   CHECK(visible_gpus().why == why);
   CHECK(message_of([] { parse_devices("cuda"); }) == "there is no GPU: " + why);
   {
     const LogLines log;
     CHECK(parse_devices("auto") == std::vector{host()});
-    CHECK(log.lines() == std::vector<std::string>{"no GPU, batches stay on the host: " + why});
+    CHECK(log.lines() == std::vector<std::string>{"no GPU can be used, so batches are made on the host: " + why});
   }
   const Data data({10});
   CHECK(message_of([&] { Feeder feeder(data.pipeline(batch_of(5, "DROP")), of_devices({cuda(0)})); }) ==
@@ -82,16 +84,17 @@ TEST_CASE("a GPU that is too old for the kernels is left out, unless it is asked
   {
     const LogLines log;
     CHECK(parse_devices("cuda") == std::vector{cuda(0), cuda(2)});
-    CHECK(log.lines() == std::vector<std::string>{"GPU 1 is left out: it has the compute capability 6.1, and feedline "
-                                                  "was built for " +
-                                                  gpu::oldest_capability() + " and newer ones"});
+    CHECK(log.lines() ==
+          std::vector<std::string>{"GPU 1 is left out: the GPU has the compute capability 6.1, but feedline was built "
+                                   "for " +
+                                   gpu::oldest_capability() + " or higher"});
     CHECK(fake_cuda_state().contexts.empty());
   }
   const Data data({10});
   const std::string why =
       message_of([&] { Feeder feeder(data.pipeline(batch_of(5, "DROP")), of_devices(parse_devices("cuda:1"))); });
-  CHECK(why.starts_with("GPU 1 has the compute capability 6.1, and feedline was built for "));
-  CHECK(why.ends_with("leave the GPU out, or build feedline with -Dgpu_archs=61"));
+  CHECK(why.starts_with("GPU 1 has the compute capability 6.1, but feedline was built for "));
+  CHECK(why.ends_with("leave out this GPU, or build feedline with -Dgpu_archs=61"));
 
   set_capability(0, 6, 1);
   set_capability(2, 5, 0);
@@ -118,9 +121,9 @@ TEST_CASE("GPUs by UUID") {
   const std::string rest = "000000-0000-0000-0000-000000000000";
   CHECK(parse_devices("cuda:GPU-12,GPU-10" + rest) == std::vector{cuda(2), cuda(0)});
   CHECK(parse_devices("cuda:GPU-11,0") == std::vector{cuda(1), cuda(0)});
-  const std::string all = "; this process sees GPU-10" + rest + ", GPU-11" + rest + ", GPU-12" + rest;
-  CHECK(message_of([] { parse_devices("cuda:GPU-2"); }) == "no UUID begins with GPU-2" + all);
-  CHECK(message_of([] { parse_devices("cuda:GPU-1"); }) == "more than one UUID begins with GPU-1" + all);
+  const std::string all = "; the GPUs that this process sees are GPU-10" + rest + ", GPU-11" + rest + ", GPU-12" + rest;
+  CHECK(message_of([] { parse_devices("cuda:GPU-2"); }) == "no GPU has a UUID that begins with GPU-2" + all);
+  CHECK(message_of([] { parse_devices("cuda:GPU-1"); }) == "more than one GPU has a UUID that begins with GPU-1" + all);
   CHECK(fake_cuda_state().contexts.empty());
   set_fake_gpus(2);
 }
@@ -264,7 +267,7 @@ TEST_CASE("a stream that captures is not given the release of a batch") {
   CHECK(message_of([&] {
           while (feeder.next(0)) {
           }
-        }).find("fill what a graph reads with next_into()") != std::string::npos);
+        }).find("use next_into() to fill the memory that the graph reads") != std::string::npos);
   set_fake_gpus(2);
 }
 
@@ -290,7 +293,7 @@ TEST_CASE("the default stream is not given the release of a batch while a stream
       continue;
     }
     const std::string said = message_of(rest);
-    CHECK(said.find("capture on one that was") != std::string::npos);
+    CHECK(said.find("capture on a stream that was created with cudaStreamNonBlocking") != std::string::npos);
     CHECK(said.find("restart the process") == std::string::npos);
   }
   set_fake_gpus(2);
@@ -351,7 +354,7 @@ TEST_CASE("streams of another device are refused") {
   batch.ready_on(Stream::host);
   for (const int64_t number : {1, 2}) batch.ready_on(Stream::dlpack(number));  // those of the batch's GPU
   for (const int64_t number : {0, -1})
-    CHECK(message_of([&] { Stream::dlpack(number); }, Category::bad_pipeline).find("names no CUDA stream") !=
+    CHECK(message_of([&] { Stream::dlpack(number); }, Category::bad_pipeline).find("does not name a CUDA stream") !=
           std::string::npos);
 }
 
@@ -427,15 +430,15 @@ TEST_CASE("rows are uploaded to each GPU that cannot have them from the one befo
   CHECK(uploads(pipeline, three) == 2);
   CHECK_THAT(
       log,
-      Contains("GPU 10 does not read the memory of GPU 9, so rows for both are uploaded to each: what was copied by "
-               "peer access came with wrong bytes"));
+      Contains("GPU 10 cannot read the memory of GPU 9, so rows for both GPUs are copied from the host to each of "
+               "them: a test copy between these GPUs arrived with wrong bytes"));
   CHECK(fake_cuda_state().reaching == std::set<std::pair<int, int>>{{11, 10}});
 
   set_fake_gpus(12);
   act_unreachable(10);
   CHECK(uploads(pipeline, three) == 2);
-  CHECK_THAT(log, Contains("GPU 11 does not read the memory of GPU 10") &&
-                      Contains("CUDA offers no peer access between them"));
+  CHECK_THAT(log, Contains("GPU 11 cannot read the memory of GPU 10") &&
+                      Contains("CUDA offers no peer access between these GPUs"));
   CHECK(fake_cuda_state().reaching == std::set<std::pair<int, int>>{{10, 9}});
 
   set_fake_gpus(12);
@@ -612,8 +615,8 @@ TEST_CASE("any failing CUDA call: the feed is right, or ends with the reason") {
       if (!error.empty()) {
         errors[name]++;
         const std::string what = ": " + name +
-                                 ": unspecified launch failure (cudaErrorLaunchFailure); after a failure every "
-                                 "further call for this GPU fails, too: restart the process";
+                                 ": unspecified launch failure (cudaErrorLaunchFailure); after such a failure all "
+                                 "later calls for this GPU fail: restart the process";
         CHECK((error == "GPU 1" + what || (error == "GPU 2" + what && mode == "REPLICATE")));
       }
       if (!has_fired) break;

@@ -61,7 +61,7 @@ TEST_CASE("no memory is an error with a size and a hint") {
   } catch (const Error& error) {
     CHECK(error.category() == Category::io_error);
     CHECK(error.message() ==
-          "the system refuses to give 3 MiB of memory (Cannot allocate memory); lower memory.limit or free memory");
+          "the system cannot provide 3 MiB of memory (Cannot allocate memory); lower memory.limit, or free memory");
   }
   CHECK_THROWS_AS(gpu::Memory(size_t{1} << 62), Error);  // the system refuses it
 }
@@ -117,7 +117,7 @@ TEST_CASE("a batch finds its tensors by name and lives until it is released, any
     FAIL("no error");
   } catch (const Error& error) {
     CHECK(error.category() == Category::bad_pipeline);
-    CHECK(error.message() == "the batch has no tensor 'z'; it has x, y");
+    CHECK(error.message() == "the batch has no tensor 'z'; its tensors are x, y");
   }
 
   const Batch copy = batch.copy();

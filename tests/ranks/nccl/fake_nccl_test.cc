@@ -88,7 +88,7 @@ TEST_CASE("a GPU that is not there, or has two ranks, is an error") {
     });
   };
   for (const std::string& thrown : make({cuda(0), cuda(1)}))
-    CHECK(thrown.find("there is no GPU 1: this process sees 1") != std::string::npos);
+    CHECK(thrown.find("there is no GPU 1: the number of GPUs that this process sees is 1") != std::string::npos);
   // The other rank may have been ready before the failure; it would be told at its next call.
   const std::vector<std::string> thrown = make({cuda(0), cuda(0)});
   CHECK((thrown[0] + thrown[1]).find("ncclCommGetAsyncError: a simulated error") != std::string::npos);
