@@ -254,9 +254,9 @@ struct Feeder::Impl {
   void check_counted() const FEEDLINE_REQUIRES(mutex) {
     if (facts.lazy)
       throw Error(Category::bad_pipeline,
-                  "state: with index.mode LAZY the data is counted during the first epoch, and there is no state until "
-                  "then; save or load a state only after the first epoch, or use index.mode BUILD, which counts the "
-                  "data at the start");
+                  "state: with index.mode LAZY the data is counted during the first epoch, so a state can be saved or "
+                  "loaded only after that epoch; wait for the end of the epoch, or use index.mode BUILD, which counts "
+                  "the data at the start");
   }
 
   std::string state_at(const flow::Position& position) const FEEDLINE_REQUIRES(mutex) {
