@@ -63,8 +63,8 @@ void binary(std::string_view labels) {
     require(!is_whole || wrong != labels.end(), "a batch is refused");
     const std::string why = is_whole ? "picture " + std::to_string(wrong - labels.begin()) + " has label " +
                                            std::to_string(static_cast<uint8_t>(*wrong)) + ","
-                                     : "it has " + std::to_string(content.size()) +
-                                           " bytes, which is no multiple of the 3073 bytes of a picture";
+                                     : "the file has " + std::to_string(content.size()) +
+                                           " bytes, but needs a multiple of 3073 bytes";
     require(std::string_view(error.what()).starts_with(why), "a batch is refused for another reason");
   }
 }

@@ -316,13 +316,13 @@ TEST_CASE("cifar10: what is not CIFAR-10 is refused") {
     return dir.write("x.tar", tar + std::string(1024, '\0'));
   };
   const auto refused = [&](const std::string& archive) { return refusal(dir, {"cifar10", archive}); };
-  CHECK(contains(refused(tar_with("", "")), "has no data_batch_3.bin, so it is not CIFAR-10's \"binary version\""));
-  CHECK(contains(refused(tar_with("data_batch_3.bin", "short")), "5 bytes, which is no multiple of the 3073"));
+  CHECK(contains(refused(tar_with("", "")), "has no file data_batch_3.bin; use a complete archive of CIFAR-10's"));
+  CHECK(contains(refused(tar_with("data_batch_3.bin", "short")), "has 5 bytes, but needs a multiple of 3073"));
   CHECK(contains(refused(tar_with("data_batch_3.bin", std::string(3073, '\x0a'))), "picture 0 has label 10"));
   CHECK(contains(refused(tar_with("data_batch_1.bin", binary_batch(pictures))),
                  "data_batch_1.bin in the archive: the archive has this file twice"));
   CHECK(contains(refused(dir.write("python.tar", tar_entry("cifar-10-batches-py/test_batch", "\x80\x02}."))),
-                 "whose batches only Python can read; give the \"binary version\""));
+                 "whose batches only Python can read; use the \"binary version\""));
   CHECK(contains(refused(dir.write("no.tar", "this is no archive")), "not a tar archive"));
   CHECK(contains(refused(dir.write("empty.tar", "")), ""));
   CHECK(contains(refused(dir.file("missing.tar")), "No such file"));
@@ -408,10 +408,10 @@ TEST_CASE("webdataset: every member is taken or told") {
     CHECK(got == std::vector<std::string>{"d/0: picture 0 (none)", "d/1: picture 1 (none)", "d/2: (none) 2 (none)",
                                           "d/3: (none) 1 (none)", "d/4: other 1 (none)",
                                           fmt::format("d/\xc3\xa4: (none) {} text", none), "e/5: (none) 5 (none)"});
-    CHECK(result.at("left_out") == json({file + ": d/0.__key__: __key__ is the feature with the sample's path",
+    CHECK(result.at("left_out") == json({file + ": d/0.__key__: __key__ is reserved for the path of the sample",
                                          file + ": d/2.jpg: is a symbolic link to 0.jpg",
-                                         file + ": d/3.jpg: is a hard link to d/4.jpg, which does not come before it",
-                                         file + ": d/4.pipe: is no regular file"}));
+                                         file + ": d/3.jpg: is a hard link to d/4.jpg, which does not precede the link",
+                                         file + ": d/4.pipe: is not a regular file"}));
   }
 
   // Cut between any two members. Nothing is known of what came after.
@@ -421,8 +421,7 @@ TEST_CASE("webdataset: every member is taken or told") {
     if (at < 1536) continue;
     const std::string cut = dir.write("cut.tar", whole.substr(0, at));
     const json result = convert(dir, {"webdataset", cut});
-    CHECK(result.at("left_out").back() ==
-          cut + ": has no mark at its end, so it may have been cut short between two files");
+    CHECK(result.at("left_out").back() == cut + ": has no end-of-archive mark, so the last files may be missing");
   }
 
   // A damaged header ends it, and the message says where. So does what is no archive after the end of one.
@@ -483,9 +482,9 @@ TEST_CASE("images: a folder for each class") {
   CHECK(got == std::vector<std::pair<int64_t, std::string>>{
                    {0, jpeg + "x"}, {2, jpeg + "a"}, {2, png + "b"}, {2, jpeg + "c"}});
   CHECK(result.at("left_out") ==
-        json({in + "/notes.txt: lies in no class's folder", in + "/bird/.hidden: it is neither a JPEG nor a PNG",
-              in + "/bird: holds no JPEG or PNG file, so no record has its label, 1", in + "/cat/pipe: is no file",
-              in + "/cat/empty.jpg: it is neither a JPEG nor a PNG, but empty",
+        json({in + "/notes.txt: is not in the folder of a class", in + "/bird/.hidden: it is neither a JPEG nor a PNG",
+              in + "/bird: has no JPEG or PNG files, so no record has the label of this folder, 1",
+              in + "/cat/pipe: is not a regular file", in + "/cat/empty.jpg: it is neither a JPEG nor a PNG, but empty",
               in + "/cat/moving: it is neither a JPEG nor a PNG, but looks like a GIF; store it as a JPEG or a PNG"}));
   const ToolResult text = run_tool({"convert", "images", in, "--out", dir.file("out"), "--shard-size", "8"});
   CHECK(text.code == 0);
@@ -497,7 +496,7 @@ TEST_CASE("images: a folder for each class") {
   CHECK(contains(refusal(dir, {"images", dir.file("none")}), "no JPEG or PNG"));
   CHECK(contains(refusal(dir, {"images", dir.file("none/a")}), "has no folders"));
   CHECK(contains(refusal(dir, {"images", dir.file("missing")}), "cannot be listed"));
-  CHECK(contains(refusal(dir, {"images", in, "--feature", "a=" + in}, 2), "name one DIR"));
+  CHECK(contains(refusal(dir, {"images", in, "--feature", "a=" + in}, 2), "either one DIR"));
 }
 
 TEST_CASE("images: links are followed, and a picture that cannot be read ends the conversion") {
@@ -517,7 +516,7 @@ TEST_CASE("images: links are followed, and a picture that cannot be read ends th
     got.emplace_back(int_in(example, "label"), bytes_in(example, "image"));
   CHECK(got == std::vector<std::pair<int64_t, std::string>>{
                    {0, png + "a"}, {0, png + "b"}, {0, png + "b"}, {0, png + "c"}, {1, png + "b"}, {1, png + "c"}});
-  const std::string circle = "/deep/up: is a link to a folder that it lies in";
+  const std::string circle = "/deep/up: is a link to a folder that contains the link";
   CHECK(result.at("left_out") == json({in + "/cat/more" + circle, in + "/dog" + circle}));
 
   // Nothing is known of what a link leads to that leads nowhere: the disk with the pictures may not be mounted.
@@ -545,12 +544,12 @@ TEST_CASE("images: folders joined by relative path") {
   CHECK(bytes_in(examples[0], "sharp") == png + "sharp a");
   CHECK(bytes_in(examples[1], "sharp") == png + "sharp c");
   CHECK(examples[0].features().feature_size() == 2);
-  CHECK(result.at("left_out") == json({dir.file("blurred/1/b.png") + ": sharp has no file of the same relative path",
-                                       dir.file("sharp/d.png") + ": blurred has no file of the same relative path"}));
+  CHECK(result.at("left_out") == json({dir.file("blurred/1/b.png") + ": sharp has no file with the same relative path",
+                                       dir.file("sharp/d.png") + ": blurred has no file with the same relative path"}));
   fs::create_directories(dir.file("empty"));
   CHECK(contains(refusal(dir, {"images", "--feature", "a=" + dir.file("sharp"), "--feature", "b=" + dir.file("empty")}),
                  "the same relative path"));
-  CHECK(contains(refusal(dir, {"images", "--feature", "a=x", "--feature", "a=y"}, 2), "two features are called a"));
+  CHECK(contains(refusal(dir, {"images", "--feature", "a=x", "--feature", "a=y"}, 2), "features have the name 'a'"));
   CHECK(contains(refusal(dir, {"images", "--feature", "=x"}, 2), "NAME=VALUE"));
 }
 
@@ -655,7 +654,7 @@ TEST_CASE("npy: what is no array of rows is refused") {
   dir.write("three.npy", npy("<i8", "(3,)", std::string(24, 'x')));
   dir.write("two.npy", good);
   CHECK(contains(refusal(dir, {"npy", dir.file("three.npy"), dir.file("two.npy")}), "has 2 rows"));
-  CHECK(contains(refusal(dir, {"npy", dir.file("two.npy"), dir.file("two.npy")}, 2), "two features are called two"));
+  CHECK(contains(refusal(dir, {"npy", dir.file("two.npy"), dir.file("two.npy")}, 2), "features have the name 'two'"));
   CHECK(contains(refusal(dir, {"npy"}, 2), "FILE"));
 
   // However a header is changed, the reader gives an answer or an error.
@@ -714,7 +713,7 @@ TEST_CASE("csv: rows and cells by RFC 4180") {
     return std::string();
   };
   CHECK(contains(error("a\n\nb,\"c\nd"), "line 3: a quote is opened here and never closed"));
-  CHECK(contains(error("a\n\"b\nc\" ,d"), "line 3: something follows a closing quote"));
+  CHECK(contains(error("a\n\"b\nc\" ,d"), "line 3: a closing quote must be followed by"));
   CHECK(contains(error("a,b\"c\""), "line 1: a quote is inside a cell"));
   CHECK(rows_of(dir, "a;\"b;,\";c,d\n;;\n", ';') == Rows{{"a", "'b;,", "c,d"}, {"", "", ""}});
   CHECK(rows_of(dir, "a\t\"b\"\"\"\tc", '\t') == Rows{{"a", "'b\"", "c"}});
@@ -789,10 +788,10 @@ TEST_CASE("csv: what is no table is refused with its line") {
   CHECK(contains(refused(""), "is empty"));
   CHECK(contains(refused("a,b\n"), "no rows"));
   CHECK(contains(refused("a,b\n1,2\n3\n"), "line 3 has 1 cell, but the header has 2"));
-  CHECK(contains(refused("a,a\n1,2\n"), "two columns are called"));
+  CHECK(contains(refused("a,a\n1,2\n"), "two columns have the name"));
   CHECK(contains(refused("a,\n1,2\n"), "column 2 has no name"));
-  CHECK(contains(refused("a\nx\n", {"--type", "a=int64"}), "line 2: column \"a\" has \"x\", which is no whole number"));
-  CHECK(contains(refused("a\n1e300\n", {"--type", "a=float32"}), "no number of float32"));
+  CHECK(contains(refused("a\nx\n", {"--type", "a=int64"}), "line 2: column \"a\" has \"x\", which is not a whole"));
+  CHECK(contains(refused("a\n1e300\n", {"--type", "a=float32"}), "in the range of float32"));
   CHECK(contains(refused("a\n1\n", {"--type", "b=int64"}), "there is no column \"b\""));
   CHECK(contains(refusal(dir, {"csv", dir.file("x.csv"), "--type", "a=int32"}, 2), "write int64, float32 or bytes"));
 }
@@ -801,7 +800,7 @@ TEST_CASE("csv: a table with another delimiter is told, or read") {
   const TempDir dir;
   for (const auto& [delimiter, name] : {std::pair{std::string("\t"), std::string("tab")}, {";", "semicolon"}}) {
     const std::string file = dir.write("x.csv", "a" + delimiter + "b\n1" + delimiter + "2,5\n");
-    CHECK(contains(refusal(dir, {"csv", file}), "use --delimiter " + name + ", and otherwise --delimiter comma"));
+    CHECK(contains(refusal(dir, {"csv", file}), "use --delimiter " + name + "; if the table has only one column"));
     const json result = convert(dir, {"csv", file, "--delimiter", name});
     const auto rows = examples_of(dir, result.at("sets")[0]);
     REQUIRE(rows.size() == 1);
@@ -823,9 +822,9 @@ TEST_CASE("numbers that no float32 holds are refused, wherever they come from") 
     for (const bool big : {false, true})
       CHECK(contains(refusal(dir, {"npy", dir.write("x.npy", npy(big ? ">f8" : "<f8", "(2, 2)",
                                                                  elements<double>({1, 2, 3, number}, big)))}),
-                     fmt::format("row 1 has {}, which is no number of float32", number)));
+                     fmt::format("row 1 has {}, which is not in the range of float32", number)));
     CHECK(contains(refusal(dir, {"csv", dir.write("x.csv", fmt::format("a\n1.5\n{}\n", number))}),
-                   "no number of float32"));
+                   "in the range of float32"));
   }
   const std::vector<double> kept = {most, -most, infinite, -infinite, 1e-300, std::nan("")};
   const json result = convert(dir, {"npy", dir.write("x.npy", npy("<f8", "(6,)", elements(kept)))});

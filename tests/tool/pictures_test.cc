@@ -396,7 +396,7 @@ TEST_CASE("convert images writes a pipeline that decodes them, or pixels") {
   const ToolResult none =
       run_tool({"convert", "images", dir.file("bad"), "--out", dir.file("none"), "--decode", "8", "8"});
   CHECK(none.code == 1);
-  CHECK(contains(none.err, "bad/a/x: no picture can be decoded"));
+  CHECK(contains(none.err, "bad/a/x: none of the pictures can be decoded"));
 }
 
 TEST_CASE("the memory of decoding large progressive pictures stays in the plan") {

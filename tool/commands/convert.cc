@@ -46,7 +46,7 @@ std::vector<std::pair<std::string, std::string>> features_of(const ConvertArgs& 
   std::set<std::string> names;
   for (const auto& [name, value] : features)
     if (!names.insert(name).second)
-      throw UsageError(fmt::format("two features are called {}; rename one by --feature NAME=VALUE", name));
+      throw UsageError(fmt::format("two features have the name '{}'; rename one with --feature NAME=PATH", name));
   return features;
 }
 
@@ -55,7 +55,7 @@ std::optional<pictures::Size> decode_to(const ConvertArgs& args) {
   if (args.decode_to.empty()) return std::nullopt;
   const int64_t height = args.decode_to[0], width = args.decode_to[1];
   if (height * width > most_decoded_pixels)
-    throw UsageError(fmt::format("--decode {} {}: at most {} pixels fit into a record", height, width,
+    throw UsageError(fmt::format("--decode {} {}: a record holds at most {} pixels; use a smaller size", height, width,
                                  format_count(most_decoded_pixels)));
   return pictures::Size{height, width};
 }
@@ -71,8 +71,8 @@ void print_converted(const ConvertArgs& args, const Converted& result) {
   for (const Converted::Set& set : result.sets)
     print_line("{}, {}, in {}/{}", format_count(set.records, "record"), format_byte_size(set.payload_bytes),
                args.target.folder, set.pattern());
-  fmt::print("\n{0}/pipeline.textproto, which `feedline check {0}/pipeline.textproto` checks:\n\n{1}",
-             args.target.folder, result.pipeline);
+  fmt::print("\nCheck the pipeline with `feedline check {0}/pipeline.textproto`:\n\n{1}", args.target.folder,
+             result.pipeline);
 }
 
 Json converted_json(const ConvertArgs& args, const Converted& result) {
@@ -106,8 +106,8 @@ CLI::App* add_converter(CLI::App& app, Run& run, const std::shared_ptr<ConvertAr
   command
       ->add_option(
           "--out", args->target.folder,
-          "folder to write to; it is created if it does not exist; files of the same names are replaced at the "
-          "end, together")
+          "folder to write to; it is created if it does not exist; existing files with the same names are replaced "
+          "together, after all new files are complete")
       ->required()
       ->option_text("DIR");
   add_size(*command, "--shard-size", args->target.shard_bytes, "approximate size of each shard (default: 100MB)");
@@ -137,15 +137,15 @@ void add_convert(CLI::App& app, Run& run) {
 
   CLI::App* cifar10 =
       add_converter(*convert, run, args, "cifar10",
-                    "CIFAR-10's archive, the \"binary version\", as the sets train, validation and eval",
+                    "the archive of CIFAR-10 in its \"binary version\"; writes the sets train, validation and eval",
                     [](const ConvertArgs& a) { return convert_cifar10(a.inputs.front(), a.target); });
   cifar10->add_option("TAR", args->inputs, "cifar-10-binary.tar.gz")->required()->expected(1)->option_text(" ");
 
   CLI::App* images =
-      add_converter(*convert, run, args, "images", "JPEG and PNG files from a folder for each class or feature",
+      add_converter(*convert, run, args, "images", "JPEG and PNG files, with one folder for each class or feature",
                     [](const ConvertArgs& a) {
                       if (a.inputs.empty() == a.features.empty())
-                        throw UsageError("name one DIR, or folders by --feature NAME=DIR, but not both");
+                        throw UsageError("give either one DIR, or one or more --feature NAME=DIR, but not both");
                       return a.features.empty() ? convert_image_classes(a.inputs.front(), decode_to(a), a.target)
                                                 : convert_image_sets(features_of(a), decode_to(a), a.target);
                     });
@@ -157,16 +157,16 @@ void add_convert(CLI::App& app, Run& run) {
       ->option_text(" ");
   images
       ->add_option("--feature", args->features,
-                   "instead of DIR: pictures with the same relative path in several folders are one record; may be "
-                   "repeated")
+                   "instead of DIR: the pictures in this folder become the feature NAME, and pictures with the same "
+                   "relative path in all folders become one record; may be repeated")
       ->option_text("NAME=DIR")
       ->take_all()
       ->allow_extra_args(false);
   images
       ->add_option(
           "--decode", args->decode_to,
-          "store pixels instead of files: uint8 [HEIGHT, WIDTH, 3], turned by EXIF and resized with antialiasing "
-          "(default: files are stored as they are)")
+          "store decoded pixels instead of files, as uint8 [HEIGHT, WIDTH, 3]; pictures are turned as their EXIF data "
+          "says, and resized with antialiasing (default: files are stored as they are)")
       ->expected(2)
       ->check(whole_number(1, 65535))
       ->option_text("HEIGHT WIDTH");
@@ -174,12 +174,12 @@ void add_convert(CLI::App& app, Run& run) {
   CLI::App* npy =
       add_converter(*convert, run, args, "npy", "NumPy arrays; each row becomes a record", [](const ConvertArgs& a) {
         const auto features = features_of(a);
-        if (features.empty()) throw UsageError("there is no input; name a FILE, or use --feature NAME=FILE");
+        if (features.empty()) throw UsageError("no input is given; name a FILE, or use --feature NAME=FILE");
         return convert_npy(features, a.target);
       });
   npy->add_option("FILE", args->inputs, ".npy files; each becomes a feature with the name of its file")
       ->option_text("...");
-  npy->add_option("--feature", args->features, "a feature with another name than its file; may be repeated")
+  npy->add_option("--feature", args->features, "the array in FILE becomes the feature NAME; may be repeated")
       ->option_text("NAME=FILE")
       ->take_all()
       ->allow_extra_args(false);
@@ -197,19 +197,20 @@ void add_convert(CLI::App& app, Run& run) {
         return convert_csv(a.inputs.front(), types, a.delimiter, a.target);
       });
   csv->add_option("FILE", args->inputs,
-                  "a table by RFC 4180: commas (or --delimiter) between cells, double quotes around some of them")
+                  "a table in the format of RFC 4180: commas (or --delimiter) between cells; cells may be in double "
+                  "quotes")
       ->required()
       ->expected(1)
       ->option_text(" ");
   csv->add_option("--type", args->types,
-                  "type of a column: int64, float32 or bytes (default: the narrowest that holds all its cells); may be "
-                  "repeated")
+                  "type of the column NAME: int64, float32 or bytes (default: the first of these that can hold all "
+                  "cells of the column); may be repeated")
       ->option_text("NAME=TYPE")
       ->take_all()
       ->allow_extra_args(false);
   add_choice<std::optional<char>>(*csv, "--delimiter", args->delimiter,
                                   {{"comma", ','}, {"semicolon", ';'}, {"tab", '\t'}},
-                                  "what is between the cells: comma, semicolon or tab (default: comma)")
+                                  "character between the cells: comma, semicolon or tab (default: comma)")
       ->option_text("D");
   csv->footer(
       "A column of whole numbers is int64, a column of other numbers is float32, and any other column is bytes. "
@@ -225,8 +226,8 @@ void add_convert(CLI::App& app, Run& run) {
       ->option_text("...");
   webdataset->footer(
       "Files are stored as they are. cls, cls2, class, count, index, inx and id are int64 if all of their files are\n"
-      "numbers. `__key__` is a sample's path without its extension. An extension that some samples lack is a feature\n"
-      "that may be missing.");
+      "numbers. `__key__` is the path of a sample without the extension. If some samples lack an extension, their\n"
+      "records lack the feature of this extension.");
 }
 
 }  // namespace feedline::tool

@@ -9,7 +9,8 @@ namespace {
 
 uint8_t checked_label(int64_t label, size_t picture) {
   if (label >= 0 && label <= 9) return static_cast<uint8_t>(label);
-  throw std::runtime_error(fmt::format("picture {} has label {}, but labels of CIFAR-10 are 0 to 9", picture, label));
+  throw std::runtime_error(fmt::format(
+      "picture {} has label {}, but the labels of CIFAR-10 are 0 to 9; download the archive again", picture, label));
 }
 
 }  // namespace
@@ -17,7 +18,8 @@ uint8_t checked_label(int64_t label, size_t picture) {
 Cifar10Batch read_cifar10_batch(std::string_view content) {
   constexpr size_t picture_bytes = 1 + cifar10_image_bytes;
   if (content.empty() || content.size() % picture_bytes != 0)
-    throw std::runtime_error(fmt::format("it has {} bytes, which is no multiple of the {} bytes of a picture",
+    throw std::runtime_error(fmt::format("the file has {} bytes, but needs a multiple of {} bytes, the size of a "
+                                         "picture with its label; download the archive again",
                                          content.size(), picture_bytes));
   Cifar10Batch batch;
   batch.images.reserve(content.size());

@@ -55,13 +55,13 @@ std::map<std::string, Cifar10Batch> read_batches(const std::string& archive) {
                     }});
   if (is_pickled && batches.empty())
     refuse_input(archive,
-                 "is CIFAR-10's \"python version\", whose batches only Python can read; give the \"binary version\", "
-                 "cifar-10-binary.tar.gz, which is offered beside it and has the same pictures");
+                 "is CIFAR-10's \"python version\", whose batches only Python can read; use the \"binary version\", "
+                 "cifar-10-binary.tar.gz, which has the same pictures and is on the same web page");
   for (const auto& [set, names] : sets)
     for (const std::string& name : names)
       if (!batches.contains(name))
         refuse_input(archive,
-                     fmt::format("has no {}, so it is not CIFAR-10's \"binary version\" or is incomplete", name));
+                     fmt::format("has no file {}; use a complete archive of CIFAR-10's \"binary version\"", name));
   return batches;
 }
 

@@ -83,7 +83,8 @@ class Csv {
         refuse_input(
             file_,
             fmt::format(
-                "line {} has {}, but the header has {}; give each line as many cells, empty ones for missing values",
+                "line {} has {}, but the header has {}; give every line as many cells as the header, and leave cells "
+                "empty for missing values",
                 reader.line(), format_count(cells.size(), "cell"), columns_.size()));
       on_row(cells, reader.line());
       if (meter) meter->add(reader.position() - std::exchange(told, reader.position()));
@@ -108,8 +109,8 @@ class Csv {
     const CsvColumn& column = columns_[i];
     const auto refuse = [&](const char* wanted) {
       refuse_input(file_,
-                   fmt::format("line {}: column {} has {}, which is no {}; correct it, or give the column another "
-                               "--type",
+                   fmt::format("line {}: column {} has {}, which is not a {}; correct the cell, or give the column a "
+                               "different --type",
                                line, text_literal(column.key), text_literal(text.substr(0, 40)), wanted));
     };
     if (column.kind() == Kind::int64_list) {
@@ -120,7 +121,7 @@ class Csv {
       double value = 0;
       if (!parse(text, value)) refuse("number");
       const std::optional<float> rounded = to_float32(value);
-      if (!rounded) refuse("number of float32");
+      if (!rounded) refuse("number in the range of float32");
       columns_[i].rounded = columns_[i].rounded || (std::isfinite(value) && static_cast<double>(*rounded) != value);
       example.set_floats(i, {&*rounded, 1});
     } else {
@@ -136,15 +137,15 @@ class Csv {
     if (!delimiter_ && cells.size() == 1 && !cells[0].quoted)
       for (const auto& [other, name] : {std::pair{'\t', "tab"}, {';', "semicolon"}})
         if (cells[0].text.find(other) != std::string_view::npos)
-          refuse_input(file_, fmt::format("the first row has no comma, but a {0}; if {0}s are between the cells, use "
-                                          "--delimiter {0}, and otherwise --delimiter comma",
+          refuse_input(file_, fmt::format("the first row has a {0}, but no comma; if {0}s separate the cells, use "
+                                          "--delimiter {0}; if the table has only one column, use --delimiter comma",
                                           name));
     std::set<std::string_view> seen;
     for (const CsvReader::Cell& cell : cells) {
       if (cell.text.empty())
-        refuse_input(file_, fmt::format("column {} has no name in the first row", columns_.size() + 1));
+        refuse_input(file_, fmt::format("column {} has no name in the first row; add a name", columns_.size() + 1));
       if (!seen.insert(cell.text).second)
-        refuse_input(file_, fmt::format("two columns are called {}; rename one", text_literal(cell.text)));
+        refuse_input(file_, fmt::format("two columns have the name {}; rename one of them", text_literal(cell.text)));
       columns_.emplace_back().key = cell.text;
       if (const auto told = types_.find(columns_.back().key); told != types_.end()) columns_.back().told = told->second;
     }

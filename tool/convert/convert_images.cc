@@ -87,7 +87,7 @@ class FilesBelow {
     if (error) cannot_be("listed", folder, {error, std::generic_category()});
     const std::pair id(status.st_dev, status.st_ino);
     if (std::find(above_.begin(), above_.end(), id) != above_.end()) {
-      left_out_.push_back(folder.string() + ": is a link to a folder that it lies in");
+      left_out_.push_back(folder.string() + ": is a link to a folder that contains the link");
       return;
     }
     above_.push_back(id);
@@ -101,7 +101,7 @@ class FilesBelow {
           files_.push_back(name.string());
           break;
         case Is::other:
-          left_out_.push_back(entry.path().string() + ": is no file");
+          left_out_.push_back(entry.path().string() + ": is not a regular file");
       }
     }
     above_.pop_back();
@@ -120,7 +120,7 @@ std::optional<Image> look_at(const std::string& path, std::string& why) {
   const auto begin = std::span(first).first(std::min<uint64_t>(first.size(), file.size()));
   file.read_at(0, begin);
   why = !pictures::format_of(begin)      ? pictures::no_format(begin)
-        : file.size() > most_image_bytes ? "it is larger than 255 MiB"
+        : file.size() > most_image_bytes ? "the file is larger than 255 MiB, too large for a record"
                                          : "";
   if (!why.empty()) return std::nullopt;
   return Image{path, file.size(), file.version()};
@@ -263,7 +263,7 @@ Converted write_images(const Plan& plan, const std::optional<pictures::Size>& de
     writer.write(example.finish());
     written++;
   }
-  if (written == 0) refuse_input(plan.records[0][0].path, "no picture can be decoded; this is the first");
+  if (written == 0) refuse_input(plan.records[0][0].path, "none of the pictures can be decoded; this is the first");
   result.sets.push_back(writer.finish());
   progress.done();
 
@@ -286,18 +286,18 @@ Converted convert_image_classes(const std::string& images, const std::optional<p
     if (what(entry) == Is::folder)
       classes.push_back(entry.path().filename());
     else
-      result.left_out.push_back(entry.path().string() + ": lies in no class's folder");
+      result.left_out.push_back(entry.path().string() + ": is not in the folder of a class");
   }
   if (classes.empty())
     refuse_input(images,
-                 "has no folders, but needs one for each class (for folders whose pictures belong together, use "
-                 "--feature NAME=DIR)");
+                 "has no folders, but needs one folder for each class; if each record has pictures from several "
+                 "folders, use --feature NAME=DIR for each folder instead");
 
   std::string labels;
   int64_t label = 0;
   for (const std::string& name : classes) {
     if (name.find('\n') != std::string::npos)
-      refuse_input(images, "the name of a folder has a line end, which labels.txt cannot hold; rename the folder");
+      refuse_input(images, "the name of a folder has a line break, which labels.txt cannot hold; rename the folder");
     const std::string folder = (fs::path(images) / name).string();
     for_each_image(folder, result.left_out, [&](const std::string&, const Image& image) {
       plan.records.push_back({image});
@@ -305,11 +305,11 @@ Converted convert_image_classes(const std::string& images, const std::optional<p
     });
     if (plan.labels.empty() || plan.labels.back() != label)
       result.left_out.push_back(
-          fmt::format("{}: holds no JPEG or PNG file, so no record has its label, {}", folder, label));
+          fmt::format("{}: has no JPEG or PNG files, so no record has the label of this folder, {}", folder, label));
     labels += name + "\n";
     label++;
   }
-  if (plan.records.empty()) refuse_input(images, "holds no JPEG or PNG file");
+  if (plan.records.empty()) refuse_input(images, "has no JPEG or PNG files in the folders of the classes");
   OutputFolder out(target.folder);
   write_text(out.place("labels.txt"), labels);
   return write_images(plan, decode_to, out, target, std::move(result),
@@ -340,10 +340,12 @@ Converted convert_image_sets(const std::vector<std::pair<std::string, std::strin
     }
     for (const Image& image : images)
       if (!image.path.empty())
-        result.left_out.push_back(fmt::format("{}: {} has no file of the same relative path", image.path, missing));
+        result.left_out.push_back(fmt::format("{}: {} has no file with the same relative path", image.path, missing));
   }
   if (plan.records.empty())
-    refuse_input(folders.front().second, "no JPEG or PNG file has the same relative path in all folders");
+    refuse_input(folders.front().second,
+                 "no JPEG or PNG file has the same relative path in all folders; give the pictures of a record the "
+                 "same relative path in each folder");
   OutputFolder out(target.folder);
   return write_images(plan, decode_to, out, target, std::move(result),
                       {fmt::format("Pictures that have the same path in {} folders.", folders.size())});

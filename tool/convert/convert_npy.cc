@@ -40,7 +40,7 @@ class NpyColumn {
     const auto found =
         std::find_if(std::begin(stored), std::end(stored), [&](const Stored& s) { return array_.type() == s.npy; });
     if (found == std::end(stored))
-      refuse_input(path, fmt::format("its elements have the type '{}', which no feature can hold; save the array as "
+      refuse_input(path, fmt::format("the elements have the type '{}', which a feature cannot hold; save the array as "
                                      "bool, int8 to int64, uint8 to uint32, or float16 to float64",
                                      array_.descr()));
     stored_ = *found;
@@ -91,7 +91,7 @@ class NpyColumn {
     if (!found)
       refuse_input(
           array_.path(),
-          fmt::format("row {} has {}, which is no number of float32; scale the array, or clip it", row, value));
+          fmt::format("row {} has {}, which is not in the range of float32; scale or clip the array", row, value));
     return *found;
   }
 
@@ -116,7 +116,7 @@ Converted convert_npy(const std::vector<std::pair<std::string, std::string>>& ar
   for (const NpyColumn& column : columns) {
     if (column.array().rows() != first.rows())
       refuse_input(column.array().path(),
-                   fmt::format("has {} rows, but {} has {}; all arrays need the same number of rows",
+                   fmt::format("has {} rows, but {} has {} rows; all arrays need the same number of rows",
                                column.array().rows(), first.path(), first.rows()));
     record_bytes += column.record_bytes();
   }

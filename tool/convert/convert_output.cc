@@ -42,8 +42,8 @@ void ShardWriter::begin_record() {
 
 void ShardWriter::refuse_count() const {
   throw Error(Category::io_error,
-              fmt::format("its input has {} records than the {} that were counted, so it has changed since; convert it "
-                          "again when nothing writes to it",
+              fmt::format("the input has changed since its records were counted: it has {} records than the {} that "
+                          "were counted; convert the input again when nothing writes to it",
                           next_ == records_ ? "more" : "fewer", format_count(records_)),
               Place::of_file(out_.path()));
 }
@@ -52,8 +52,8 @@ void ShardWriter::write(std::span<const std::byte> record) {
   begin_record();
   if (record.size() > io::default_record_limit)
     refuse_input(out_.path() + "/" + set_.shards.back(),
-                 fmt::format("record {} would have {} bytes, but readers accept at most {}; leave out or shrink its "
-                             "largest values",
+                 fmt::format("record {} would have {} bytes, but readers accept at most {} bytes; leave out or shrink "
+                             "the largest values of the record",
                              set_.records, record.size(), io::default_record_limit));
   writer_->write(record);
   set_.records++;

@@ -73,15 +73,16 @@ void for_each_sample(std::vector<Archive>& archives, auto&& left_out, auto&& pro
       std::transform(extension.begin(), extension.end(), extension.begin(),
                      [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
       if (extension == key_feature)
-        return leave_out(path, fmt::format("{} is the feature with the sample's path", key_feature));
+        return leave_out(path, fmt::format("{} is reserved for the path of the sample", key_feature));
       if (key != sample.key) finish();
       sample.key = std::move(key);
       sample.bytes += content.size();
       if (sample.bytes > most_record_bytes)
-        refuse_input(archive.path, fmt::format("sample {} has more than {} bytes, the most that a record may have",
+        refuse_input(archive.path, fmt::format("sample {} has more than {} bytes, the largest size of a record; leave "
+                                               "out or shrink files of the sample",
                                                sample.key, most_record_bytes));
       if (!sample.files.try_emplace(extension, std::move(content)).second)
-        refuse_input(archive.path, fmt::format("has two files {}.{} in one sample", sample.key, extension));
+        refuse_input(archive.path, fmt::format("has two files {}.{} in one sample; rename one", sample.key, extension));
     };
     std::map<std::string, std::string> linked;  // path -> content
     uint64_t linked_bytes = 0;
@@ -90,8 +91,8 @@ void for_each_sample(std::vector<Archive>& archives, auto&& left_out, auto&& pro
       linked_bytes += content.size();
       if (linked_bytes > most_linked_bytes)
         refuse_input(archive.path,
-                     fmt::format("its hard links name files of more than {} bytes, which are held in memory; "
-                                 "make the archive by tar --hard-dereference",
+                     fmt::format("hard links in the archive point to files of more than {} bytes in total, too much to "
+                                 "keep in memory; make the archive again with `tar --hard-dereference`",
                                  most_linked_bytes));
       linked[path] = content;
     };
@@ -109,13 +110,13 @@ void for_each_sample(std::vector<Archive>& archives, auto&& left_out, auto&& pro
                  keep_linked(path, found->second);  // another link may name this one
                  add(path, found->second);
                } else if (!archive.linked.insert(target).second) {
-                 leave_out(path, fmt::format("is a hard link to {}, which does not come before it", target));
+                 leave_out(path, fmt::format("is a hard link to {}, which does not precede the link", target));
                }
              },
          .on_other = [&](const std::string& path, const std::string& what) { leave_out(path, "is " + what); },
          .progress = progress});
     finish();
-    if (!whole) left_out(archive.path + ": has no mark at its end, so it may have been cut short between two files");
+    if (!whole) left_out(archive.path + ": has no end-of-archive mark, so the last files may be missing");
   }
 }
 
@@ -189,7 +190,7 @@ Converted convert_webdataset(const std::vector<std::string>& paths, const Conver
     reading.done();
   }
   if (samples == 0)
-    refuse_input(paths.front(), "has no sample: no file of it has a name with an extension, such as 000001.jpg");
+    refuse_input(paths.front(), "has no samples: none of its files has a name with an extension, such as 000001.jpg");
 
   OutputFolder out(target.folder);
   std::vector<std::string> keys = {key_feature};

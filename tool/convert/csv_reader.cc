@@ -25,7 +25,7 @@ bool CsvReader::more() {
   buffer_.erase(0, next_);
   next_ = 0;
   if (buffer_.size() > most_csv_row_bytes)
-    refuse(row_line_, "the row has more than 255 MiB, the most that a record may have; is a quote not closed?");
+    refuse(row_line_, "the row has more than 255 MiB, too much for a record; check that all quotes are closed");
   const size_t have = buffer_.size(),
                size = std::min<uint64_t>(std::max(read_bytes, have), file_.size() - file_position_);
   buffer_.resize(have + size);
@@ -73,7 +73,7 @@ bool CsvReader::scan_row() {
       if (end < buffer_.size() && buffer_[end] == '"')
         refuse(line_,
                "a quote is inside a cell that does not begin with a quote; put the whole cell in quotes, and write "
-               "each quote inside it twice: \"\"");
+               "each quote inside the cell twice: \"\"");
       pieces_.push_back({at, end, false, false});
       at = end;
     }
@@ -91,8 +91,8 @@ bool CsvReader::scan_quoted(size_t& at, bool last) {
     const size_t quote = buffer_.find('"', at);
     if (quote == std::string::npos && last)
       refuse(opened,
-             "a quote is opened here and never closed; close it or, if it belongs to the cell, put the whole cell in "
-             "quotes and write the quote inside it twice: \"\"");
+             "a quote is opened here and never closed; close the quote or, if the quote belongs to the text, put the "
+             "whole cell in quotes and write the quote inside the cell twice: \"\"");
     if (quote == std::string::npos || (quote + 1 == buffer_.size() && !last)) return false;
     line_ += static_cast<uint64_t>(std::count(&buffer_[at], &buffer_[quote], '\n'));
     at = quote + 1;
@@ -103,8 +103,8 @@ bool CsvReader::scan_quoted(size_t& at, bool last) {
     }
     if (at < buffer_.size() && buffer_[at] != ends_[0] && buffer_[at] != '\r' && buffer_[at] != '\n')
       refuse(line_,
-             "something follows a closing quote, where a delimiter or the end of the line was expected; if the quote "
-             "belongs to the cell, write it twice: \"\"; if the delimiter is no comma, use --delimiter");
+             "a closing quote must be followed by a delimiter or the end of the line; if the quote belongs to the "
+             "text, write the quote twice: \"\"; if the delimiter is not a comma, use --delimiter");
     const bool rewritten = from != begin;
     if (rewritten) rewritten_.append(buffer_, from, quote - from);
     pieces_.push_back(rewritten ? Piece{rewritten_begin, rewritten_.size(), true, true}

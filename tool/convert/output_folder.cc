@@ -37,7 +37,7 @@ OutputFolder::OutputFolder(std::string path)
   std::error_code error(injected<HiddenFolderOp>(), std::generic_category());
   if (!error) fs::remove_all(hidden_, error);
   if (!error) fs::create_directory(hidden_, error);
-  if (error) refused(hidden_, "cannot be made anew", error.message());
+  if (error) refused(hidden_, "cannot be removed and created again", error.message());
   io::remove_unfinished(pipeline());
 }
 

@@ -79,7 +79,7 @@ bool read_archive(const io::InputFile& file, uint64_t most_bytes, const ArchiveC
       if (!take) continue;
       content.append(block.data(), static_cast<size_t>(size));
       if (content.size() > most_bytes)
-        refuse_input(file.path(), fmt::format("{} in the archive has more than {} bytes, the most that is accepted",
+        refuse_input(file.path(), fmt::format("{} in the archive has more than {} bytes, the largest accepted size",
                                               name, most_bytes));
     }
     return content;
@@ -105,7 +105,7 @@ bool read_archive(const io::InputFile& file, uint64_t most_bytes, const ArchiveC
     else if (type != AE_IFREG && !target.empty())  // pax may store the content again, and then it is a file
       calls.on_hard_link(name, target);
     else if (type != AE_IFREG && type != AE_IFDIR)
-      calls.on_other(name, "no regular file");
+      calls.on_other(name, "not a regular file");
   }
 }
 
