@@ -22,5 +22,5 @@ TEST_CASE("demo makes its data, feeds it, and says what to do next") {
   CHECK(run_tool({"verify", folder + "/chess-00000-of-00004.tfrecord"}).code == 0);
   const ToolResult nowhere = run_tool({"demo", "--dir", folder, "--golden", dir.file("nowhere")});
   CHECK(nowhere.code == 1);
-  CHECK(nowhere.err.find("say where they are: --golden SOURCES/tests/golden") != std::string::npos);
+  CHECK(nowhere.err.find("with --golden SOURCES/tests/golden") != std::string::npos);
 }

@@ -91,13 +91,13 @@ TEST_CASE("run says how much of its time the trainer has lost, and what it waite
   const std::string trained = run_tool({"run", pipeline, "--step-ms", "2"}).out;
   INFO(trained);
   CHECK_THAT(trained, Catch::Contains("verdict  The ") && Catch::Contains("next() waited ") &&
-                          Catch::Contains(" % of the time") && Catch::Contains("its batch was ready in ") &&
+                          Catch::Contains(" % of the time") && Catch::Contains("a batch was ready in ") &&
                           Catch::Contains("records/s") && Catch::Contains("no room: "));
   CHECK(report.at("verdict").get<std::string>().rfind("The ", 0) == 0);
 
   // Without a trainer the time spent waiting for the feed means nothing, so it is not reported as lost.
   const std::string sink = run_tool({"run", pipeline}).out;
-  CHECK_THAT(sink, Catch::Contains("trainer  none (--step-ms 0): this is as fast as the feed goes") &&
+  CHECK_THAT(sink, Catch::Contains("trainer  none (--step-ms 0): the rate is the highest that the feed reaches") &&
                        !Catch::Contains("ready") && !Catch::Contains("waits   "));
 }
 
@@ -130,7 +130,8 @@ TEST_CASE("a run that is too short reports no rates") {
   CHECK(report.at("bytes_per_s").is_null());
   CHECK(report.at("error").is_null());
   CHECK_THAT(run_tool({"run", pipeline, "--steps", "1"}).out,
-             Catch::StartsWith("256 records in 1 step, ") && Catch::Contains(": too short to tell the rate\n"));
+             Catch::StartsWith("256 records in 1 step, ") &&
+                 Catch::Contains(": the run was too short to measure a rate\n"));
 }
 
 TEST_CASE("what another process writes to is left alone") {
@@ -276,13 +277,13 @@ TEST_CASE("ranks of the tool that meet compare what they were given, and are sen
     }
   };
   differ({"--set", "seed=7"}, "differs from rank 0: seed");
-  differ({"--epochs", "2"}, "has --epochs 2, and rank 0 has --epochs 1");
-  differ({"--steps", "3"}, "has --steps 3, and rank 0 has no --steps");
-  differ({"--replay", "3"}, "has --replay 3, and rank 0 has no --replay");
-  differ({"--trace", dir.file("trace")}, "has --trace, and rank 0 has no --trace");
+  differ({"--epochs", "2"}, "has --epochs 2, but rank 0 has --epochs 1");
+  differ({"--steps", "3"}, "has --steps 3, but rank 0 has no --steps");
+  differ({"--replay", "3"}, "has --replay 3, but rank 0 has no --replay");
+  differ({"--trace", dir.file("trace")}, "has --trace, but rank 0 has no --trace");
   const std::string state = dir.file("state");
   CHECK(run_tool({"run", pipeline, "--rank", "2", "--world-size", "3", "--steps", "2", "--state", state}).code == 0);
-  differ({"--state", state}, "has the state of step 2 of epoch 0, and rank 0 has no state");
+  differ({"--state", state}, "has the state of step 2 of epoch 0, but rank 0 has no state");
   for (const ToolResult& result : ranks({"--state", dir.file("none/state")})) {  // the others hear why rank 2 ended
     CHECK(result.code == 1);
     CHECK_THAT(result.err, Catch::Contains("none/state.lock: ") && Catch::Contains("cannot be opened"));

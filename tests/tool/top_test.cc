@@ -125,7 +125,7 @@ TEST_CASE("run shows the same in a terminal, and takes it away at its end") {
                                                Contains("The trainer is the slower one") && Contains("records/s") &&
                                                Contains("  read "));
   live.type('\x03');  // Ctrl-C
-  const std::string all = live.shown_with("messages: the pieces of work");
+  const std::string all = live.shown_with("messages: work items given");
   CHECK_THAT(all.substr(all.find("unpack 0 ")), Contains("A\x1b[J") && Contains("then interrupted"));
   CHECK(live.exit_code() == 0);
 }
@@ -144,9 +144,8 @@ TEST_CASE("top says why a feed has ended, and what cannot be asked") {
   unsetenv("FEEDLINE_MONITOR_TOKEN");
   CHECK_THAT(
       run_tool({"top", address}).out,
-      Catch::Contains(
-          "401: the monitor needs a login: the user is feedline, and the password is the monitor's token; set "
-          "FEEDLINE_MONITOR_TOKEN"));
+      Catch::Contains("401: the monitor needs a login: the user is feedline, and the password is the monitor's token; "
+                      "set the environment variable FEEDLINE_MONITOR_TOKEN to this token"));
 }
 
 TEST_CASE("top says that something else answers, whatever it says") {

@@ -159,14 +159,14 @@ std::string program() {
 int demo(const DemoArgs& args) {
   if (!fs::is_directory(args.golden))
     throw Error(Category::io_error,
-                "it is not there: the demo repeats records of the source tree; say where they are: --golden "
-                "SOURCES/tests/golden",
+                "the folder does not exist; the demo repeats records of the source tree: name the folder of these "
+                "records with --golden SOURCES/tests/golden",
                 Place::of_file(args.golden));
   make_folder(args.folder);
   fmt::print("Making about {} MB of sample data in {}/ by repeating real records.\n", args.megabytes, args.folder);
   std::array<std::string, set_count> pipelines;
   for (size_t i = 0; i < set_count; i++) pipelines[i] = make_set(sets[i], args, args.megabytes * 1000000 / set_count);
-  fmt::print("Feeding {} epochs of each to {}. There is no trainer, so the feed goes as fast as it can.\n\n", epochs,
+  fmt::print("Feeding {} epochs of each set to {}. There is no trainer, so the feed runs at full speed.\n\n", epochs,
              format_count(static_cast<uint64_t>(args.replicas), "virtual replica"));
   fmt::print("{:9} {:>12} {:>12} {:>10} {:>12}\n", "", "records", "records/s", "MiB/s", "first batch");
   std::fflush(stdout);

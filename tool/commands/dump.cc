@@ -219,12 +219,13 @@ void add_dump(CLI::App& app, Run& run) {
       command
           ->add_option(
               "--state", args->state,
-              "store in FILE how far the dump has come; if FILE exists, continue from there, into another folder")
+              "store the position of the dump in FILE; if FILE exists, continue at that position; use a different "
+              "--out then")
           ->excludes(epoch)
           ->option_text("FILE");
   command
       ->add_flag("--accept-changes", args->accept_changes,
-                 "continue at the step in the state file even if data or pipeline have changed since")
+                 "continue at the step in the state file even if the data or the pipeline has changed since then")
       ->needs(state);
   command->callback([args, &run] { run = [args] { return dump(*args); }; });
 }

@@ -7,7 +7,7 @@
 namespace feedline::tool {
 
 void add_text_args(CLI::App& command, PipelineArgs& args) {
-  command.add_option("PIPELINE", args.texts, "pipeline files; each is merged over those before it")
+  command.add_option("PIPELINE", args.texts, "pipeline files; settings in later files override those in earlier files")
       ->required()
       ->option_text("...");
   command
@@ -28,8 +28,8 @@ void add_pipeline_args(CLI::App& command, PipelineArgs& args) {
 void add_device_args(CLI::App& command, PipelineArgs& args) {
   command
       .add_option("--devices", args.devices,
-                  "one replica on each device of the list: host:4, cuda (all GPUs), cuda:0,1, cuda:GPU-5a1b (by "
-                  "UUID), or auto (all GPUs, or the host if there is none)")
+                  "one replica on each device of the list: host:4, cuda (all GPUs), cuda:0,1, cuda:GPU-5a1b (by UUID), "
+                  "or auto (all GPUs, or the host if there are no GPUs)")
       ->excludes("--replicas")
       ->option_text("LIST");
 }
@@ -45,15 +45,15 @@ void add_rank_args(CLI::App& command, PipelineArgs& args) {
       command
           .add_option(
               "--meet", args.meet,
-              "address at which rank 0 waits for the other ranks, 10 minutes at most; they then compare pipelines and "
-              "data, share the counting, learn if one fails, and can use the pipeline's `distribute` (default: none, "
-              "each rank is by itself). On several machines the ranks need a secret, the same for all, in the "
-              "variable FEEDLINE_MEET_TOKEN: for example that of openssl rand -hex 16")
-          ->check(CLI::Validator([](const std::string& text) { return text.empty() ? "it is empty" : ""; }, ""))
+              "address at which rank 0 waits up to 10 minutes for the other ranks. The ranks then compare their "
+              "pipelines and data, share the counting, notice if a rank fails, and can use the pipeline's 'distribute' "
+              "(default: the ranks do not connect to each other). On several machines all ranks need the same secret "
+              "in the environment variable FEEDLINE_MEET_TOKEN, for example the output of `openssl rand -hex 16`")
+          ->check(CLI::Validator([](const std::string& text) { return text.empty() ? "address is missing" : ""; }, ""))
           ->option_text("ADDRESS:PORT");
   command
       .add_flag("--meet-open", args.meet_open,
-                "let any process that reaches rank 0 come as a rank, without a secret, in a network that you trust")
+                "accept any process that connects to rank 0, without a secret; only for networks that you trust")
       ->needs(meet);
 }
 

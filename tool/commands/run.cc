@@ -91,12 +91,12 @@ void print_waits(const RunArgs& args, const FeedResult& result) {
       fmt::print("waits   {}{}\n", waits,
                  result.replicas > 1 ? fmt::format(" ({} replicas together)", result.replicas) : "");
   } else if (!args.how.replay) {
-    fmt::print("trainer  none (--step-ms 0): this is as fast as the feed goes\n");
+    fmt::print("trainer  none (--step-ms 0): the rate is the highest that the feed reaches\n");
   }
   fmt::print(
       "next()   p50 {:.1f} us, p99 {:.1f} us, max {:.1f} us{}\n", report.next_us.p50, report.next_us.p99,
       report.next_us.max,
-      real_trainer ? fmt::format("; its batch was ready in {:.1f} % of calls", 100 * report.data_readiness_ratio) : "");
+      real_trainer ? fmt::format("; a batch was ready in {:.1f} % of calls", 100 * report.data_readiness_ratio) : "");
 }
 
 void print_stages(const Report& report) {
@@ -106,8 +106,8 @@ void print_stages(const Report& report) {
                format_count(stage.messages));
   }
   fmt::print(
-      "\nbusy: all threads' time inside the stage. no room: how long the stage had work but no free memory, because\n"
-      "later stages or the trainer had not yet used its results. messages: the pieces of work that it was given.\n");
+      "\nbusy: time of all threads together in the stage. no room: how long the stage had work but no free memory,\n"
+      "because later stages or the trainer had not yet used its results. messages: work items given to the stage.\n");
 }
 
 void print_run(const RunArgs& args, const FeedResult& result, const RowCheck* rows) {
@@ -117,11 +117,11 @@ void print_run(const RunArgs& args, const FeedResult& result, const RowCheck* ro
              format_seconds(result.wall_s), result.interrupted ? ", then interrupted" : "",
              records_per_s ? fmt::format("{} records/s, {}/s of files", format_rate(*records_per_s),
                                          format_byte_size(static_cast<uint64_t>(*bytes_per_s)))
-                           : "too short to tell the rate");
+                           : "the run was too short to measure a rate");
   print_waits(args, result);
   const std::string of_record =
-      result.records > 0 ? fmt::format(" ({:.3g} ns a record)", cpu_ns_per_record(result)) : std::string();
-  fmt::print("process  {} of CPU{}, {} of memory at most, first batch after {}, counting {}\n",
+      result.records > 0 ? fmt::format(" ({:.3g} ns per record)", cpu_ns_per_record(result)) : std::string();
+  fmt::print("process  {} of CPU time{}, at most {} of memory, first batch after {}, counting took {}\n",
              format_seconds(result.cpu_s), of_record, format_byte_size(result.rss_peak_bytes),
              format_seconds(report.first_batch_s), format_seconds(report.count_s));
   print_line("data     {} dropped, {}, {}, {}", format_count(report.dropped_samples, "sample"),
@@ -130,7 +130,7 @@ void print_run(const RunArgs& args, const FeedResult& result, const RowCheck* ro
   print_errors(report);
   if (rows) {
     const RowCheck::Result checked = rows->result();
-    print_line("rows     {} of output '{}' compared with what their records give alone, {} differ",
+    print_line("rows     {} of output '{}' compared with rows that were fed one at a time, {} differ",
                format_count(checked.rows, "row"), rows->output(), format_count(checked.differing, "row"));
   }
   if (report.uploaded_bytes > 0) {
@@ -138,7 +138,7 @@ void print_run(const RunArgs& args, const FeedResult& result, const RowCheck* ro
     for (const StageReport& stage : report.stages)
       if (stage.name.starts_with("copy ")) copying_s += stage.busy_s;
     const auto bytes = static_cast<double>(report.uploaded_bytes + report.between_gpus_bytes);
-    fmt::print("GPUs     {} copied to them, {} from one to another{}\n", format_byte_size(report.uploaded_bytes),
+    fmt::print("GPUs     {} copied from the host, {} copied between GPUs{}\n", format_byte_size(report.uploaded_bytes),
                format_byte_size(report.between_gpus_bytes),
                copying_s > 0 ? fmt::format(", at {:.1f} GB/s", bytes / copying_s * 1e-9) : "");
   }
@@ -148,7 +148,7 @@ void print_run(const RunArgs& args, const FeedResult& result, const RowCheck* ro
   if (report.cache_share == 0.0)
     fmt::print("cache    off\n");
   else if (report.cache_share)
-    fmt::print("cache    {} found, {} not ({:.1f} % of the samples are kept); {} put in, {}\n",
+    fmt::print("cache    {} found in the cache, {} not found ({:.1f} % of the samples are cached); {} stored, {}\n",
                format_count(report.cache_hits, "row"), format_count(report.cache_misses), 100 * *report.cache_share,
                format_count(report.cache_entries, "piece"), format_byte_size(report.cache_bytes));
   for (const auto& [name, made] : report.outputs) print_line("where    {:<24} {}", name, made);
@@ -169,7 +169,7 @@ int run_pipeline(const RunArgs& args) {
   FeedOptions how = args.how;
   if (args.verify_rows) {
     if (options.devices.front().kind == DeviceId::Kind::cuda)
-      throw UsageError("--verify-rows compares rows on the host; leave --devices out");
+      throw UsageError("--verify-rows can only compare rows on the host; leave out --devices, or use --devices host:N");
     how.rows = &rows.emplace(pipeline);
   }
   std::optional<TraceFile> trace;
@@ -191,7 +191,7 @@ int run_pipeline(const RunArgs& args) {
       return feed(rows ? rows->pipeline() : pipeline, std::move(options), how, "");
     });
     if (!result.resumed.empty())
-      print_error("the run continued at {}, as {} says", state_in_words(result.resumed), args.how.state);
+      print_error("the run continued at {}, the position in {}", state_in_words(result.resumed), args.how.state);
   } catch (const Error& error) {
     result.interrupted = Interrupt::happened();
     if (!result.interrupted) result.error = error;
@@ -214,7 +214,7 @@ int run_pipeline(const RunArgs& args) {
 void add_run(CLI::App& app, Run& run) {
   auto args = std::make_shared<RunArgs>();
   CLI::App* command =
-      app.add_subcommand("run", "feed a pipeline's batches to a simulated trainer, and report rates and waits");
+      app.add_subcommand("run", "feed a pipeline's batches to a simulated trainer, and report rates and waiting times");
   add_pipeline_args(*command, args->pipeline);
   add_device_args(*command, args->pipeline);
   add_rank_args(*command, args->pipeline);
@@ -234,15 +234,16 @@ void add_run(CLI::App& app, Run& run) {
       command
           ->add_option(
               "--replay", args->how.replay,
-              "take N batches and then repeat them: the rate of a trainer for which data costs nothing (default: off)")
+              "take N batches, then repeat them and feed nothing more: shows the rate of a trainer that never waits "
+              "for data (default: off)")
           ->check(whole_number(1))
           ->option_text("N");
   CLI::Option* const state =
       command
           ->add_option(
               "--state", args->how.state,
-              "store in FILE how far the run has come; if FILE exists, continue from there; --epochs counts from "
-              "the first epoch")
+              "store the position of the run in FILE; if FILE exists, continue at that position; --epochs also counts "
+              "the epochs before it")
           ->option_text("FILE");
   command
       ->add_option("--state-every", args->how.state_every_ms,
@@ -252,7 +253,7 @@ void add_run(CLI::App& app, Run& run) {
       ->option_text("T");
   command
       ->add_flag("--accept-changes", args->how.accept_changes,
-                 "continue at the step in the state file even if data or pipeline have changed since")
+                 "continue at the step in the state file even if the data or the pipeline has changed since then")
       ->needs(state);
   replay->excludes(state);
   add_choice<BackendKind>(
@@ -262,24 +263,25 @@ void add_run(CLI::App& app, Run& run) {
       ->option_text("HOW");
   add_choice<Toggle>(*command, "--direct", args->io.direct,
                      {{"auto", Toggle::automatic}, {"on", Toggle::on}, {"off", Toggle::off}},
-                     "whether files are read with O_DIRECT, past the page cache: auto, on or off (default: auto)")
+                     "whether files are read with O_DIRECT, which bypasses the page cache: auto, on or off (default: "
+                     "auto)")
       ->option_text("HOW");
   command
       ->add_option("--trace", args->trace,
-                   "write to FILE what each thread did when, for Perfetto or chrome://tracing; with --meet, rank 0 "
-                   "writes that of all ranks (default: none)")
+                   "write to FILE a trace of what each thread did and when, for Perfetto or chrome://tracing; with "
+                   "--meet, rank 0 writes one trace of all ranks (default: no trace)")
       ->option_text("FILE");
   command
       ->add_option("--monitor", args->monitor,
-                   "show the run over HTTP at this address, such as 127.0.0.1:9400 or unix:/run/feed.sock: a page, the "
-                   "report as JSON, and metrics; the environment variable FEEDLINE_MONITOR_TOKEN is its password "
-                   "(default: nowhere)")
+                   "serve a page, the report as JSON, and metrics of the run over HTTP at this address, such as "
+                   "127.0.0.1:9400 or unix:/run/feed.sock; the environment variable FEEDLINE_MONITOR_TOKEN holds the "
+                   "password (default: no monitor)")
       ->option_text("ADDRESS");
   command
       ->add_flag(
           "--verify-rows", args->verify_rows,
-          "compare each row of the first dense output with what its record gives alone; all records are fed once "
-          "more before the run, one at a time")
+          "compare each row of the first dense output with the row that the same record gives when records are fed one "
+          "at a time; this feeds all records once more, before the run")
       ->excludes(replay);
   command->add_flag("--json", args->json, "print the report as JSON");
   command->callback([args, &run] { run = [args] { return run_pipeline(*args); }; });

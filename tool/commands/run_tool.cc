@@ -81,7 +81,7 @@ std::optional<std::string> wrong_command(const CLI::App& app, int argc, char** a
 int run_tool(int argc, char** argv) {
   CLI::App app(
       "Reads TFRecord shards, checks every byte, and feeds finished tensors to training.\n"
-      "Exit codes: 0 done, 1 the data or the run failed, 2 wrong usage.",
+      "Exit codes: 0 success, 1 bad data or a failed run, 2 wrong usage.",
       "feedline");
   app.set_version_flag("--version", FEEDLINE_VERSION, "print the version and exit");
   app.set_help_flag("-h,--help", "print this help and exit");

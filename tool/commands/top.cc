@@ -59,9 +59,10 @@ struct Watched {
       trouble.clear();
     } catch (const Error& error) {
       trouble = without_controls(error.message());
-      if (token.empty() && trouble.starts_with("401")) trouble += "; set FEEDLINE_MONITOR_TOKEN";
+      if (token.empty() && trouble.starts_with("401"))
+        trouble += "; set the environment variable FEEDLINE_MONITOR_TOKEN to this token";
     } catch (const Json::exception&) {
-      trouble = "what answers there is no monitor of this version";
+      trouble = "the server is not a feedline monitor of this version; check the address and the feed's version";
     }
   }
 
@@ -175,11 +176,11 @@ void add_top(CLI::App& app, Run& run) {
   CLI::App* command = app.add_subcommand("top", "watch feeds in a terminal, through their monitors (run --monitor)");
   command
       ->add_option("ADDRESS", args->addresses,
-                   "where monitors are, such as 127.0.0.1:9400 or unix:/run/feed.sock; the environment variable "
-                   "FEEDLINE_MONITOR_TOKEN is their password")
+                   "addresses of monitors, such as 127.0.0.1:9400 or unix:/run/feed.sock; the environment variable "
+                   "FEEDLINE_MONITOR_TOKEN holds their password")
       ->required()
       ->option_text("...");
-  command->add_flag("--once", args->once, "print what is known now and exit; without a terminal this is always so");
+  command->add_flag("--once", args->once, "print the current state once and exit; the default without a terminal");
   command->callback([args, &run] { run = [args] { return watch(*args); }; });
 }
 

@@ -104,7 +104,9 @@ class Runs {
     FeedResult result = stoppable([&] { return feed(fed.pipeline, std::move(fed.options), how, ""); });
     if (result.interrupted) throw Stopped();
     if (result.error) throw *result.error;
-    if (result.steps < steps) throw Error(Category::bad_pipeline, "the epochs have too few steps to compare anything");
+    if (result.steps < steps)
+      throw Error(Category::bad_pipeline,
+                  "the epochs have too few steps to compare settings; use more data or a smaller batch");
     return result;
   }
 
@@ -180,15 +182,15 @@ void print_for_people(const TuneArgs& args, const Tuned& tuned, uint64_t steps) 
   const bool trainer = args.step_ms > 0;
   const Measured& now = tuned.as_it_is;
   if (now.records_per_s > 0)
-    fmt::print("as it is: {} records/s, {:.3g} ns of CPU a record{}; each run has {}\n", format_rate(now.records_per_s),
-               now.cpu_ns_per_record,
+    fmt::print("unchanged pipeline: {} records/s, {:.3g} ns of CPU time per record{}; each run has {}\n",
+               format_rate(now.records_per_s), now.cpu_ns_per_record,
                trainer ? fmt::format(", waiting {:.1f} % of the time", 100 * now.wait_share) : "",
                format_count(steps, "step"));
   if (tuned.trials.empty()) {
     fmt::print("interrupted before anything was compared\n");
     return;
   }
-  fmt::print("\n{:<38} {:>16} {:>16} {:>16}\n", "tried", "records/s", "CPU a record", "waiting");
+  fmt::print("\n{:<38} {:>16} {:>16} {:>16}\n", "tried", "records/s", "CPU per record", "waiting");
   for (const Trial& trial : tuned.trials) {
     const auto& compared = trial.comparison;
     fmt::print("{:<38} {:>16} {:>16} {:>16}  {}{}\n", trial.choice.arguments(),
@@ -196,7 +198,7 @@ void print_for_people(const TuneArgs& args, const Tuned& tuned, uint64_t steps) 
                compared && trainer ? points_text(compared->waits) : "-", verdict_text(trial),
                trial.why.empty() ? "" : ": " + trial.why);
   }
-  fmt::print("\nEach is compared with the best before it: the median of {} pairs of runs, and half of their range.\n",
+  fmt::print("\nEach setting is compared with the best before it: median of {} pairs of runs +- half of their range.\n",
              compared_pairs);
   if (tuned.best.empty()) {
     fmt::print("{}\n", tuned.stopped ? "interrupted: nothing that was tried so far is better"
@@ -205,10 +207,10 @@ void print_for_people(const TuneArgs& args, const Tuned& tuned, uint64_t steps) 
   }
   fmt::print("best: {}\n", best_arguments(tuned));
   if (tuned.gain)
-    fmt::print("gain: records/s {} times, CPU a record {} times{}\n", number_text(tuned.gain->rate),
+    fmt::print("gain: {} times the records/s, {} times the CPU time per record{}\n", number_text(tuned.gain->rate),
                number_text(tuned.gain->cpu), trainer ? ", waiting " + points_text(tuned.gain->waits) : "");
   else
-    fmt::print("interrupted: all of them together have not been compared with the pipeline as it is\n");
+    fmt::print("interrupted: these settings together have not been compared with the unchanged pipeline\n");
 }
 
 Json to_json(const Spread& spread) { return {{"median", spread.median}, {"noise", spread.noise}}; }
@@ -287,26 +289,26 @@ int tune_pipeline(const TuneArgs& args) {
 void add_tune(CLI::App& app, Run& run) {
   auto args = std::make_shared<TuneArgs>();
   CLI::App* command = app.add_subcommand(
-      "tune", "try settings of a pipeline by short runs in turn; print those with which it is fed best");
+      "tune", "try settings of a pipeline in short runs, one after another; print the settings that feed it best");
   add_pipeline_args(*command, args->pipeline);
   command
       ->add_option("--step-ms", args->step_ms,
-                   "milliseconds for which the trainer keeps each batch: look for less waiting, then for less CPU time "
-                   "(default: 0, look for more records per second)")
+                   "milliseconds for which the simulated trainer keeps each batch; the goal is then less waiting, and "
+                   "after that less CPU time (default: 0; the goal is more records per second)")
       ->check(milliseconds())
       ->option_text("T");
   command
       ->add_option("--seconds", args->seconds,
-                   "about how long all runs together may take; longer runs tell smaller differences (default: 60)")
+                   "about how many seconds all runs may take; longer runs show smaller differences (default: 60)")
       ->check(whole_number(1, 86400))
       ->option_text("N");
   command->add_flag("--change-order", args->change_order,
                     "also try shuffle.block_size, which changes the order of the records");
   command->add_flag("--json", args->json, "print the result as JSON");
   command->footer(
-      "Nothing is tried that changes which records come in which order, unless --change-order is given, and nothing\n"
-      "beyond memory.limit. Runs repeat the same steps, so their files are in the page cache as far as they fit "
-      "there.");
+      "Settings that change the order of the records are tried only with --change-order. Settings that need more\n"
+      "memory than memory.limit are not run. All runs repeat the same steps, so their files are in the page cache as\n"
+      "far as they fit.");
   command->callback([args, &run] { run = [args] { return tune_pipeline(*args); }; });
 }
 

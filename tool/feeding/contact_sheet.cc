@@ -33,8 +33,9 @@ void ContactSheet::add_cell() {
   if (cells_++ % across_ != 0) return;
   sheet_.height += cell_.height + around_cell;
   if (sheet_.height > most_pixels / sheet_.width)
-    throw Error(Category::bad_pipeline, fmt::format("the sheet would have more than {} pixels; show fewer samples by "
-                                                    "--samples, or make the pictures smaller by resize",
+    throw Error(Category::bad_pipeline, fmt::format("the sheet would have more than {} pixels; show fewer samples with "
+                                                    "--samples, or make the pictures smaller with 'resize' in the "
+                                                    "pipeline",
                                                     most_pixels));
   pixels_.resize(static_cast<size_t>(sheet_.height * sheet_.width * 3), background);
 }

@@ -20,15 +20,15 @@ std::string audit_text(const Report& report) {
     case Verdict::open:
       break;
   }
-  return fmt::format("{}; epoch {} was not compared: {}", sum, audit.epoch, audit.why);
+  return fmt::format("{}; the audit of epoch {} was not compared with the indexes: {}", sum, audit.epoch, audit.why);
 }
 
 std::optional<std::string> audit_failure(const Report& report) {
   if (report.differing_epochs == 0) return std::nullopt;
   return fmt::format(
-      "{} did not deliver each record once: the hashes of the records that were delivered, dropped and bad do not add "
-      "up to the sum in the indexes; either files have changed since they were indexed (see feedline index --check "
-      "FILE...), or feedline has a bug",
+      "{} did not deliver each record exactly once: the hashes of the delivered, dropped and bad records do not add up "
+      "to the sum in the indexes; check with `feedline index --check FILE...` whether files have changed since they "
+      "were indexed; if no file has changed, this is a bug in feedline",
       format_count(report.differing_epochs, "epoch"));
 }
 

@@ -142,8 +142,8 @@ class Feed {
       if (report.last_epoch && report.last_epoch->verdict == EpochAudit::Verdict::differs)
         report.differing_epochs = std::max<uint64_t>(1, report.differing_epochs);
     } catch (const Error& error) {  // another rank did not come to the end, so the ranks did not feed a whole epoch
-      result_.error = Error(error.category(), fmt::format("not all ranks came to the end of the run, so nobody can say "
-                                                          "whether its epochs were all of the data: {}",
+      result_.error = Error(error.category(), fmt::format("not all ranks reached the end of the run, so it is unknown "
+                                                          "whether the epochs delivered all of the data: {}",
                                                           error.message()));
       if (report.last_epoch) report.last_epoch->why = error.what();
     }

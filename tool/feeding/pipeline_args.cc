@@ -48,7 +48,7 @@ TcpOptions meeting(const PipelineArgs& args) {
 
 Pipeline load(const PipelineArgs& args) {
   if (args.rank >= args.world_size)
-    throw UsageError(fmt::format("--rank {} is not less than --world-size {}; ranks are 0 to {}", args.rank,
+    throw UsageError(fmt::format("--rank {} must be less than --world-size {}; ranks are 0 to {}", args.rank,
                                  args.world_size, args.world_size - 1));
   if (!args.meet.empty()) meeting(args);  // throws before files are read
   Pipeline pipeline = load_pipeline(args.texts.front());
@@ -92,7 +92,9 @@ void compare_flags(const Options& options, const std::vector<std::string>& flags
     for (size_t rank = 1; rank < all.size(); rank++)
       if (all[rank] != all[0])
         throw Error(Category::bad_pipeline,
-                    fmt::format("rank {} has {}, and rank 0 has {}; give all ranks the same", rank, all[rank], all[0]));
+                    fmt::format("rank {} has {}, but rank 0 has {}; start all ranks with the same command, options and "
+                                "state",
+                                rank, all[rank], all[0]));
   }
 }
 

@@ -66,8 +66,8 @@ std::string comparable(const Pipeline& pipeline, const Feeder& feeder) {
       return element.name;
   throw Error(
       Category::bad_pipeline,
-      "no output can be compared: one that is dense, not of strings, and has neither a random crop nor a flip is "
-      "needed; --set can add one, such as a feature as it is");
+      "none of the outputs can be compared: --verify-rows needs an output that is dense, does not hold strings, and "
+      "has neither a random crop nor a flip; add one to the pipeline, such as a numeric feature that is not changed");
 }
 
 }  // namespace
@@ -84,7 +84,7 @@ RowCheck::RowCheck(const Pipeline& given) : pipeline_(with_places(given)) {
     });
     if (!line.due()) continue;
     const int64_t all = feeder.steps_per_epoch();  // negative: it is not known
-    line.show(fmt::format("alone: {}{}", format_count(batch.step() + 1, "record"),
+    line.show(fmt::format("feeding records one at a time: {}{}", format_count(batch.step() + 1, "record"),
                           all < 0 ? "" : fmt::format(" of {}", format_count(static_cast<uint64_t>(all)))));
   }
 }
@@ -96,9 +96,9 @@ void RowCheck::check(const Batch& batch) {
     const std::optional<uint64_t> alone = hash_of(source, record);
     if (alone == hash) return;
     if (of_batch.differing++ == 0)
-      of_batch.first =
-          fmt::format("epoch {}, step {}: the row of record {} of source {} {}", batch.epoch(), batch.step(), record,
-                      source, alone ? "is not what that record gives alone" : "was not there alone");
+      of_batch.first = fmt::format(
+          "epoch {}, step {}: the row of record {} of source {} {} when records are fed one at a time", batch.epoch(),
+          batch.step(), record, source, alone ? "is not the same as" : "is missing");
   });
   const Lock lock(mutex_);
   result_.rows += of_batch.rows;

@@ -31,7 +31,7 @@ int64_t origin_of(const Exchange& ranks, int rank) {
     MessageReader message(all[static_cast<size_t>(of)], of);
     const auto now = message.get<int64_t>();
     constexpr int64_t most = int64_t{1} << 61;  // 73 years; so the times of two ranks can be subtracted
-    if (now < 0 || now > most) message.refuse("has a time that no clock shows");
+    if (now < 0 || now > most) message.refuse("has a time that is not possible");
     return std::pair(now, message.get_text());
   };
   const auto [first, first_boot] = read(0);
@@ -58,7 +58,7 @@ void TraceFile::write(const std::shared_ptr<Transport>& ranks) {
         events += (events.empty() ? "" : ",\n") + of;
     }
   } catch (const Error& error) {
-    log_warning(fmt::format("the trace has only the spans of this rank: {}", error.what()));
+    log_warning(fmt::format("the trace file has only the threads of this rank: {}", error.what()));
     events.clear();
   }
   if (!file_) return;
