@@ -310,7 +310,7 @@ TEST_CASE("another job's folder is refused with what differs") {
   CHECK(tool::run_split(other, {more}, out, gib).files.size() == 1);
   // An input that has been written to.
   fs::last_write_time(in, fs::last_write_time(in) + std::chrono::seconds(1));
-  CHECK(contains(again(shuffled(4, 7), {in}), "has been changed since then"));
+  CHECK(contains(again(shuffled(4, 7), {in}), "has changed since then"));
   std::ofstream(in, std::ios::app) << "x";
   CHECK(contains(again(shuffled(4, 7), {in}), "bytes, and has"));
   // A job file that holds no job.
@@ -424,7 +424,7 @@ TEST_CASE("a disk that is too full is told before anything is written") {
   space->fail_nth_call(1);
   const std::string message = error_of([&] { tool::run_split(shuffled(2, 0), {in}, dir.file("out"), gib); });
   space->fail_nth_call(0);
-  CHECK(contains(message, "its disk has 4 KiB free, but about 198.4 KiB are needed"));
+  CHECK(contains(message, "the disk of the folder has 4 KiB free, but the split needs about 198.4 KiB"));
   CHECK(fs::is_empty(dir.file("out")));
 }
 
@@ -449,10 +449,10 @@ TEST_CASE("a bucket that somebody touched is noticed") {
   bytes[200] ^= 1;
   std::ofstream(bucket, std::ios::binary) << bytes;
   const std::string damaged = error_of([&] { tool::run_split(shuffled(2, 1), {in}, out, gib); });
-  CHECK(contains(damaged, "is not as it was written"));
+  CHECK(contains(damaged, "the temporary file is damaged"));
   CHECK(!contains(damaged, "run the same command again"));
   std::ofstream(bucket, std::ios::binary) << bytes.substr(0, 900);
-  CHECK(contains(error_of([&] { tool::run_split(shuffled(2, 1), {in}, out, gib); }), "is not as it was written"));
+  CHECK(contains(error_of([&] { tool::run_split(shuffled(2, 1), {in}, out, gib); }), "the temporary file is damaged"));
 }
 
 TEST_CASE("interrupted, it says so, and goes on") {

@@ -63,14 +63,14 @@ int advise(const SplitArgs& args) {
 int split(SplitArgs args) {
   if (args.advise) return advise(args);
   SplitOptions& options = args.options;
-  if (args.out.empty()) throw UsageError("--out is missing: name the folder for the shards (only --advise needs none)");
+  if (args.out.empty()) throw UsageError("--out is missing: name the folder for the shards (not needed with --advise)");
   if (!options.shards && !options.shard_bytes)
     throw UsageError("the number of shards is missing: give --shards N or --shard-size SIZE");
   if (options.name.empty()) options.name = name_of(args.inputs.front());
   if (options.name.empty() || options.name[0] == '.' || options.name.find('/') != std::string::npos)
     throw UsageError(
-        fmt::format("--name: the names of files cannot begin with '{}'; choose one without '/' that does not "
-                    "begin with '.'",
+        fmt::format("--name: '{}' cannot be the name of shards; choose a name that is not empty, does not begin with "
+                    "'.', and has no '/'",
                     options.name));
 
   const Interrupt interrupt;
@@ -99,23 +99,24 @@ int split(SplitArgs args) {
 void add_split(CLI::App& app, Run& run) {
   auto args = std::make_shared<SplitArgs>();
   CLI::App* command =
-      app.add_subcommand("split", "write TFRecord files anew as another number of shards, in order or shuffled");
+      app.add_subcommand("split", "write the records of TFRecord files to more or fewer shards, in order or shuffled");
   command->footer(
-      "All shards have the same number of records, or one more, so that programs that divide data by files make\n"
-      "equally many steps. In order, shard i of n gets the records [i N/n, (i+1) N/n), so the shards, read in order,\n"
-      "are the inputs. A shard appears when it is complete; after a kill, the same command continues. Shards have\n"
-      "names such as NAME-00000-of-00016.tfrecord, or .tfrecord.gz if they are compressed.");
-  add_files(*command, "IN", args->inputs, "TFRecord files, plain, gzip or zlib; their order counts")->required();
+      "The numbers of records in two shards differ by at most 1, so programs that divide data by files make equally\n"
+      "many steps. Without --shuffle, shard i of n gets the records [i N/n, (i+1) N/n) of all N, so the shards, read\n"
+      "in order, have the records in the order of the inputs. A shard appears only when it is complete. To continue a\n"
+      "split that was stopped, start the same command again. Shards have names such as NAME-00000-of-00016.tfrecord,\n"
+      "or .tfrecord.gz if they are compressed.");
+  add_files(*command, "IN", args->inputs, "TFRecord files, plain, gzip or zlib; their order matters")->required();
   command->add_option("--out", args->out, "folder to write to; it is created if it does not exist")->option_text("DIR");
   CLI::Option* shards = command->add_option("--shards", args->options.shards, "number of shards")
                             ->check(whole_number(1, most_shards))
                             ->option_text("N");
   add_size(*command, "--shard-size", args->options.shard_bytes,
-           "approximate size of a shard, such as 150MB; decides how many there are")
+           "approximate size of a shard, such as 150MB; this sets the number of shards")
       ->excludes(shards);
   command
       ->add_option("--name", args->options.name,
-                   "name of the shards, before -00000-of-00016 (default: the name of the first input)")
+                   "the part of the shard names before -00000-of-00016 (default: from the name of the first input)")
       ->option_text("NAME");
   add_choice<bool>(*command, "--compression", args->options.gzip, {{"none", false}, {"gzip", true}},
                    "compression of the shards: none or gzip (default: none)")
@@ -125,22 +126,23 @@ void add_split(CLI::App& app, Run& run) {
   add_record_limit(*command, args->options.record_limit);
   CLI::Option* shuffle = command->add_flag(
       "--shuffle", args->options.shuffle,
-      "write the records in a uniformly random order; needs as much free disk as the data takes (default: in order)");
+      "write the records in a uniformly random order; needs as much additional disk space as the data takes (default: "
+      "in order)");
   command
       ->add_option("--seed", args->options.seed,
                    "seed of the random order; the same inputs and seed give the same order (default: 0)")
       ->check(whole_number(0))
       ->option_text("S")
       ->needs(shuffle);
-  add_size(
-      *command, "--memory", args->memory,
-      "the most memory that --shuffle uses (default: 1GiB, or a quarter of what this process may use if that is less)");
+  add_size(*command, "--memory", args->memory,
+           "largest amount of memory that --shuffle uses (default: 1GiB, or a quarter of the memory that this process "
+           "may use if that is less)");
   command
       ->add_option("--readers", args->readers,
-                   "number of ranks times the files that each reads at a time, for the advice (default: 1)")
+                   "for the advice: how many files all ranks together read at the same time (default: 1)")
       ->check(whole_number(1, 1'000'000))
       ->option_text("R");
-  command->add_flag("--advise", args->advise, "write nothing; say how many shards suit the readers");
+  command->add_flag("--advise", args->advise, "write nothing; print how many shards suit the number of --readers");
   command->add_flag("--json", args->json, "print the result as JSON");
   command->callback([args, &run] { run = [args] { return split(*args); }; });
 }

@@ -132,7 +132,9 @@ io::RecordView RecordCursor::next() {
       case io::RecordStream::Found::records:
         break;
       case io::RecordStream::Found::end:
-        throw Error(Category::io_error, "changed after its records were counted: it ends early",
+        throw Error(Category::io_error,
+                    "changed after its records were counted, and now ends early; when nothing writes to this file, "
+                    "split again with a different --out or --name",
                     Place::of_file(map_.files()[file_].identity.path));
       case io::RecordStream::Found::damage: {
         const auto& known = map_.files()[file_].bad_offsets;

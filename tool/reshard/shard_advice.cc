@@ -31,8 +31,8 @@ ShardAdvice advise_shards(uint64_t bytes, uint64_t readers) {
     advice.text =
         readers == 1 ? fmt::format("{}: 1 shard of {}. Less than 100 MB is not worth splitting.", who, size_text(bytes))
                      : fmt::format(
-                           "{}: {} of {}, one for each reader, so that none waits for another. Shards of 100 to 200 MB "
-                           "would be fewer than the readers.",
+                           "{}: {} of {}, one for each reader, so that every reader has work. With shards of 100 to "
+                           "200 MB, some readers would have no shard.",
                            who, format_count(advice.shards, "shard"), size_text(advice.shard_bytes));
     return advice;
   }
@@ -48,10 +48,10 @@ ShardAdvice advise_shards(uint64_t bytes, uint64_t readers) {
       fmt::format("{}: {} of {}{}. ", who, format_count(advice.shards, "shard"), size_text(advice.shard_bytes),
                   others.empty() ? "" : fmt::format(" ({} would do as well)", others));
   if (readers > 1)
-    advice.text += "The readers divide this number, so each gets as many files as the others, and none waits. ";
+    advice.text += "This is a multiple of the number of readers, so all get equally many files, and none waits. ";
   advice.text +=
-      "Opening a shard of 100 to 200 MB costs nothing compared with reading it, and it is quickly copied or made "
-      "again.";
+      "Opening a shard of 100 to 200 MB takes little time compared with reading it, and such a shard is quickly copied "
+      "or made again.";
   return advice;
 }
 

@@ -169,7 +169,8 @@ void BucketReader::read(const BucketFile& bucket, uint64_t memory,
                         const std::function<void(std::span<const std::byte>)>& on_record) {
   const io::InputFile file(bucket.path);
   const auto damaged = [&] {
-    fail(bucket.path, "is not as it was written", "split again with another --out or --name", Category::bad_data_crc);
+    fail(bucket.path, "the temporary file is damaged", "split again with a different --out or --name",
+         Category::bad_data_crc);
   };
   if (file.size() != bucket.bytes || bucket.records > bucket.bytes / sizeof(Header)) damaged();
   const bool whole = bucket_memory(bucket.bytes, bucket.records) <= memory;

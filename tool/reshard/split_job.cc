@@ -130,7 +130,7 @@ std::string difference(const Json& there, const SplitJob& wanted) {
       return fmt::format("{} had {} bytes, and has {} now", shown(inputs[i].at("path")), shown(were[i].at("size")),
                          shown(inputs[i].at("size")));
     if (were[i].at("mtime_ns") != inputs[i].at("mtime_ns"))
-      return fmt::format("{} has been changed since then", shown(inputs[i].at("path")));
+      return fmt::format("{} has changed since then", shown(inputs[i].at("path")));
   }
   if (were.size() != inputs.size())
     return fmt::format("there {} {}, and now there are {}", were.size() == 1 ? "was" : "were",
@@ -173,8 +173,8 @@ std::optional<SplitJob> load_job(const std::string& path, const SplitJob& wanted
   file.read_at(0, std::as_writable_bytes(std::span(text)));
   const auto refuse = [&](const char* what) {
     throw Error(Category::io_error,
-                fmt::format("{}; check --out and --name; if they are right, choose another --name, or remove this file "
-                            "and the shards of this split",
+                fmt::format("{}; check --out and --name; if both are right, choose a different --name, or remove this "
+                            "file and the shards of its split",
                             what),
                 Place::of_file(path));
   };
@@ -184,8 +184,8 @@ std::optional<SplitJob> load_job(const std::string& path, const SplitJob& wanted
     if (const uint64_t version = number_from(json.at("feedline split")); version != format_version)
       throw Error(
           Category::io_error,
-          fmt::format("was written by another version of feedline: it has format {}, and this version reads {}; "
-                      "continue with that version, or choose another --out or --name",
+          fmt::format("was written by a different version of feedline: the file has format {}, but this version reads "
+                      "format {}; continue with the version that wrote the file, or choose a different --out or --name",
                       version, format_version),
           Place::of_file(path));
     why = difference(json, wanted);
@@ -208,7 +208,7 @@ std::optional<SplitJob> load_job(const std::string& path, const SplitJob& wanted
     throw error.at(Place::of_file(path));
   }
   throw Error(Category::bad_pipeline,
-              fmt::format("the folder holds shards of another split: {}; choose another --out or --name", why),
+              fmt::format("the folder holds shards of a different split: {}; choose a different --out or --name", why),
               Place::of_file(path));
 }
 

@@ -82,7 +82,7 @@ class Split {
       if (identify(input.path) != input)
         throw Error(
             Category::io_error,
-            "changed while it was read, so the new shards may be wrong; split again with another --out or --name",
+            "changed while it was read, so the new shards may be wrong; split again with a different --out or --name",
             Place::of_file(input.path));
     for (uint64_t i = 0; i < job_.shards; i++) result.files.push_back(job_.shard(i));
     return result;
@@ -108,7 +108,8 @@ class Split {
     if (job_.shards > most_shards)
       throw Error(
           Category::bad_pipeline,
-          fmt::format("{} would take {} shards of this size, but at most {} can be named; use a larger --shard-size",
+          fmt::format("{} would need {} shards of this size, but a split can have at most {} shards; use a larger "
+                      "--shard-size",
                       format_byte_size(framed), format_count(job_.shards), format_count(most_shards)));
     std::vector<uint64_t> begins;
     if (job_.options.shuffle) {
@@ -130,7 +131,8 @@ class Split {
       }
     if (regions == 0 || job_.options.skip_bad) return;
     throw Error(Category::bad_pipeline,
-                fmt::format("the inputs have {}, so nothing was written; --skip-bad leaves them out and keeps the {}",
+                fmt::format("the inputs have {}, so nothing was written; use --skip-bad to leave these out and to "
+                            "write the {}",
                             format_count(regions, "bad place"), format_count(job_.map.records(), "good record")));
   }
 
@@ -140,7 +142,7 @@ class Split {
       std::error_code missing;
       if (fs::exists(path(i), missing))
         throw Error(Category::bad_pipeline,
-                    "exists already and was not written by a split; choose another --out or --name",
+                    "exists already and was not written by a split; choose a different --out or --name",
                     Place::of_file(path(i)));
     }
   }
@@ -191,9 +193,10 @@ class Split {
     if (needed <= free) return;
     throw Error(
         Category::io_error,
-        fmt::format("its disk has {} free, but about {} are needed{}; free some, or choose an --out on another disk",
+        fmt::format("the disk of the folder has {} free, but the split needs about {}{}; free some disk space, or "
+                    "choose an --out on a different disk",
                     format_byte_size(static_cast<uint64_t>(free)), format_byte_size(static_cast<uint64_t>(needed)),
-                    job_.options.shuffle ? ", because --shuffle also stores the records there on the way" : ""),
+                    job_.options.shuffle ? ", because --shuffle also stores a copy of the records there" : ""),
         Place::of_file(folder_));
   }
 
@@ -237,7 +240,7 @@ class Split {
       scatter();
       save_job(job_path_, job_);
     }
-    Progress progress("shuffling", job_.map.framed_bytes());
+    Progress progress("shuffling, pass 2 of 2:", job_.map.framed_bytes());
     tbb::enumerable_thread_specific<BucketReader> readers;
     tbb::parallel_for(uint64_t{0}, units(), [&](uint64_t unit) { write_unit(unit, readers.local(), progress); });
   }
@@ -279,7 +282,7 @@ class Split {
     std::vector<uint64_t> bounds = keys_at(keys, records, {ranks.begin(), known});
     if (!bounds.empty()) bounds.front() = 0;
     BucketWriter writer(buckets_folder_, std::move(bounds), memory_);
-    Progress progress("scattering", job_.map.framed_bytes());
+    Progress progress("shuffling, pass 1 of 2:", job_.map.framed_bytes());
     const std::vector<uint64_t> begins = job_.map.ranges(range_bytes);
     tbb::parallel_for(size_t{0}, begins.size() - 1, [&](size_t i) {
       RecordCursor cursor(job_.map);
