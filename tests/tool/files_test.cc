@@ -403,7 +403,7 @@ TEST_CASE("index --check counts again") {
   CHECK(changed.code == 1);
   const json seen = changed.json().at("files")[0];
   CHECK(seen.at("state") == "valid");
-  CHECK(seen.at("wrong").get<std::string>().find("its index says 5 records") == 0);
+  CHECK(seen.at("wrong").get<std::string>().find("the index says 5 records") == 0);
   CHECK(seen.at("errors").size() == 1);
 }
 
@@ -586,7 +586,7 @@ TEST_CASE("a record beyond the limit is told, is not called damage, and is read 
     CHECK(beyond.code == 1);
     CHECK(beyond.err.find("record_limit is 1000; if the record is sound, raise it (source.record_limit, or "
                           "--record-limit of a command)") != std::string::npos);
-    CHECK(beyond.out.find("has records beyond --record-limit") != std::string::npos);
+    CHECK(beyond.out.find("has records longer than --record-limit") != std::string::npos);
     CHECK(beyond.out.find("damaged") == std::string::npos);
     for (const auto& enough : {large, {}}) CHECK(run({command, file}, enough).code == 0);
   }
@@ -601,7 +601,7 @@ TEST_CASE("a record beyond the limit is told, is not called damage, and is read 
   const ToolResult pipeline = run({"inspect", "--pipeline", file}, small);
   CHECK(pipeline.code == 1);
   CHECK(pipeline.out.empty());
-  CHECK(pipeline.err.find("a pipeline would leave out the records beyond --record-limit, 1000 B") != std::string::npos);
+  CHECK(pipeline.err.find("has records that are longer than --record-limit, 1000 B") != std::string::npos);
 }
 
 TEST_CASE("records of more than 256 MiB are inspected, and fed by the pipeline that is inferred") {

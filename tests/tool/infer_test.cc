@@ -121,8 +121,8 @@ TEST_CASE("no pipeline is inferred for two data sets at once") {
       {"inspect", "--pipeline", golden("chess/main-00000-of-00003.tfrecord"), golden("images/digits_raw.tfrecord")});
   CHECK(mixed.code == 1);
   CHECK(mixed.out.empty());
-  CHECK_THAT(mixed.err, Catch::Contains("these files hold different data: every record of ") &&
-                            Catch::Contains("infer a pipeline for each data set"));
+  CHECK_THAT(mixed.err, Catch::Contains("the files belong to different data sets: every record of ") &&
+                            Catch::Contains("run `feedline inspect --pipeline` for each data set"));
 }
 
 TEST_CASE("a damaged file's inferred pipeline skips the damage") {
@@ -190,5 +190,5 @@ TEST_CASE("an inferred pipeline names files whose names are not UTF-8, or says t
   const ToolResult refused = run_tool({"inspect", "--pipeline", strange});
   CHECK(refused.code == 1);
   CHECK(refused.out.empty());
-  CHECK_THAT(refused.err, Catch::Contains("its name is not UTF-8"));
+  CHECK_THAT(refused.err, Catch::Contains("the name of the file is not UTF-8"));
 }

@@ -201,8 +201,8 @@ TEST_CASE("an inferred pipeline has a size for pictures of many, and skips those
   const std::string pipeline = infer(dir, file, false), text = read_file(pipeline);
   INFO(text);
   CHECK(contains(
-      text, "resize { size: [224, 224] antialias: true }  # choose the size; pictures have 30 x 40 to 640 x 480\n"));
-  CHECK(contains(text, "max_pixels: 393216 }  # the largest picture has 307,200;"));
+      text, "resize { size: [224, 224] antialias: true }  # choose the size; the pictures have 30 x 40 to 640 x 480 "));
+  CHECK(contains(text, "max_pixels: 393216 }  # the largest picture has 307,200 pixels;"));
   CHECK(contains(text, "errors { on_error: SKIP_RECORD }  # 1 picture that cannot be read\n"));
   CHECK(dumped(pipeline, "image").shape == std::vector<int64_t>{3, 224, 224, 3});
   CHECK(dumped(pipeline, "label").as<int64_t>()[1] == 2);
@@ -310,8 +310,8 @@ TEST_CASE("show says why it cannot") {
   const std::string none = dir.write(
       "none.textproto", "source { files: \"" + golden("photos_jpeg.tfrecord") +
                             "\" }\nfeature { name: \"label\" dtype: INT64 }\nbatch { global_batch_size: 2 }\n");
-  CHECK_THAT(refusal(none, dir.file("sheet.png")), Catch::Contains("no output is a picture") &&
-                                                       Catch::Contains("there are: label (INT64 [])") &&
+  CHECK_THAT(refusal(none, dir.file("sheet.png")), Catch::Contains("none of the outputs is a picture") &&
+                                                       Catch::Contains("the outputs are: label (INT64 [])") &&
                                                        Catch::Contains("decode_image"));
   const std::string photos = dir.write("photos.textproto", random_photos + "}\n");
   CHECK(contains(refusal(photos, dir.file("nowhere/sheet.png")), "nowhere/sheet.png"));
@@ -344,7 +344,7 @@ TEST_CASE("convert images writes a pipeline that decodes them, or pixels") {
   const ToolResult stored = run_tool({"convert", "images", in, "--out", files});
   REQUIRE(stored.code == 0);
   CHECK(contains(stored.out, "5 records"));
-  CHECK(contains(stored.out, "choose the size; pictures have 40 x 30 to 43 x 30\n"));
+  CHECK(contains(stored.out, "choose the size; the pictures have 40 x 30 to 43 x 30 pixels\n"));
   CHECK(contains(stored.out, "# 1 picture that cannot be read\n"));
   const std::string pipeline = files + "/pipeline.textproto";
   CHECK(run_tool({"check", pipeline}).code == 0);
@@ -470,7 +470,7 @@ TEST_CASE("check makes rows, and fails where run would") {
   CHECK_THAT(check_records(bad, clip).err, Catch::Contains("feature 'frames'"));
   CHECK_THAT(check_records(bad, formula).err, Catch::Contains("takes mod by 0"));
   const ToolResult limited = check_records(std::vector(300, record(1, png, {})), picture + "errors { } ");
-  CHECK_THAT(limited.out, Catch::Contains("tried    300 records of 1 file, and made all rows of 256: all fit the pip"));
+  CHECK_THAT(limited.out, Catch::Contains("tried    300 records of 1 file, and all rows of 256 of them: all fit"));
   // Rows of a class take no time, so those of each record are tried.
   std::vector<std::string> late(300, record(1, png, {}));
   late.push_back(record(9, png, {}));

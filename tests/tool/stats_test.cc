@@ -451,15 +451,15 @@ TEST_CASE("statistics that lack a key, or have a value of another type, are refu
   before["outputs"][0].erase("labels");
   const ToolResult lacks = check(before);
   CHECK(lacks.code == 1);
-  CHECK_THAT(lacks.err, Catch::Contains("these statistics are not as feedline stats --json prints them: key 'labels' "
-                                        "not found; make them again"));
+  CHECK_THAT(lacks.err, Catch::Contains("the file does not hold what `feedline stats --json` prints: key 'labels' not "
+                                        "found; make the file again"));
   // A value so deep that a walk over it would take the whole stack.
   const std::string deep = std::string(500'000, '[') + std::string(500'000, ']');
   const ToolResult nested =
       run_tool({"check", pipeline, "--against",
                 dir.write("deep.json", R"({"feedline_json": 1, "outputs": [{"name": "n", "shape": )" + deep + "}]}")});
   CHECK(nested.code == 1);
-  CHECK_THAT(nested.err, Catch::Contains("holds something else"));
+  CHECK_THAT(nested.err, Catch::Contains("does not hold statistics"));
 }
 
 TEST_CASE("counts of labels that are no counts are refused") {

@@ -36,7 +36,7 @@ bool try_records(const Feeder& feeder, uint64_t of_each_file) {
   const TriedRecords tried = feeder.try_records(of_each_file);
   if (tried.records > 0)
     fmt::print("tried    {} of {}{}: {}\n", format_count(tried.records, "record"), format_count(tried.files, "file"),
-               tried.made < tried.records ? fmt::format(", and made all rows of {}", format_count(tried.made)) : "",
+               tried.made < tried.records ? fmt::format(", and all rows of {} of them", format_count(tried.made)) : "",
                tried.failed == 0 ? "all fit the pipeline"
                                  : fmt::format("{} do not fit the pipeline", format_count(tried.failed)));
   for (const Error& error : tried.absent) print_error("warning: {}", error.what());
@@ -63,7 +63,8 @@ int check_drift(const CheckArgs& args) {
   } catch (const Json::exception& error) {
     const std::string_view why = error.what();  // "[json.exception.out_of_range.403] key 'rows' not found"
     throw Error(Category::bad_pipeline,
-                fmt::format("these statistics are not as feedline stats --json prints them: {}; make them again",
+                fmt::format("the file does not hold what `feedline stats --json` prints: {}; make the file again with "
+                            "that command",
                             why.substr(why.find(']') + 2)),
                 Place::of_file(args.against));
   }
@@ -73,7 +74,7 @@ int check_drift(const CheckArgs& args) {
     for (const Drift& drift : drifts)
       fmt::print("{}: {}: {}\n", drift.output.empty() ? "the data" : printable(drift.output), drift.kind,
                  drift.message);
-    if (drifts.empty()) fmt::print("nothing has drifted past its bound\n");
+    if (drifts.empty()) fmt::print("the data has not drifted: no change is more than its bound\n");
   }
   if (differs) print_error("{}", *differs);
   return drifts.empty() && !differs ? 0 : 1;
@@ -103,29 +104,30 @@ void add_check(CLI::App& app, Run& run) {
   add_device_args(*command, args->pipeline);
   CLI::Option* const records =
       command
-          ->add_option(
-              "--records", args->records,
-              "parse the first N records of each file, or of 128 files if there are more; 0: none (default: 16)")
+          ->add_option("--records", args->records,
+                       "parse the first N records of each file, but of at most 128 files; 0 parses none (default: 16)")
           ->check(whole_number(0))
           ->option_text("N");
   CLI::Option* const against =
       command
           ->add_option("--against", args->against,
-                       "compare the data with statistics that stats --json printed to FILE; exit code 1 if it has "
-                       "drifted past a bound (default: check the pipeline)")
+                       "compare the data with the earlier statistics in FILE, which `feedline stats --json` printed; "
+                       "the exit code is 1 if a change is more than its bound (default: check the pipeline)")
           ->option_text("FILE")
           ->excludes(records);
   const auto add_bound = [&](const char* flag, double& bound, const char* help) {
     command->add_option(flag, bound, help)->check(share())->needs(against)->option_text("X");
   };
   add_bound("--max-shift", args->bounds.shift,
-            "which part of the labels may be others, and by how much the part of the numbers up to any value may "
-            "change (default: 0.1)");
+            "how much a distribution may change: the fraction of values whose label is now a different one, or the "
+            "largest change of the fraction of numbers up to any value (default: 0.1)");
   add_bound("--max-range", args->bounds.range,
-            "how far values may lie outside of the earlier range, in parts of it (default: 0.1)");
-  add_bound("--max-missing", args->bounds.missing, "by how much the part of missing values may grow (default: 0.01)");
+            "how far values may lie outside the earlier range, as a fraction of its width (default: 0.1)");
+  add_bound("--max-missing", args->bounds.missing,
+            "by how much the fraction of missing values, of values that are not finite, and of bad records may grow "
+            "(default: 0.01)");
   add_bound("--max-new-labels", args->bounds.new_labels,
-            "which part of the values may have labels that were not there before (default: 0)");
+            "which fraction of the values may have labels that the earlier statistics do not have (default: 0)");
   command->add_flag("--json", args->json, "print the comparison as JSON")->needs(against);
   command->callback([args, &run] { run = [args] { return check(*args); }; });
 }

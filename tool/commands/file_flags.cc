@@ -17,7 +17,8 @@ void add_compression(CLI::App& command, Compression& compression) {
                            {"none", Compression::none},
                            {"gzip", Compression::gzip},
                            {"zlib", Compression::zlib}},
-                          "auto, none, gzip or zlib; auto looks at the content (default: auto)")
+                          "compression of the files: auto, none, gzip or zlib; auto detects it from the content "
+                          "(default: auto)")
       ->option_text("C");
 }
 
@@ -36,7 +37,8 @@ CLI::Option* add_files(CLI::App& command, const std::string& name, std::vector<s
 
 void add_record_limit(CLI::App& command, uint64_t& limit) {
   add_size(command, "--record-limit", limit,
-           fmt::format("a longer record is an error, as with a pipeline's record_limit (default: {})",
+           fmt::format("largest size of a record; a longer record is an error, as with a pipeline's record_limit "
+                       "(default: {})",
                        format_byte_size(limit)),
            1, UINT32_MAX);
 }

@@ -76,10 +76,10 @@ CLI::Option* add_size(CLI::App& command, const std::string& flag, Size& size, co
     }
     if (bytes < least)
       throw CLI::ValidationError(flag,
-                                 fmt::format("'{}' is less than the least size, {}", text, format_byte_size(least)));
+                                 fmt::format("'{}' is less than the minimum size, {}", text, format_byte_size(least)));
     if (bytes > most)
       throw CLI::ValidationError(flag,
-                                 fmt::format("'{}' is more than the largest size, {}", text, format_byte_size(most)));
+                                 fmt::format("'{}' is more than the maximum size, {}", text, format_byte_size(most)));
     size = bytes;
   };
   return command.add_option_function<std::string>(flag, take, help)->option_text("SIZE");

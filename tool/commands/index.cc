@@ -43,8 +43,8 @@ std::string differs(const io::FileIndex& index, const io::FileIndex& counted) {
       std::equal(index.entries.begin(), index.entries.end(), counted.entries.begin(), counted.entries.end());
   return same ? ""
               : fmt::format(
-                    "its index says {} with the audit (a sum of hashes) {:016x}, but the file has {} with {:016x}; "
-                    "remove the index and make it again",
+                    "the index says {} with the audit {:016x} (a sum of the hashes of all records), but the file has "
+                    "{} with the audit {:016x}; remove the index, and make a new index with `feedline index`",
                     format_count(index.records, "record"), index.audit, format_count(counted.records), counted.audit);
 }
 
@@ -121,7 +121,8 @@ int index(const IndexArgs& args) {
       continue;
     }
     print_line("{}", describe(result.summary));
-    if (result.state == "built" && !result.refused.empty()) print_line("  counted again: {}", result.refused);
+    if (result.state == "built" && !result.refused.empty())
+      print_line("  counted again, because {}", result.refused);
     if (!result.index.empty())
       print_line("  {} {}, {}", result.state == "built" ? "built" : "index", result.index,
                  format_byte_size(result.index_bytes));
@@ -135,7 +136,7 @@ int index(const IndexArgs& args) {
 void add_index(CLI::App& app, Run& run) {
   auto args = std::make_shared<IndexArgs>();
   CLI::App* command =
-      app.add_subcommand("index", "make the indexes of TFRecord files beforehand; feeding makes them as well");
+      app.add_subcommand("index", "make the indexes of TFRecord files in advance; a feed also makes missing indexes");
   add_file_args(*command, args->input);
   command
       ->add_option("--dir", args->dir, "folder for the indexes, as a pipeline's index.dir (default: beside each file)")
@@ -146,7 +147,7 @@ void add_index(CLI::App& app, Run& run) {
            io::smallest_stride, io::largest_stride);
   command->add_flag(
       "--check", args->check,
-      "write nothing: count the files again and compare; the exit code is 1 if an index is missing or wrong");
+      "write nothing; compare the indexes with the files; the exit code is 1 if an index is missing or wrong");
   command->add_flag("--json", args->json, "print the result as JSON");
   command->callback([args, &run] { run = [args] { return index(*args); }; });
 }

@@ -78,14 +78,14 @@ void print_inspected(const DataStats& data, const std::vector<FileSummary>& file
   for (const FileSummary& file : files) print_line("{}", describe(file));
   fmt::print("\nmessage: {}, {}", name(data.type()), format_count(data.records(), "record"));
   if (data.type() != MessageType::other && data.unparsed()) {
-    fmt::print(", {} of another type", format_count(data.unparsed()));
+    fmt::print(", {} of a different type", format_count(data.unparsed()));
   }
   const std::vector<Row> rows = rows_of(data);
   fmt::print("\n");
   if (rows.empty()) return;
   size_t width = 7;
   for (const Row& row : rows) width = std::max(width, row.name.size());
-  fmt::print("\n{:{}}  {:10}  {:>12}  {:>12}  {}\n", "feature", width, "kind", "records", "values", "bytes a value");
+  fmt::print("\n{:{}}  {:10}  {:>12}  {:>12}  {}\n", "feature", width, "kind", "records", "values", "bytes per value");
   for (const Row& row : rows) {
     const std::string shown = is_printable(row.name) ? row.name : "hex " + to_hex(row.name);
     std::string bytes = row.is_bytes && row.stats.total ? format_range(row.stats.length_min, row.stats.length_max) : "";
@@ -111,8 +111,8 @@ int inspect(const InspectArgs& args) {
       if (file.exceeds_limit())
         throw Error(
             Category::record_too_large,
-            fmt::format("a pipeline would leave out the records beyond --record-limit, {}; give it a larger one, "
-                        "which the pipeline will have, too",
+            fmt::format("has records that are longer than --record-limit, {}, which a pipeline would leave out; give a "
+                        "larger --record-limit, and the pipeline will have the record_limit that it needs",
                         format_byte_size(args.input.record_limit)),
             Place::of_file(file.file));
     fmt::print("{}", infer_pipeline(data, files));

@@ -41,9 +41,10 @@ std::vector<PictureOutput> pictures_of(const Feeder& feeder, const Pipeline& pip
   if (pictures.empty())
     throw Error(
         Category::bad_pipeline,
-        fmt::format("no output is a picture, which is UINT8 or floats of [height, width, 1 or 3], or of [1 or 3, "
-                    "height, width] with layout CHW; there are:{}. Give an output decode_image, or decode_raw with "
-                    "such a shape and its layout, or let `feedline inspect --pipeline FILE...` write the pipeline",
+        fmt::format("none of the outputs is a picture; the outputs are:{}. A picture is UINT8 or floats of the shape "
+                    "[height, width, 1 or 3], or of [1 or 3, height, width] with layout CHW. Add decode_image to an "
+                    "output, or decode_raw with such a shape and its layout, or let `feedline inspect --pipeline "
+                    "FILE...` write the pipeline",
                     others));
   return pictures;
 }
@@ -135,7 +136,7 @@ int show(const ShowArgs& args) {
       for (int64_t row = 0; row < batch->rows() && sheet.samples() < args.samples; row++) sheet.add(batch, row);
     }
   }
-  if (sheet.samples() == 0) throw Error(Category::bad_pipeline, fmt::format("epoch {} has no sample", args.epoch));
+  if (sheet.samples() == 0) throw Error(Category::bad_pipeline, fmt::format("epoch {} has no samples", args.epoch));
   file.write(sheet.to_png());
   file.publish();
   fmt::print("{} of epoch {} in {}: {}", format_count(static_cast<uint64_t>(sheet.samples()), "sample"), args.epoch,
@@ -149,7 +150,7 @@ void add_show(CLI::App& app, Run& run) {
   auto args = std::make_shared<ShowArgs>();
   CLI::App* command = app.add_subcommand("show", "draw the pictures of an epoch's first samples on one sheet, a PNG");
   add_pipeline_args(*command, args->pipeline);
-  command->add_option("--out", args->out, "the PNG to write; a file of this name is replaced")
+  command->add_option("--out", args->out, "PNG file to write; an existing file is replaced")
       ->required()
       ->option_text("FILE");
   command->add_option("--samples", args->samples, "show the first N samples (default: 32)")

@@ -32,7 +32,7 @@ int print_stats(const StatsArgs& args) {
   if (!args.records.empty()) sample = parse_sample_size(args.records, "--records");
   const Pipeline pipeline = load(args.pipeline);
   if (args.pipeline.world_size > 1 && args.pipeline.meet.empty())
-    throw UsageError("--world-size: ranks share the statistics only if they meet; add --meet ADDRESS:PORT");
+    throw UsageError("--world-size: ranks must connect to each other to combine statistics; add --meet ADDRESS:PORT");
   Options options = feeder_options(args.pipeline);
   compare_flags(options, {"the command stats", sample ? "--records " + args.records : "no --records"});
   const CollectedStats stats = collect_stats(pipeline, std::move(options), sample);
@@ -59,16 +59,16 @@ int print_stats(const StatsArgs& args) {
 void add_stats(CLI::App& app, Run& run) {
   auto args = std::make_shared<StatsArgs>();
   CLI::App* command = app.add_subcommand(
-      "stats", "print statistics of a pipeline's outputs, with normalize blocks and class weights made of them");
+      "stats", "print statistics of a pipeline's outputs, and 'normalize' blocks and class weights based on them");
   add_text_args(*command, args->pipeline);
   add_rank_args(*command, args->pipeline);
   command
       ->add_option("--records", args->records,
-                   "take a random sample: N records, or P% of them; files may not be compressed (default: all records)")
+                   "take a random sample: N records, or P% of all; files must not be compressed (default: all records)")
       ->option_text("N|P%");
   command->add_option("--html", args->html, "also write a page with histograms to FILE (default: none)")
       ->option_text("FILE");
-  command->add_flag("--json", args->json, "print the statistics as JSON; rank 0 has them");
+  command->add_flag("--json", args->json, "print the statistics as JSON; of several ranks, only rank 0 prints them");
   command->callback([args, &run] { run = [args] { return print_stats(*args); }; });
 }
 

@@ -42,7 +42,7 @@ int verify(const VerifyArgs& args) {
 void add_verify(CLI::App& app, Run& run) {
   auto args = std::make_shared<VerifyArgs>();
   CLI::App* command =
-      app.add_subcommand("verify", "verify every byte of TFRecord files; the exit code is 1 if one is damaged");
+      app.add_subcommand("verify", "verify every byte of TFRecord files; the exit code is 1 if a file is damaged");
   add_file_args(*command, args->input);
   command->add_flag("--json", args->json, "print the result as JSON");
   command->callback([args, &run] { run = [args] { return verify(*args); }; });

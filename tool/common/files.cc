@@ -138,7 +138,7 @@ std::string describe(const FileSummary& summary) {
   }
   if (summary.records) text += fmt::format(", {} bytes each", format_range(summary.record_min, summary.record_max));
   if (!std::ranges::all_of(summary.damage, is_too_long)) text += ", damaged";
-  return text + (summary.exceeds_limit() ? ", has records beyond --record-limit" : "");
+  return text + (summary.exceeds_limit() ? ", has records longer than --record-limit" : "");
 }
 
 size_t print_damage(const std::vector<FileSummary>& summaries) {

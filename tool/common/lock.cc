@@ -51,7 +51,7 @@ LockedFolder::LockedFolder(const std::string& path) {
   if (fd_ < 0)
     throw failed(
         path,
-        "another feedline process is writing to this folder; wait until it has ended, or write to another folder");
+        "another feedline process is writing to this folder; wait until that process ends, or use a different folder");
 }
 
 LockedFolder::~LockedFolder() { close(fd_); }
@@ -65,7 +65,7 @@ LockedFile::LockedFile(const std::string& path) : lock_(path + ".lock"), fd_(ope
   }
   if (fd_ < 0)
     throw failed(
-        path, "another feedline process is using this file; wait until it has ended, or name a file for each process");
+        path, "another feedline process is using this file; wait until that process ends, or use a different file");
 }
 
 LockedFile::~LockedFile() {

@@ -69,12 +69,12 @@ void decode_pictures(TextFeature& feature, const PictureStats& pictures, uint64_
   if (!pictures.one_size()) {
     height = std::min(height, usual_side);
     width = std::min(width, usual_side);
-    why = fmt::format("choose the size; pictures have {}", sizes_of(pictures));
+    why = fmt::format("choose the size; the pictures have {} pixels", sizes_of(pictures));
   }
   feature.unreadable = values - pictures.count();
   feature.made = {
-      fmt::format("decode_image {{ {}max_pixels: {} }}  # the largest picture has {}; each thread reserves memory for "
-                  "max_pixels",
+      fmt::format("decode_image {{ {}max_pixels: {} }}  # the largest picture has {} pixels; each thread reserves "
+                  "memory for max_pixels",
                   grey ? "channels: 1 " : "", max_pixels, format_count(largest)),
       fmt::format("resize {{ size: [{}, {}] antialias: true }}  # {}", height, width, why)};
   feature.made_bytes = most * static_cast<uint64_t>(height * width * (grey ? 1 : 3));

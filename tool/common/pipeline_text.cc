@@ -111,7 +111,7 @@ std::string text_batch(uint64_t records, uint64_t payload_bytes, uint64_t made_b
 std::string text_errors(uint64_t damaged_places, uint64_t of_another_type, uint64_t unreadable_pictures) {
   std::string bad;
   for (const auto& [count, noun, what] : {std::tuple{damaged_places, "damaged place", ""},
-                                          {of_another_type, "record", " of another type"},
+                                          {of_another_type, "record", " of a different type"},
                                           {unreadable_pictures, "picture", " that cannot be read"}})
     if (count > 0) bad += (bad.empty() ? "" : ", ") + format_count(count, noun) + what;
   return bad.empty() ? "" : fmt::format("errors {{ on_error: SKIP_RECORD }}  # {}\n", bad);

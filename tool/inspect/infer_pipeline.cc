@@ -32,7 +32,7 @@ std::pair<Kind, std::string> only_kind(const std::string& key, const FeatureStat
   for (const Kind kind : {Kind::bytes_list, Kind::float_list, Kind::int64_list})
     if (stats.of(kind).records) kinds.push_back(kind);
   if (kinds.empty())
-    return {Kind::unset, fmt::format("# feature {} is left out: no record has a value of it\n", text_literal(key))};
+    return {Kind::unset, fmt::format("# feature {} is left out: it has no values in any record\n", text_literal(key))};
   if (kinds.size() == 1) return {kinds.front(), ""};
   std::string found;
   for (const Kind kind : kinds) {
@@ -104,7 +104,7 @@ Described describe_list(const std::string& key, const FeatureListStats& stats, u
       decode_pictures(feature, values.pictures, values.total, steps.count_max);
       if (feature.sequence) feature.max_values = steps.count_max;
     } else {
-      remark(feature, "delivered as they are, because a picture is decoded only where each step has one");
+      remark(feature, "delivered as they are, because pictures are decoded only if each step has exactly one");
     }
   }
   describe_missing(feature, steps.records, records);
@@ -147,8 +147,9 @@ void refuse_two_data_sets(const std::vector<DataStats>& by_file, const std::vect
     if (!only_first || !only_this) continue;
     throw Error(
         Category::bad_pipeline,
-        fmt::format("these files hold different data: every record of {} has {} and none has {}, and in {} it is "
-                    "the other way round; infer a pipeline for each data set",
+        fmt::format("the files belong to different data sets: every record of {} has the feature {} and none has {}, "
+                    "but in {} every record has only the second of these features; run `feedline inspect --pipeline` "
+                    "for each data set separately",
                     files[*first].file, text_literal(*only_first), text_literal(*only_this), files[file].file));
   }
 }
@@ -190,22 +191,21 @@ std::string infer_pipeline(const DataStats& stats, const std::vector<FileSummary
     if (file.opened()) opened.push_back(file.file);
   for (const std::string& pattern : shard_patterns(opened)) append(text, "  files: {}\n", text_literal(pattern));
   if (raw) {
-    append(
-        text, "  record_type: RAW  # {}: each record is delivered as its bytes, `record`\n",
-        stats.type() != MessageType::other ? "no feature has values" : fmt::format("message: {}", name(stats.type())));
+    append(text, "  record_type: RAW  # {}, so each record is delivered as bytes in `record`\n",
+           stats.type() != MessageType::other ? "no feature has values" : "the records are not recognized as Examples");
   } else if (sequences) {
     append(text, "  record_type: SEQUENCE_EXAMPLE\n");
   }
   uint64_t largest = 0;
   for (const FileSummary& file : files) largest = std::max(largest, file.record_max);
   if (largest > io::default_record_limit)
-    append(text, "  record_limit: \"{}\"  # the bytes of the longest record\n", largest);
+    append(text, "  record_limit: \"{}\"  # the size of the longest record in bytes\n", largest);
   append(text, "}}\n{}{}", lines, text_batch(stats.records(), payload_bytes, outputs.made_bytes()));
   text += text_errors(regions, raw ? 0 : stats.unparsed(), outputs.unreadable());
   if (outputs.made())
     text += outputs.text();
   else if (!raw)
-    text += "# No output is named, so that every feature is delivered as it is.\n";
+    text += "# The pipeline names no outputs, so every feature is delivered as it is.\n";
   return text;
 }
 

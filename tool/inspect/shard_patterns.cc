@@ -63,7 +63,8 @@ std::string as_text(const std::string& pattern, const Group& group) {
   }
   if (matches_exactly(text, group)) return text;
   throw Error(Category::bad_pipeline,
-              "its name is not UTF-8, as the text of a pipeline must be, and no pattern matches it alone; rename it",
+              "the name of the file is not UTF-8, so a pipeline cannot name the file, and no pattern matches only this "
+              "file; rename the file",
               Place::of_file(group.front()));
 }
 

@@ -189,8 +189,8 @@ class Collector {
       removed += output.remove_partial_steps(batch, rows);
       if (removed > 0 && !skip_)
         throw Error(Category::wrong_count,
-                    fmt::format("the values of output '{}' in a record are no whole steps of the shape {}; "
-                                "feedline run says which record it is",
+                    fmt::format("the values of output '{}' in a record do not fill whole steps of the shape {}; "
+                                "`feedline run` says which record it is",
                                 output.element().name, to_string(output.shape())));
     }
     return removed;
@@ -274,9 +274,9 @@ uint64_t count_samples(const Pipeline& pipeline, const Options& options) {
       throw;
     throw Error(
         Category::bad_pipeline,
-        "a random sample has records from all over the file, and this file is compressed, so that it can only be "
-        "read from its beginning; take all records, a part in file order (--set source.range=0%:1%), or plain "
-        "copies made by `feedline split`",
+        "a random sample needs records from all parts of the file, but a compressed file can only be read from its "
+        "beginning; take all records, a range in file order (--set source.range=0%:1%), or uncompressed copies made "
+        "with `feedline split`",
         Place::of_file(file));
   }
 }

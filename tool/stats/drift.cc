@@ -41,7 +41,7 @@ class OutputComparison {
         before_.at("ragged") != now_.at("ragged")) {
       found_.push_back(
           {name_, "type",
-           fmt::format("its type is {} {}, and was {} {}", now_.at("dtype").get<std::string>(), now_.at("shape").dump(),
+           fmt::format("the type is {} {}, before {} {}", now_.at("dtype").get<std::string>(), now_.at("shape").dump(),
                        before_.at("dtype").get<std::string>(), before_.at("shape").dump())});
       return std::move(found_);
     }
@@ -57,7 +57,7 @@ class OutputComparison {
       compare_not_finite(row.name, *row.numbers, *same->numbers);
       if ((*row.numbers).at("percentiles").is_null()) continue;
       if (count_of((*same->numbers).at("count")) == 0)
-        found_.push_back({row.name, "empty", "it has no values, and had some"});
+        found_.push_back({row.name, "empty", "there are no values now, and there were values before"});
       if ((*same->numbers).at("percentiles").is_null()) continue;
       compare_range(row.name, *row.numbers, *same->numbers);
       if (!labels || row.name != name_) compare_shares(row.name, *row.numbers, *same->numbers);
@@ -68,14 +68,14 @@ class OutputComparison {
  private:
   void note(const std::string& name, const char* kind, double found, double bound, const std::string& message) {
     if (!(found > bound)) return;
-    found_.push_back({name, kind, fmt::format("{}; the bound is {:g}", message, bound), found, bound});
+    found_.push_back({name, kind, fmt::format("{}; the change exceeds the bound, {:g}", message, bound), found, bound});
   }
 
   void compare_missing(const std::string& name, const Json& before, const Json& now) {
     if (before.is_null() || now.is_null()) return;
     const double was = share(before, before_.at("rows")), is = share(now, now_.at("rows"));
     note(name, "missing", is - was, bounds_.missing,
-         fmt::format("{:.4g} % of the rows have no value, and {:.4g} % had none", 100 * is, 100 * was));
+         fmt::format("now {:.4g} % of the rows have no value, before {:.4g} %", 100 * is, 100 * was));
   }
 
   void compare_not_finite(const std::string& name, const Json& before, const Json& now) {
@@ -83,7 +83,7 @@ class OutputComparison {
       return share(numbers.at("nan").get<double>() + numbers.at("infinite").get<double>(), numbers.at("count"));
     };
     note(name, "not_finite", of(now) - of(before), bounds_.missing,
-         fmt::format("{:.4g} % of the values are not finite, and {:.4g} % were not", 100 * of(now), 100 * of(before)));
+         fmt::format("now {:.4g} % of the values are not finite, before {:.4g} %", 100 * of(now), 100 * of(before)));
   }
 
   /// Returns the labels with their counts; nullopt if there are too many different values.
@@ -101,7 +101,7 @@ class OutputComparison {
     const auto before = labels_of(before_), now = labels_of(now_);
     if (!now && now_.contains("numbers") && now_.at("numbers").at("count") == 0) return;  // the drift "empty" says so
     if (!before || !now) {
-      found_.push_back({name_, "labels", "it has too many different values to be labels, and had few"});
+      found_.push_back({name_, "labels", "the output now has too many different values to be labels"});
       return;
     }
     double all_before = 0, all_now = 0, fresh = 0, moved = 0;
@@ -121,17 +121,17 @@ class OutputComparison {
     const size_t more = names.size() - std::min(names.size(), named_labels);
     names.resize(names.size() - more);
     note(name_, "new_labels", fresh, bounds_.new_labels,
-         fmt::format("{:.4g} % of the values are labels that were not there before: {}{}", 100 * fresh,
+         fmt::format("{:.4g} % of the values have labels that were not there before: {}{}", 100 * fresh,
                      fmt::join(names, ", "), more > 0 ? fmt::format(" and {} more", more) : ""));
     note(name_, "shift", moved, bounds_.shift,
-         fmt::format("{:.4g} % of the labels are others than before", 100 * moved));
+         fmt::format("{:.4g} % of the values have moved to a different label", 100 * moved));
   }
 
   void compare_range(const std::string& name, const Json& before, const Json& now) {
     const double low = before.at("min").get<double>(), high = before.at("max").get<double>();
     const double outside = std::max(low - now.at("min").get<double>(), now.at("max").get<double>() - high);
     note(name, "range", in_parts(outside, high - low), bounds_.range,
-         fmt::format("values lie from {} to {}, and lay from {} to {}", value_text(now.at("min")),
+         fmt::format("values are now from {} to {}, before from {} to {}", value_text(now.at("min")),
                      value_text(now.at("max")), value_text(before.at("min")), value_text(before.at("max"))));
   }
 
@@ -153,7 +153,7 @@ class OutputComparison {
       }
     }
     note(name, "shift", moved, bounds_.shift,
-         fmt::format("{:.0f} % of the values are at most {:.6g}, and {:.0f} % were", 100 * share_up_to(is, at), at,
+         fmt::format("now {:.0f} % of the values are at most {:.6g}, before {:.0f} %", 100 * share_up_to(is, at), at,
                      100 * share_up_to(was, at)));
   }
 
@@ -174,7 +174,7 @@ const Json* output_named(const Json& statistics, const Json& name) {
 Json read_statistics(const std::string& file) {
   const auto refuse = [&](const std::string& why) {
     throw Error(Category::bad_pipeline,
-                fmt::format("--against wants a file that feedline stats --json printed, and this one {}", why),
+                fmt::format("--against needs a file that `feedline stats --json` printed, but this file {}", why),
                 Place::of_file(file));
   };
   std::ifstream in(file, std::ios::binary);
@@ -185,11 +185,12 @@ Json read_statistics(const std::string& file) {
     return !(too_deep = too_deep || depth > deepest);
   };
   Json json = Json::parse(in, look, false);
-  if (too_deep) refuse("holds something else");
-  if (json.is_discarded()) refuse("is no JSON");
-  if (!json.is_object() || !json.contains("outputs") || !json.contains("feedline_json")) refuse("holds something else");
+  if (too_deep) refuse("does not hold statistics");
+  if (json.is_discarded()) refuse("is not JSON");
+  if (!json.is_object() || !json.contains("outputs") || !json.contains("feedline_json"))
+    refuse("does not hold statistics");
   if (json["feedline_json"] != document_version)
-    refuse(fmt::format("has version {} of the documents; make it again", json["feedline_json"].dump()));
+    refuse(fmt::format("has version {} of the format; make the file again", json["feedline_json"].dump()));
   return json;
 }
 
@@ -205,13 +206,14 @@ std::vector<Drift> find_drift(const Json& before, const Json& now, const DriftBo
   };
   if (bad(now) - bad(before) > bounds.missing)
     found.push_back({"", "bad_records",
-                     fmt::format("{:.4g} % of the records are bad, and {:.4g} % were; the bound is {:g}",
+                     fmt::format("now {:.4g} % of the records are bad, before {:.4g} %; the change exceeds the bound, "
+                                 "{:g}",
                                  100 * bad(now), 100 * bad(before), bounds.missing),
                      bad(now) - bad(before), bounds.missing});
   for (const Json& output : before.at("outputs")) {
     const Json* const same = output_named(now, output.at("name"));
     if (!same) {
-      found.push_back({output.at("name").get<std::string>(), "output", "the pipeline has no such output, and had one"});
+      found.push_back({output.at("name").get<std::string>(), "output", "the pipeline no longer has this output"});
       continue;
     }
     for (Drift& drift : OutputComparison(output, *same, bounds).run()) found.push_back(std::move(drift));
@@ -219,7 +221,7 @@ std::vector<Drift> find_drift(const Json& before, const Json& now, const DriftBo
   for (const Json& output : now.at("outputs"))
     if (!output_named(before, output.at("name")))
       found.push_back(
-          {output.at("name").get<std::string>(), "output", "the pipeline has this output, and had none of this name"});
+          {output.at("name").get<std::string>(), "output", "the earlier statistics do not have this output"});
   return found;
 }
 

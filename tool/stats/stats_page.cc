@@ -117,7 +117,8 @@ std::string labels_svg(const Json& labels) {
   if (bars.empty()) return "";
   std::string remark;
   if (bars.size() > shown_bars) {
-    remark = fmt::format("<p class=\"faint\">the {} most frequent of {}</p>\n", shown_bars, format_count(bars.size()));
+    remark = fmt::format("<p class=\"faint\">the {} most frequent of {} values</p>\n", shown_bars,
+                         format_count(bars.size()));
     std::ranges::stable_sort(bars, std::ranges::greater(), &Bar::count);
     bars.resize(shown_bars);
   }

@@ -71,8 +71,8 @@ StatsPipeline for_stats(const Pipeline& given, bool sample, unsigned threads) {
   }
   if (sample && goes_on_for_ever(*changed))
     throw Error(Category::bad_pipeline,
-                "a mixture with stop: CYCLE_FOREVER has no end of which a sample could be a part; count all of its "
-                "epoch.steps, or set mixture.stop=ALL_DATASETS_EXHAUSTED");
+                "a mixture with stop: CYCLE_FOREVER never ends, so a random sample of it cannot be taken; leave out "
+                "--records to count all samples of epoch.steps, or set mixture.stop=ALL_DATASETS_EXHAUSTED");
   if (!goes_on_for_ever(*changed)) {
     const bool allow_empty = changed->epoch().allow_empty();
     changed->clear_epoch();

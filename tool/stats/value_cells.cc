@@ -162,7 +162,7 @@ void ValueCells::put(MessageWriter& message) const {
 
 ValueCells ValueCells::get(MessageReader& message, bool integers) {
   ValueCells cells(integers);
-  if (message.get<uint64_t>() != static_cast<uint64_t>(integers)) message.refuse("counts numbers of another type");
+  if (message.get<uint64_t>() != static_cast<uint64_t>(integers)) message.refuse("counts numbers of a different type");
   cells.bits_ = message.get<int>();
   const int most_bits = integers ? all_bits - 2 : stored_bits - 1;  // once cells have been made coarser
   if (cells.bits_ != all_bits && (cells.bits_ < 0 || cells.bits_ > most_bits))
@@ -171,7 +171,7 @@ ValueCells ValueCells::get(MessageReader& message, bool integers) {
   if (buckets.size() > most) message.refuse("has too many cells");
   for (Bucket bucket : buckets) {
     if (bucket.count == 0 || bucket.mixed > 1 || (!integers && !std::isfinite(std::bit_cast<double>(bucket.value))))
-      message.refuse("has a cell that cannot be");
+      message.refuse("has a cell that is not possible");
     bucket.key = cells.key_of(bucket.value);
     cells.count(bucket);
   }
