@@ -99,7 +99,8 @@ void InputFile::check_unchanged() const {
     fail(path_, "its size cannot be read", error);
   if (static_cast<uint64_t>(status.st_size) != size_ || version_of(status) != version_)
     throw Error(Category::io_error,
-                "has changed since it was opened; begin again, and replace files by renaming new ones",
+                "has changed since it was opened; start again, and replace a file only by renaming a new file to its "
+                "name",
                 Place::of_file(path_));
 }
 

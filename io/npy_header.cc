@@ -101,7 +101,9 @@ Said parse(const SourceFile& file, std::string_view header) {
     }
   }
   if (!good || !has_descr || !has_order || !has_shape)
-    refuse(file, "its header is not one of an .npy file: a dictionary of descr, fortran_order and shape");
+    refuse(file,
+           "its header is not the dictionary of an .npy file, with descr, fortran_order and shape; save the array "
+           "again with numpy.save");
   return said;
 }
 
@@ -113,7 +115,8 @@ NpyHeader check(const SourceFile& file, Said said, uint64_t most_row_bytes) {
                      std::string_view("biufcSV").find(descr[1]) != std::string_view::npos;
   if (!known || std::from_chars(descr.data() + 2, end, header.element_bytes).ptr != end || header.element_bytes == 0 ||
       header.element_bytes > most_row_bytes)
-    refuse(file, fmt::format("its elements have the type '{}', which is not known; save the array as numbers", descr));
+    refuse(file,
+           fmt::format("its elements have the type '{}', which is not supported; save the array as numbers", descr));
   if (said.shape.empty()) refuse(file, "is a single value, without rows; save an array with at least one axis");
   if (said.fortran && said.shape.size() > 1)
     refuse(file, "is in Fortran order, column by column; save numpy.ascontiguousarray(array) instead");
@@ -123,7 +126,8 @@ NpyHeader check(const SourceFile& file, Said said, uint64_t most_row_bytes) {
   for (const int64_t axis : header.row_shape) {
     if (axis == 0) refuse(file, "its rows are empty, because an axis has length 0; save an array that has elements");
     if (static_cast<uint64_t>(axis) > most_row_bytes / header.row_bytes)
-      refuse(file, fmt::format("a row has more than {}, the most that it may have", format_byte_size(most_row_bytes)));
+      refuse(file, fmt::format("a row has more than {}, which is the largest supported size of a row",
+                               format_byte_size(most_row_bytes)));
     header.row_bytes *= static_cast<uint64_t>(axis);
   }
   return header;
@@ -150,7 +154,7 @@ NpyHeader read_npy_header(const SourceFile& file, uint64_t most_row_bytes) {
   header.elements_at = start + length;
   uint64_t bytes = 0;
   if (__builtin_mul_overflow(header.rows, header.row_bytes, &bytes) || bytes != file.size() - header.elements_at)
-    refuse(file, fmt::format("has {} bytes of elements, but its header says {} rows of {} bytes",
+    refuse(file, fmt::format("has {} bytes of elements, but its header says {} rows of {} bytes each",
                              file.size() - header.elements_at, header.rows, header.row_bytes));
   return header;
 }

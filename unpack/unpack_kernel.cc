@@ -93,8 +93,8 @@ DeviceUnpacker::DeviceUnpacker(const UnpackSpec& spec) {
   if (elements >= limit || spec.row_bytes() >= limit)
     throw Error(
         Category::bad_pipeline,
-        fmt::format("a row of {} elements, made from {} bytes, cannot be unpacked on a GPU; a GPU takes rows of "
-                    "less than 2^31 elements and 2^31 bytes, so cut the row, or feed devices: host",
+        fmt::format("a row of {} elements, made from {} bytes, cannot be unpacked on a GPU, because it must have less "
+                    "than 2^31 elements and less than 2^31 bytes; make the row smaller, or set 'devices' to host",
                     elements, spec.row_bytes()));
   elements_ = static_cast<uint32_t>(elements);
   if (elements_ == 0) return;

@@ -49,7 +49,8 @@ template <typename... Args>
 
 void check_channel_values(const char* what, size_t values, int64_t channels) {
   if (values > 1 && static_cast<int64_t>(values) != channels)
-    refuse("{} has {} values for {} channels; write one for all, or one for each", what, values, channels);
+    refuse("'{}' has {} values for {} channels; write one value for all channels, or one value for each channel", what,
+           values, channels);
 }
 
 }  // namespace
@@ -65,17 +66,17 @@ void validate(const UnpackSpec& spec) {
         "an output cannot have the dtype {}; write a type of numbers: BOOL, UINT8, INT8, UINT16, INT16, UINT32, INT32, "
         "INT64, FLOAT16, BFLOAT16, FLOAT32 or FLOAT64",
         name(spec.out));
-  if (spec.stored == DType::bytes) refuse("elements of a row are numbers, not BYTES");
+  if (spec.stored == DType::bytes) refuse("the stored elements of a row must be numbers, not BYTES");
   if (spec.stored == DType::unset && (spec.width < 1 || spec.width > 32))
-    refuse("a field has 1 to 32 bits, not {}", spec.width);
+    refuse("a field must have 1 to 32 bits, not {}", spec.width);
 
   const size_t rank = spec.shape.rank();
   if (spec.stride_bits.size() != rank)
-    refuse("shape {} has {} axes and {} strides", to_string(spec.shape), rank, spec.stride_bits.size());
+    refuse("shape {} has {} axes, but there are {} strides", to_string(spec.shape), rank, spec.stride_bits.size());
   int64_t elements = 1;
   for (int64_t axis : spec.shape)
     if (axis < 0 || __builtin_mul_overflow(elements, axis, &elements) || elements > most_elements)
-      refuse("shape {} is negative or too large", to_string(spec.shape));
+      refuse("shape {} has a negative axis, or more than 2^40 elements", to_string(spec.shape));
 
   if (spec.channel_axis >= static_cast<int>(rank))
     refuse("axis {} of shape {} does not exist", spec.channel_axis, to_string(spec.shape));
@@ -97,12 +98,13 @@ void validate(const UnpackSpec& spec) {
     const auto whole = [](int64_t bits) { return bits % 8 == 0; };
     if (!whole(spec.bit_offset) || !std::all_of(spec.stride_bits.begin(), spec.stride_bits.end(), whole) ||
         !std::all_of(spec.channel_bits.begin(), spec.channel_bits.end(), whole))
-      refuse("{} elements lie at whole bytes; offsets and strides are multiples of 8 bits", name(spec.stored));
+      refuse("elements of {} must begin at whole bytes; use offsets and strides that are multiples of 8 bits",
+             name(spec.stored));
   }
   if (elements == 0) return;
   const Extent fields = extent(spec);
-  if (fields.first < 0) refuse("a field begins before its row");
-  if (fields.last > most_bits) refuse("a field lies further than 2^52 bits into its row");
+  if (fields.first < 0) refuse("a field would begin before the first bit of its row");
+  if (fields.last > most_bits) refuse("a field would begin more than 2^52 bits after the beginning of its row");
 }
 
 Layout::Layout(const UnpackSpec& spec) : base(spec.bit_offset) {

@@ -22,7 +22,8 @@ DiskEntries::DiskEntries(const std::string& path, uint64_t content, const EntryL
   try {
     syncer_ = start_thread("feedline cache", [this] { sync_when_asked(); });
   } catch (const std::system_error& error) {
-    throw Error(Category::io_error, fmt::format("the thread that syncs cannot be started: {}", error.what()),
+    throw Error(Category::io_error,
+                fmt::format("the thread that syncs the cache file cannot be started: {}", error.what()),
                 Place::of_file(path));
   }
 }
@@ -111,8 +112,8 @@ void DiskEntries::sync() noexcept {
 
 void DiskEntries::turn_off(const char* what, int error) noexcept {
   if (off_.exchange(true)) return;
-  log_warning(fmt::format("cache: {} {}: {}; what is in it is still used, and nothing more is kept", file_.path(), what,
-                          error == ENODATA ? "something has cut it" : std::strerror(error)));
+  log_warning(fmt::format("cache: {} {}: {}; what this file holds already is still used, but nothing more is added",
+                          file_.path(), what, error == ENODATA ? "the file has become shorter" : std::strerror(error)));
 }
 
 }  // namespace feedline::io

@@ -233,7 +233,7 @@ uint64_t EntryFile::free_bytes(const std::string& path, std::string_view prefix)
   struct statvfs status {};
   int failure = injected<StatOp>();
   if (!failure && statvfs(existing.c_str(), &status) != 0) failure = errno;
-  if (failure) fail("its free space cannot be told", failure);
+  if (failure) fail("its free space cannot be determined", failure);
   uint64_t bytes = uint64_t{status.f_bavail} * status.f_frsize;
   constexpr uint64_t block = 512;  // the unit of st_blocks
   for_each_unused(path, prefix,
@@ -267,7 +267,7 @@ EntryFile::EntryFile(std::string path, uint64_t content, const EntryLayout& want
       }
       close();  // another process has removed it, or was killed while it made it
     }
-    fail("is damaged, and another process has it open; remove it", EBUSY);
+    fail("is damaged, and another process has this file open; remove the file", EBUSY);
   } catch (...) {
     close();
     throw;
@@ -305,7 +305,8 @@ void EntryFile::create(const EntryLayout& wanted) {
   const int unread = read_all(fd_, 0, std::as_writable_bytes(std::span(first)));
   constexpr std::array<char, sizeof magic - 1> none{};
   if (unread != ENODATA && (unread != 0 || (first != none && std::memcmp(first.data(), magic, first.size()) != 0)))
-    fail("is a file of something else, and is left as it is", unread != 0 ? unread : EEXIST);
+    fail("is not a cache file of feedline, and is left unchanged; set a different cache.dir",
+         unread != 0 ? unread : EEXIST);
   if (ftruncate(fd_, 0) != 0) fail("cannot be emptied", errno);
   static constexpr std::array<std::byte, 16 * page> zeros{};
   // Any bound: both are whole pages, and a write of no bytes does nothing.

@@ -34,13 +34,13 @@ class Walk {
     const uint64_t shortest = frame_bytes + index_.smallest_record, longest = frame_bytes + index_.largest_record;
     if (!ascends || Wide{records} * shortest > bytes || Wide{records} * longest < bytes)
       fail(
-          "{} at offset {}, record {}, cannot come after offset {}, record {}, because it says that records have {} to "
-          "{} bytes",
+          "{} at offset {}, record {}, cannot follow offset {}, record {}, because the index says that records have {} "
+          "to {} bytes",
           what, offset, record, at_.offset, at_.record, index_.smallest_record, index_.largest_record);
     // The left side is the smallest offset at which the last of these records can begin.
     if (records > 0 && std::max(at_.offset + (records - 1) * shortest, offset - std::min(offset, longest)) >= until)
-      fail("{} at offset {}, where record {} or one before it begins at or after offset {}", what, offset, record - 1,
-           until);
+      fail("{} at offset {}, where record {} or a record before it begins at or after offset {}", what, offset,
+           record - 1, until);
     at_ = {offset, record};
   }
   /// Goes to the end of `region`. Fails unless good records, which can all begin before `until`, can fill the bytes
@@ -48,11 +48,11 @@ class Walk {
   void bad(const BadRegion& region, uint64_t until) {
     good(region.offset, region.record, until, "a bad region");
     if ((region.offset < index_.end) != (region.record < index_.records))
-      fail("a bad region at offset {} after {} of {} records, which end at offset {}", region.offset, region.record,
-           index_.records, index_.end);
+      fail("a bad region at offset {} after {} of {} records, but the records end at offset {}", region.offset,
+           region.record, index_.records, index_.end);
     // A region without bytes means that a compressed stream breaks off at its end.
     if (region.length > index_.stream_size - at_.offset || (region.length == 0 && at_.offset != index_.stream_size))
-      fail("a bad region of {} bytes at offset {}", region.length, region.offset);
+      fail("a bad region of {} bytes at offset {}, which cannot lie there", region.length, region.offset);
     at_.offset += region.length;
     bad_bytes_ += region.length;
   }
@@ -67,7 +67,7 @@ class Walk {
 
 void check_sizes(const FileIndex& index, uint64_t file_size, uint64_t record_limit) {
   if (!can_be_stream(index.compression, index.stream_size, file_size))
-    fail("{} bytes of records in a file of {} bytes", index.stream_size, file_size);
+    fail("it says that there are {} bytes of records in a file of {} bytes", index.stream_size, file_size);
   if (const uint64_t wanted = entries_of(index.stream_size, index.stride); index.entries.size() != wanted)
     fail("it has {} entries instead of {}", index.entries.size(), wanted);
   if (const uint64_t wanted = sums_of(index.stream_size, index.stride); index.sums.size() != wanted)
@@ -91,7 +91,7 @@ uint64_t check_places(const FileIndex& index) {
     walk.good(entry.offset, entry.record, wanted, "an entry");
     if (entry == end) continue;
     if (entry.record >= end.record || entry.offset < wanted || (bad != index.bad.end() && bad->offset == entry.offset))
-      fail("entry {} is at offset {}, record {}", k, entry.offset, entry.record);
+      fail("entry {} cannot be at offset {}, record {}", k, entry.offset, entry.record);
   }
   if (index.entries.back() != end) fail("its last entry is not the end of the file");
   for (; bad != index.bad.end(); ++bad) walk.bad(*bad, index.stream_size);
@@ -103,7 +103,7 @@ uint64_t check_places(const FileIndex& index) {
 void check_totals(const FileIndex& index, uint64_t bad_bytes) {
   uint64_t audit = 0;
   for (const uint64_t sum : index.sums) audit += sum;
-  if (audit != index.audit) fail("its sums add up to {:016x}, and it states {:016x}", audit, index.audit);
+  if (audit != index.audit) fail("its sums add up to {:016x}, but it states the total {:016x}", audit, index.audit);
   const uint64_t smallest = index.smallest_record, largest = index.largest_record, payload = index.payload_bytes;
   const auto agree = [&] {
     if (payload != index.stream_size - bad_bytes - index.records * frame_bytes) return false;
@@ -112,7 +112,8 @@ void check_totals(const FileIndex& index, uint64_t bad_bytes) {
     const uint64_t others = index.records - 1;
     return largest <= payload - others * smallest && payload - smallest <= Wide{others} * largest;
   };
-  if (!agree()) fail("{} records of {} to {} bytes, with {} bytes together", index.records, smallest, largest, payload);
+  if (!agree())
+    fail("{} records of {} to {} bytes cannot have {} bytes together", index.records, smallest, largest, payload);
 }
 
 }  // namespace

@@ -62,13 +62,14 @@ template <typename... Args>
 // Refuses an index of another file, or one that was made with other options.
 void check_key(const Header& h, const FileId& data, const CountOptions& options) {
   if (h.file_size != data.size) refuse("was made for a file of {} bytes, but the file has {}", h.file_size, data.size);
-  if (h.file_version != data.version) refuse("was made before the file was last written to");
+  if (h.file_version != data.version) refuse("was made before the data file was last written to");
   if (h.stride != options.stride)
-    refuse("has an entry every {} bytes, but one every {} bytes is wanted", h.stride, options.stride);
+    refuse("was made with a stride of {} bytes, but the stride is {} bytes now", h.stride, options.stride);
   if (h.record_limit != options.record_limit)
-    refuse("was made with a record_limit of {} bytes, but the limit is {} now", h.record_limit, options.record_limit);
+    refuse("was made with a record_limit of {} bytes, but the limit is {} bytes now", h.record_limit,
+           options.record_limit);
   const auto asked = static_cast<uint32_t>(options.compression);
-  if (h.asked != asked && h.compression != asked) refuse("was made when the pipeline named another compression");
+  if (h.asked != asked && h.compression != asked) refuse("was made when the pipeline had a different 'compression'");
 }
 
 // Checks what can be checked before the tables are read.
@@ -83,11 +84,12 @@ void check_header(const Header& h, uint64_t bytes, const FileId& data) {
                          h.sums == sums_of(h.stream_size, h.stride) && h.bad <= most_bad_regions &&
                          h.message_bytes <= most_message_bytes;
   if (!plausible)
-    refuse("is damaged: the file cannot need {} entries, {} sums, and {} bad regions with messages of {} bytes",
+    refuse("is damaged: its header says {} entries, {} sums, and {} bad regions with messages of {} bytes, which do "
+           "not fit the data file",
            h.entries, h.sums, h.bad, h.message_bytes);
   if (bytes !=
       sizeof h + h.entries * sizeof(IndexEntry) + h.sums * sizeof(uint64_t) + h.bad * sizeof(BadRow) + h.message_bytes)
-    refuse("has {} bytes, which is not what its header says: cut short or damaged", bytes);
+    refuse("has {} bytes, but its header says a different size: it is cut short or damaged", bytes);
 }
 
 // A function that fills `into` with the next bytes of an index.
@@ -125,7 +127,7 @@ FileIndex checked(uint64_t size, const TakeBytes& take, const FileId& data, cons
                   .bad = {}};
   const auto bad = rows(std::vector<BadRow>(h.bad));
   const auto messages = rows(std::vector<char>(h.message_bytes));
-  if (crc != h.crc) refuse("is damaged: its content has the checksum {:08x}, and its header says {:08x}", crc, h.crc);
+  if (crc != h.crc) refuse("is damaged: its content has the checksum {:08x}, but its header says {:08x}", crc, h.crc);
 
   index.bad.reserve(bad.size());
   size_t at = 0;

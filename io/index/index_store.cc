@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* no_place =
-    "there is no folder for its index: name one (index.dir, or --dir of `feedline index`), or set HOME or "
+    "there is no folder in which its index can be stored; set index.dir (or --dir of `feedline index`), HOME or "
     "XDG_CACHE_HOME";
 
 struct MakeFolderOp {

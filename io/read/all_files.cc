@@ -130,13 +130,14 @@ void register_source(const std::string& scheme, std::unique_ptr<const Source> so
   if (!is_scheme(scheme) || scheme == "file")
     throw Error(
         Category::bad_pipeline,
-        fmt::format("'{}' is no scheme for a source; take lower-case letters, digits, + - and . after a letter, "
-                    "and not 'file'",
+        fmt::format("'{}' is not a valid scheme of a source; begin with a lower-case letter, continue with lower-case "
+                    "letters, digits, +, - or ., and do not use 'file'",
                     scheme));
   Registry& all = registry();
   const Lock lock(all.mutex);
   if (!all.sources.emplace(scheme, std::move(source)).second)
-    throw Error(Category::bad_pipeline, fmt::format("'{}' has a source already", scheme));
+    throw Error(Category::bad_pipeline,
+                fmt::format("the scheme '{}' has a source already; use a different scheme", scheme));
 }
 
 bool is_path(std::string_view name) { return &source_of(name) == &local_files(); }

@@ -29,13 +29,16 @@ std::string advice(int error) {
   int disabled = 0;  // 0: all may use io_uring; 1: CAP_SYS_ADMIN or a group may; 2: no process may (io_uring_setup(2))
   std::ifstream("/proc/sys/kernel/io_uring_disabled") >> disabled;
   if (error == EPERM && disabled != 0)
-    return fmt::format("kernel.io_uring_disabled is {}; `sysctl kernel.io_uring_disabled=0` allows it", disabled);
+    return fmt::format("kernel.io_uring_disabled is {}; `sysctl kernel.io_uring_disabled=0` allows io_uring", disabled);
   if (error == EPERM)
-    return "a container's seccomp profile forbids it; allow io_uring_setup, io_uring_enter and io_uring_register there";
-  if (error == ENOSYS) return "it needs Linux 5.6, a seccomp profile that allows it, and a build with liburing";
+    return "a container's seccomp profile forbids io_uring; allow io_uring_setup, io_uring_enter and io_uring_register "
+           "in the profile";
+  if (error == ENOSYS)
+    return "io_uring needs Linux 5.6 or newer, a seccomp profile that allows io_uring, and a build of feedline with "
+           "liburing";
   if (error == ENOMEM) return "raise the limit of locked memory (ulimit -l)";
   if (error == EMFILE || error == ENFILE) return "raise the limit of open files (ulimit -n)";
-  return "the backend `pread` works everywhere";
+  return "the backend 'pread' works on every system";
 }
 
 }  // namespace

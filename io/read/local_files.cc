@@ -109,19 +109,19 @@ std::string other_meaning(const std::string& pattern, const fs::path& path) {
   if (pattern.starts_with("file://")) return "; write only the path, without 'file://'";
   if (const size_t scheme = pattern.find("://"); scheme != std::string::npos) {
     std::string others;
-    for (const std::string& known : schemes()) others += fmt::format(", and those of {}://", known);
+    for (const std::string& known : schemes()) others += fmt::format(" and files of {}://", known);
     return fmt::format(
-        "; files of '{}' cannot be read: only local files can{}, so mount or copy these, and name them by "
-        "their path",
+        "; files of '{}' cannot be read, only local files{}; mount or copy the files, and write their local path",
         pattern.substr(0, scheme + 3), others);
   }
   std::error_code error;
   for (fs::path folder = path.parent_path(); folder.has_relative_path(); folder = folder.parent_path())
     if (has_magic(folder.string()) && fs::is_directory(folder, error))
-      return fmt::format("; there is a folder '{}', but * ? [...] are wildcards; write '{}'", folder.string(),
+      return fmt::format("; the folder '{}' exists, but * ? [...] are wildcards in a pattern; write '{}'",
+                         folder.string(),
                          (fs::path(as_pattern(folder.string())) / path.lexically_relative(folder)).string());
   if (pattern.starts_with('~') || pattern.find('$') != std::string::npos)
-    return "; `~` and variables are not expanded here: write the whole path";
+    return "; '~' and variables are not expanded; write the whole path";
   return {};
 }
 

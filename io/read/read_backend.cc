@@ -8,9 +8,9 @@ namespace feedline::io {
 std::string read_error_message(int error) {
   switch (error) {
     case ENODATA:
-      return "the file ended early: it is shorter than when it was first looked at";
+      return "the file has become shorter since feedline first looked at it; start again";
     case ESTALE:
-      return "the file has changed since it was first looked at (size or modification time)";
+      return "the file has changed since feedline first looked at it (size or modification time); start again";
     case EOPNOTSUPP:
       return "the file system refuses O_DIRECT; read through the page cache (direct: automatic or off)";
     case ECANCELED:

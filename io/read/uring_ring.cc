@@ -127,12 +127,14 @@ void UringRing::check_features() {
   if (!error) error = -io_uring_ring_dontfork(&ring_);
   if (error) refuse(error, "io_uring_ring_dontfork");
 
-  if (!(ring_.features & IORING_FEAT_NODROP)) refuse(ENOSYS, "io_uring that never drops a completion (Linux 5.5)");
+  if (!(ring_.features & IORING_FEAT_NODROP))
+    refuse(ENOSYS, "io_uring of this kernel can drop completions (Linux 5.5 or newer is needed)");
   const std::unique_ptr<io_uring_probe, void (*)(io_uring_probe*)> probe(
       injected<RingProbeOp>() ? nullptr : io_uring_get_probe_ring(&ring_), io_uring_free_probe);
-  if (!probe) refuse(ENOSYS, "io_uring_register probe (Linux 5.6)");
+  if (!probe) refuse(ENOSYS, "io_uring of this kernel has no probe (Linux 5.6 or newer is needed)");
   for (int operation : {IORING_OP_READ, IORING_OP_READ_FIXED, IORING_OP_ASYNC_CANCEL})
-    if (!io_uring_opcode_supported(probe.get(), operation)) refuse(ENOSYS, "io_uring's reads (Linux 5.6)");
+    if (!io_uring_opcode_supported(probe.get(), operation))
+      refuse(ENOSYS, "io_uring of this kernel has no reads (Linux 5.6 or newer is needed)");
 }
 
 int UringRing::register_memory(std::span<std::byte> memory, size_t piece_bytes) {

@@ -207,13 +207,14 @@ struct Inflater::Impl {
     if (gzip) {
       const auto crc = load<uint32_t>(fixed), isize = load<uint32_t>(fixed + 4);
       if (crc != check)
-        return refuse(fmt::format("the CRC32 of a gzip member is {:08x}, its trailer says {:08x}", check, crc));
+        return refuse(fmt::format("the CRC32 of a gzip member is {:08x}, but its trailer says {:08x}", check, crc));
       if (isize != static_cast<uint32_t>(size))
         return refuse(fmt::format("a gzip member inflates to {} bytes, but its trailer says {}", size, isize));
     } else {
       const uint32_t adler = uint32_t{fixed[0]} << 24 | uint32_t{fixed[1]} << 16 | uint32_t{fixed[2]} << 8 | fixed[3];
       if (adler != check)
-        return refuse(fmt::format("the Adler32 of the zlib stream is {:08x}, its trailer says {:08x}", check, adler));
+        return refuse(
+            fmt::format("the Adler32 of the zlib stream is {:08x}, but its trailer says {:08x}", check, adler));
     }
     seen_stream = true;
     state = State::between;

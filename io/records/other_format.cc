@@ -18,19 +18,20 @@ struct Format {
 };
 
 constexpr Format formats[] = {
-    {0, "\x28\xb5\x2f\xfd"sv, "a file that zstd has compressed; decompress it by `zstd -d`"},
-    {0, "\x04\x22\x4d\x18"sv, "a file that lz4 has compressed; decompress it by `lz4 -d`"},
+    {0, "\x28\xb5\x2f\xfd"sv, "a file that zstd has compressed; decompress it with `zstd -d`"},
+    {0, "\x04\x22\x4d\x18"sv, "a file that lz4 has compressed; decompress it with `lz4 -d`"},
     {0, "\xff\x06\0\0sNaPpY"sv, "a file that snappy has compressed; decompress it"},
-    {0, "BZh"sv, "a file that bzip2 has compressed; decompress it by `bunzip2`"},
-    {0, "\xfd\x37zXZ\0"sv, "a file that xz has compressed; decompress it by `unxz`"},
-    {257, "ustar"sv, "a tar archive; `feedline convert webdataset` converts those of WebDataset"},
+    {0, "BZh"sv, "a file that bzip2 has compressed; decompress it with `bunzip2`"},
+    {0, "\xfd\x37zXZ\0"sv, "a file that xz has compressed; decompress it with `unxz`"},
+    {257, "ustar"sv, "a tar archive; `feedline convert webdataset` converts archives of WebDataset"},
     {0, "PAR1"sv, "a Parquet file; `python -m feedline convert parquet` converts it"},
     {0, "ARROW1"sv, "an Arrow file; write its table as Parquet, which `python -m feedline convert parquet` converts"},
-    {0, "\x89HDF\r\n\x1a\n"sv, "an HDF5 file; save its arrays by numpy.save, and `feedline convert npy` converts them"},
+    {0, "\x89HDF\r\n\x1a\n"sv,
+     "an HDF5 file; save its arrays with numpy.save, and convert them with `feedline convert npy`"},
     {0, "\x83\xaf\x70\xd1\x0d\x88\x4a\x3f"sv,
-     "an ArrayRecord file; read it by array_record, and write its records by feedline.write()"},
+     "an ArrayRecord file; read it with the package array_record, and write its records with feedline.write()"},
     {0, "\x93NUMPY"sv, "an array of NumPy; `feedline convert npy` converts it"},
-    {0, "PK\x03\x04"sv, "a zip archive (.zip, .npz); unpack it; `feedline convert npy` converts .npy files"},
+    {0, "PK\x03\x04"sv, "a zip archive (.zip, .npz); unpack it, and convert .npy files with `feedline convert npy`"},
     {0, "\xff\xd8\xff"sv, "a picture; `feedline convert images` converts folders of them"},
     {0, "\x89PNG\r\n"sv, "a picture; `feedline convert images` converts folders of them"},
     {0, "version https://git-lfs"sv, "a pointer of Git LFS, not the file itself; run `git lfs pull`"},
@@ -38,8 +39,9 @@ constexpr Format formats[] = {
 constexpr std::string_view arrow_stream =
     "a stream of Arrow; write its table as Parquet, which `python -m feedline convert parquet` converts";
 constexpr std::string_view mds =
-    "a shard of MosaicML's streaming (MDS); read it by streaming, and write its samples by feedline.write()";
-constexpr std::string_view text = "text; `feedline convert csv` converts tables";
+    "a shard of MosaicML Streaming (MDS); read it with the package streaming, and write its samples with "
+    "feedline.write()";
+constexpr std::string_view text = "text; `feedline convert csv` converts CSV tables";
 
 /// Returns whether the bytes begin like an Arrow stream: with a message, which has a mark and then the size of the
 /// schema.

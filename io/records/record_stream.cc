@@ -202,9 +202,8 @@ RecordStream::Found RecordStream::report_damage(Category category, uint64_t want
     }
   } else if (category == Category::record_too_large) {
     message = fmt::format(
-        "the header states a payload of {} bytes, but record_limit is {}; if the record is sound, raise it "
-        "(source.record_limit, "
-        "or --record-limit of a command)",
+        "the header states a payload of {} bytes, but record_limit is {} bytes; if the record is not damaged, raise "
+        "the limit (source.record_limit, or --record-limit of a command)",
         stated, limit_);
   } else {
     message =

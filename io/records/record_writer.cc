@@ -71,7 +71,7 @@ struct RecordWriter::Impl {
     if (options.compression == Compression::gzip)
       gzip.emplace(file);
     else if (options.compression != Compression::none)
-      throw Error(Category::bad_pipeline, "this compression cannot be written; set it to `none` or `gzip`",
+      throw Error(Category::bad_pipeline, "this compression cannot be written; set 'compression' to 'none' or 'gzip'",
                   Place::of_file(file.path()));
     buffer.reserve(block_bytes);
   }
@@ -107,7 +107,7 @@ void RecordWriter::write(std::span<const std::byte> payload) {
   impl_->file.check_open();
   if (payload.size() > UINT32_MAX)
     throw Error(Category::record_too_large,
-                fmt::format("record {} would have a payload of {} bytes, but no reader takes more than {}",
+                fmt::format("record {} would have a payload of {} bytes, but readers accept at most {} bytes",
                             impl_->records, payload.size(), UINT32_MAX),
                 Place::of_file(impl_->file.path()));
   std::array<std::byte, io::header_bytes> header;

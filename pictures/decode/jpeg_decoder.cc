@@ -21,8 +21,8 @@ constexpr int exif_marker = JPEG_APP0 + 1;
 constexpr unsigned most_of_exif = 65533;  // bytes; no marker is longer
 constexpr int most_scans = 100;           // encoders write about ten, and each costs as much as a pass over the picture
 constexpr char too_many_coefficients[] =
-    "the coefficients of this progressive picture need more memory than decode_image.max_pixels allows; allow more "
-    "pixels";
+    "the coefficients of this progressive picture need more memory than decode_image.max_pixels allows; raise "
+    "decode_image.max_pixels";
 constexpr char too_many_scans[] = "the picture has more than 100 scans";
 static_assert(sizeof too_many_coefficients <= JMSG_LENGTH_MAX);
 
@@ -78,7 +78,7 @@ JpegDecoder::JpegDecoder(std::span<const std::byte> bytes, const DecodeOptions& 
     });
     check_size(info_.image_width, info_.image_height, options);
     if (options.channels == 1 && is_cmyk())
-      throw BadPicture("a picture in CMYK is not decoded to one channel; use decode_image { channels: 3 }");
+      throw BadPicture("a picture in CMYK cannot be decoded to one channel; use decode_image { channels: 3 }");
     channels_ = options.channels != 0 ? options.channels : std::min(info_.num_components, 3);
     // If a progressive picture lacks scans, smoothing guesses coefficients from the blocks around, which a window may
     // lack.

@@ -34,18 +34,18 @@ std::string no_format(std::span<const std::byte> bytes) {
   const auto found = std::find_if(std::begin(others), std::end(others), [&](const Other& other) {
     return text.size() >= other.at && text.substr(other.at).starts_with(other.begins);
   });
-  if (text.empty()) return "it is neither a JPEG nor a PNG, but empty";
-  if (found == std::end(others)) return "it is neither a JPEG nor a PNG";
-  return fmt::format(
-      "it is neither a JPEG nor a PNG, but looks like {}{}", found->name,
-      found->is_text ? " as base64 text; store the bytes that the text stands for" : "; store it as a JPEG or a PNG");
+  if (text.empty()) return "the value is empty, and neither a JPEG nor a PNG";
+  if (found == std::end(others)) return "the value is neither a JPEG nor a PNG";
+  return fmt::format("the value is neither a JPEG nor a PNG, but looks like {}{}", found->name,
+                     found->is_text ? " as base64 text; decode the base64 text, and store the bytes"
+                                    : "; store the picture as a JPEG or a PNG");
 }
 
 void check_size(int64_t width, int64_t height, const DecodeOptions& options) {
   if (width <= 0 || height <= 0) throw BadPicture(fmt::format("the header says {} x {} pixels", width, height));
   if (width > options.max_pixels / height)
-    throw BadPicture(fmt::format("the header says {} x {} pixels, and decode_image.max_pixels allows {}", width, height,
-                                 options.max_pixels));
+    throw BadPicture(fmt::format("the header says {} x {} pixels, but decode_image.max_pixels allows {} pixels", width,
+                                 height, options.max_pixels));
   if (width > longest_row) throw BadPicture(fmt::format("the picture is wider than {} pixels", longest_row));
 }
 

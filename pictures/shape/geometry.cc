@@ -17,8 +17,8 @@ Window crop_of(const GeometrySpec& spec, int64_t width, int64_t height, Draws& d
   const Size& crop = *spec.crop;
   if (crop.width > width || crop.height > height)
     throw BadPicture(
-        fmt::format("the picture is {} pixels high and {} wide there, and crop.size takes {} x {} out of it; make it "
-                    "larger with resize first (crop.after_resize), pad it, or crop less",
+        fmt::format("the picture is {} pixels high and {} pixels wide before the crop, but crop.size is {} x {}; "
+                    "resize the picture first (crop.after_resize), set crop.padding, or set a smaller crop.size",
                     height, width, crop.height, crop.width));
   const int64_t free_rows = height - crop.height, free_columns = width - crop.width;
   if (!spec.crop_randomly)

@@ -211,7 +211,7 @@ void render_with(Decoder& decoder, const Geometry& geometry, const Finish& finis
 void check_source(const Geometry& geometry, int64_t max_pixels) {
   const Window& source = geometry.source;
   if (source.width > longest_row || source.height > max_pixels / std::max<int64_t>(1, source.width))
-    throw BadPicture(fmt::format("a window of {} x {} pixels is larger than decode_image.max_pixels, {}, allows",
+    throw BadPicture(fmt::format("a window of {} x {} pixels is larger than decode_image.max_pixels allows ({} pixels)",
                                  source.width, source.height, max_pixels));
 }
 

@@ -123,10 +123,10 @@ TEST_CASE("pictures that are too large, too small, or none are bad records that 
   };
   const Pictures pictures(5);
   CHECK(why(pictures, "decode_image { max_pixels: 700 } resize { size: [4, 4] }") ==
-        "the header says 22 x 32 pixels, and decode_image.max_pixels allows 700");
+        "the header says 22 x 32 pixels, but decode_image.max_pixels allows 700 pixels");
   CHECK(why(pictures, "decode_image {} crop { size: [33, 20] }") ==
-        "the picture is 30 pixels high and 20 wide there, and crop.size takes 33 x 20 out of it; make it larger with "
-        "resize first (crop.after_resize), pad it, or crop less");
+        "the picture is 30 pixels high and 20 pixels wide before the crop, but crop.size is 33 x 20; resize the "
+        "picture first (crop.after_resize), set crop.padding, or set a smaller crop.size");
   CHECK(why(Pictures(3, {1}), "decode_image {} resize { size: [4, 4] }") ==
         "Invalid JPEG file structure: missing SOS marker");
 }

@@ -482,10 +482,12 @@ TEST_CASE("images: a folder for each class") {
   CHECK(got == std::vector<std::pair<int64_t, std::string>>{
                    {0, jpeg + "x"}, {2, jpeg + "a"}, {2, png + "b"}, {2, jpeg + "c"}});
   CHECK(result.at("left_out") ==
-        json({in + "/notes.txt: is not in the folder of a class", in + "/bird/.hidden: it is neither a JPEG nor a PNG",
+        json({in + "/notes.txt: is not in the folder of a class", in + "/bird/.hidden: the value is neither a JPEG nor a PNG",
               in + "/bird: has no JPEG or PNG files, so no record has the label of this folder, 1",
-              in + "/cat/pipe: is not a regular file", in + "/cat/empty.jpg: it is neither a JPEG nor a PNG, but empty",
-              in + "/cat/moving: it is neither a JPEG nor a PNG, but looks like a GIF; store it as a JPEG or a PNG"}));
+              in + "/cat/pipe: is not a regular file",
+              in + "/cat/empty.jpg: the value is empty, and neither a JPEG nor a PNG",
+              in + "/cat/moving: the value is neither a JPEG nor a PNG, but looks like a GIF; store the picture as a "
+                   "JPEG or a PNG"}));
   const ToolResult text = run_tool({"convert", "images", in, "--out", dir.file("out"), "--shard-size", "8"});
   CHECK(text.code == 0);
   CHECK(contains(text.out, "4 records"));
@@ -638,16 +640,16 @@ TEST_CASE("npy: what is no array of rows is refused") {
   CHECK(contains(refused(npy("<i8", "(2, 0)", "")), "its rows are empty"));
   CHECK(contains(refused(npy("<f4", "(2, 2)", std::string(16, 'x'), "True")), "ascontiguousarray"));
   CHECK(contains(refused(npy("<u8", "(2,)", std::string(16, 'x'))), "no feature"));
-  CHECK(contains(refused(npy("|O", "(2,)", "")), "not known"));
-  CHECK(contains(refused(npy("<U4", "(1,)", std::string(16, 'x'))), "not known"));
+  CHECK(contains(refused(npy("|O", "(2,)", "")), "not supported"));
+  CHECK(contains(refused(npy("<U4", "(1,)", std::string(16, 'x'))), "not supported"));
   CHECK(contains(refused(npy("<i8", "(4611686018427387904, 4)", "")), "has 0 bytes"));
   CHECK(contains(refused(npy("<i8", "(2, 4611686018427387904, 4)", "")), "255 MiB"));
-  CHECK(contains(refused(npy("<i8", "(-2,)", "")), "not one of an .npy file"));
-  CHECK(contains(refused(npy("<i8", "2", "")), "not one of an .npy file"));
+  CHECK(contains(refused(npy("<i8", "(-2,)", "")), "not the dictionary of an .npy file"));
+  CHECK(contains(refused(npy("<i8", "2", "")), "not the dictionary of an .npy file"));
   std::string structure = npy("<i8", "(2,)", "");
   structure.replace(structure.find("'<i8'"), 5, "[('a'");
   CHECK(contains(refused(structure), "structures"));
-  CHECK(contains(refused(npy("<i8", "(2,)", "", "maybe")), "not one of an .npy file"));
+  CHECK(contains(refused(npy("<i8", "(2,)", "", "maybe")), "not the dictionary of an .npy file"));
   std::string version = good;
   version[6] = 9;
   CHECK(contains(refused(version), "version 9"));

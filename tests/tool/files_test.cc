@@ -357,7 +357,7 @@ TEST_CASE("index makes what is missing, keeps what holds, and says what does not
   // An index with another stride is not accepted.
   const json other = run_tool({"index", good, "--stride", "1KiB", "--json"}).json().at("files")[0];
   CHECK(other.at("state") == "built");
-  CHECK(other.at("refused").get<std::string>().find("has an entry every 16384 bytes") != std::string::npos);
+  CHECK(other.at("refused").get<std::string>().find("was made with a stride of 16384 bytes") != std::string::npos);
   CHECK(run_tool({"index", good, "--dir", dir.file("elsewhere"), "--json"})
             .json()
             .at("files")[0]
@@ -584,8 +584,8 @@ TEST_CASE("a record beyond the limit is told, is not called damage, and is read 
     INFO(command);
     const ToolResult beyond = run({command, file}, small);
     CHECK(beyond.code == 1);
-    CHECK(beyond.err.find("record_limit is 1000; if the record is sound, raise it (source.record_limit, or "
-                          "--record-limit of a command)") != std::string::npos);
+    CHECK(beyond.err.find("record_limit is 1000 bytes; if the record is not damaged, raise the limit "
+                          "(source.record_limit, or --record-limit of a command)") != std::string::npos);
     CHECK(beyond.out.find("has records longer than --record-limit") != std::string::npos);
     CHECK(beyond.out.find("damaged") == std::string::npos);
     for (const auto& enough : {large, {}}) CHECK(run({command, file}, enough).code == 0);

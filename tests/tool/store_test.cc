@@ -123,7 +123,7 @@ TEST_CASE("where there is no folder for the index of a file in a store, that is 
     const ToolResult result = run_at(stored, command);
     INFO(result.out << result.err);
     CHECK(result.code == 1);
-    CHECK_THAT(result.out + result.err, Catch::Contains("there is no folder for its index"));
+    CHECK_THAT(result.out + result.err, Catch::Contains("there is no folder in which its index can be stored"));
   }
   if (!home.empty()) setenv("HOME", home.c_str(), 1);
 }

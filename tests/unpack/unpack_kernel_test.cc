@@ -71,8 +71,9 @@ TEST_CASE("a row that is too large for a GPU is refused") {
   CHECK_NOTHROW(DeviceUnpacker(floats((int64_t{1} << 29) - 1)));
   CHECK_THROWS_WITH(
       DeviceUnpacker(floats(int64_t{1} << 29)),
-      "a row of 536870912 elements, made from 2147483648 bytes, cannot be unpacked on a GPU; a GPU takes "
-      "rows of less than 2^31 elements and 2^31 bytes, so cut the row, or feed devices: host [bad_pipeline]");
+      "a row of 536870912 elements, made from 2147483648 bytes, cannot be unpacked on a GPU, because it "
+      "must have less than 2^31 elements and less than 2^31 bytes; make the row smaller, or set 'devices' to host "
+      "[bad_pipeline]");
   UnpackSpec same = floats(1);  // one element, many times
   same.shape = {int64_t{1} << 31};
   same.stride_bits = {0};

@@ -131,24 +131,24 @@ TEST_CASE("specs that make no sense are refused, and why") {
   CHECK(with([](S& s) { s.out = DType::bytes; }) ==
         "an output cannot have the dtype BYTES; write a type of numbers: BOOL, UINT8, INT8, UINT16, INT16, UINT32, "
         "INT32, INT64, FLOAT16, BFLOAT16, FLOAT32 or FLOAT64");
-  CHECK(with([](S& s) { s.stored = DType::bytes; }) == "elements of a row are numbers, not BYTES");
-  CHECK(with([](S& s) { s.width = 33; }) == "a field has 1 to 32 bits, not 33");
-  CHECK(with([](S& s) { s.width = 0; }) == "a field has 1 to 32 bits, not 0");
-  CHECK(with([](S& s) { s.stride_bits = {1}; }) == "shape [4, 3] has 2 axes and 1 strides");
-  CHECK(with([](S& s) { s.shape = {4, -3}; }) == "shape [4, -3] is negative or too large");
+  CHECK(with([](S& s) { s.stored = DType::bytes; }) == "the stored elements of a row must be numbers, not BYTES");
+  CHECK(with([](S& s) { s.width = 33; }) == "a field must have 1 to 32 bits, not 33");
+  CHECK(with([](S& s) { s.width = 0; }) == "a field must have 1 to 32 bits, not 0");
+  CHECK(with([](S& s) { s.stride_bits = {1}; }) == "shape [4, 3] has 2 axes, but there are 1 strides");
+  CHECK(with([](S& s) { s.shape = {4, -3}; }) == "shape [4, -3] has a negative axis, or more than 2^40 elements");
   CHECK(with([](S& s) {
           s.shape = {int64_t{1} << 40, int64_t{1} << 40};
-        }) == "shape [1099511627776, 1099511627776] is negative or too large");
+        }) == "shape [1099511627776, 1099511627776] has a negative axis, or more than 2^40 elements");
   CHECK(with([](S& s) { s.channel_axis = 2; }) == "axis 2 of shape [4, 3] does not exist");
   CHECK(with([](S& s) {
           s.scale = {1, 2, 3};
-        }) == "scale has 3 values for 1 channels; write one for all, or one for each");
+        }) == "'scale' has 3 values for 1 channels; write one value for all channels, or one value for each channel");
   CHECK(with([](S& s) {
           s.channel_axis = 1, s.bias = {1, 2};
-        }) == "bias has 2 values for 3 channels; write one for all, or one for each");
+        }) == "'bias' has 2 values for 3 channels; write one value for all channels, or one value for each channel");
   CHECK(with([](S& s) {
           s.normalize = Normalize{{}, {1, 2}, {}};
-        }) == "mean has 2 values for 1 channels; write one for all, or one for each");
+        }) == "'mean' has 2 values for 1 channels; write one value for all channels, or one value for each channel");
   CHECK(with([](S& s) {
           s.normalize = Normalize{{}, {}, {0}};
         }) == "normalize.std is 0, and values are divided by it; write the standard deviation of the channel, or 1");
@@ -157,9 +157,9 @@ TEST_CASE("specs that make no sense are refused, and why") {
         }) == "the channel order has 2 entries for 3 channels");
   CHECK(with([](S& s) { s.channel_bits = {0}; }) == "the channel order has 1 entries for 1 channels");
   CHECK(with([](S& s) { s.stored = DType::uint8; }) ==
-        "UINT8 elements lie at whole bytes; offsets and strides are multiples of 8 bits");
-  CHECK(with([](S& s) { s.stride_bits = {-1, 1}; }) == "a field begins before its row");
+        "elements of UINT8 must begin at whole bytes; use offsets and strides that are multiples of 8 bits");
+  CHECK(with([](S& s) { s.stride_bits = {-1, 1}; }) == "a field would begin before the first bit of its row");
   CHECK(with([](S& s) {
           s.stride_bits = {INT64_MAX, INT64_MAX};
-        }) == "a field lies further than 2^52 bits into its row");
+        }) == "a field would begin more than 2^52 bits after the beginning of its row");
 }

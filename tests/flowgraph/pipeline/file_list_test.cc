@@ -134,11 +134,11 @@ TEST_CASE_METHOD(Files, "a pattern that was meant in another way") {
   };
   for (const std::string scheme : {"gs://", "s3://", "https://"})
     CHECK(said(scheme + "bucket/x-*") == "files of '" + scheme +
-                                             "' cannot be read: only local files can, so mount or copy these, and name "
-                                             "them by their path");
+                                             "' cannot be read, only local files; mount or copy the files, and write "
+                                             "their local path");
   CHECK(said("file:///data/x").ends_with("write only the path, without 'file://'"));
   for (const char* pattern : {"~/data/*", "$HOME/x"})
-    CHECK(said(pattern) == "`~` and variables are not expanded here: write the whole path");
+    CHECK(said(pattern) == "'~' and variables are not expanded; write the whole path");
   // The folder is there, but its name is a pattern that it does not match itself.
   const std::string hint = "'" + folder.file("[[]odd] [*]/*.tfrecord") + "'";
   CHECK(said("[odd] */*.tfrecord").ends_with(hint));

@@ -652,8 +652,8 @@ TEST_CASE("fields that make no sense are refused by name") {
              "output 'o': decode_raw.stored: FLOAT32; crop, resize and flip are for pictures of UINT8"),
       output(
           "feature: \"d\" decode_raw { shape: [2, 2, 3] layout: HWC } crop { size: [3, 2] }",
-          "output 'o': crop.size: the picture is 2 pixels high and 2 wide there, and crop.size takes 3 x 2 out of it; "
-          "make it larger with resize first (crop.after_resize), pad it, or crop less"),
+          "output 'o': crop.size: the picture is 2 pixels high and 2 pixels wide before the crop, but crop.size is 3 x "
+          "2; resize the picture first (crop.after_resize), set crop.padding, or set a smaller crop.size"),
       output("feature: \"open\" decode_raw { shape: [1, 65536, 3] layout: HWC } flip {}",
              "output 'o': decode_raw.shape: 65536; height and width of a picture must be 1 to 65535 pixels"),
       output("one_hot { classes: 3 }", "output 'o': feature: one_hot needs a feature of one INT64 value; name one"),

@@ -296,8 +296,8 @@ TEST_CASE("a full disk ends the writing with one line, and what is there is stil
   CHECK_FALSE(put(disk.store, 3, scratch));
   CHECK(found(disk.store, 1, scratch) == Found::right);
   REQUIRE(log.lines.size() == 1);
-  CHECK(log.lines[0].find("No space left on device; what is in it is still used, and nothing more is kept") !=
-        std::string::npos);
+  CHECK(log.lines[0].find("No space left on device; what this file holds already is still used, but nothing more is "
+                          "added") != std::string::npos);
 }
 
 TEST_CASE("a file that is cut ends the writing with one line, and what is left is still found") {
@@ -316,8 +316,8 @@ TEST_CASE("a file that is cut ends the writing with one line, and what is left i
     for (uint64_t entry = 1; entry < 4; entry++) CHECK(found(disk.store, entry, scratch) == Found::nothing);
     CHECK_FALSE(put(disk.store, 5, scratch));
     REQUIRE(log.lines.size() == 1);
-    CHECK_THAT(log.lines[0], Catch::EndsWith("cannot be read: something has cut it; what is in it is still used, and "
-                                             "nothing more is kept"));
+    CHECK_THAT(log.lines[0], Catch::EndsWith("cannot be read: the file has become shorter; what this file holds "
+                                             "already is still used, but nothing more is added"));
   }
 }
 

@@ -131,7 +131,7 @@ TEST_CASE("a file that cannot be an index is refused before it is read") {
     put(header, at, rows);
     INFO(at);
     hook("read").fail_nth_call(2);
-    CHECK(refusal_of(header, good.size() + (rows - before) * row).find("is damaged: the file cannot need") !=
+    CHECK(refusal_of(header, good.size() + (rows - before) * row).find("is damaged: its header says ") !=
           std::string::npos);
   }
   hook("read").fail_nth_call(0);
@@ -188,7 +188,7 @@ TEST_CASE("an index of something else is refused, with the reason") {
   CHECK(why(data, f.options).find("written to") != std::string::npos);
   io::CountOptions options = f.options;
   options.stride = 2000;
-  CHECK(why(f.data, options) == "has an entry every 1000 bytes, but one every 2000 bytes is wanted");
+  CHECK(why(f.data, options) == "was made with a stride of 1000 bytes, but the stride is 2000 bytes now");
   options = f.options;
   options.record_limit = 99;
   CHECK(why(f.data, options).find("record_limit") != std::string::npos);
@@ -343,7 +343,7 @@ TEST_CASE("a stale index beside the data does not hide a valid one in the cache,
   other.stride = 99;
   io::KeptIndex found = io::find_index(data, other, "");
   CHECK(found.refused);
-  CHECK(found.why.find(beside(path) + " has an entry every 16384 bytes, but one every 99 bytes is wanted") == 0);
+  CHECK(found.why.find(beside(path) + " was made with a stride of 16384 bytes, but the stride is 99 bytes now") == 0);
   hook("create").fail_nth_call(1);
   io::keep_index(io::count_records(path, other), data, io::stat_file(path), other, "");
   CHECK(io::find_index(data, other, "").index);

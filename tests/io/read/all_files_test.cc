@@ -31,7 +31,7 @@ TEST_CASE("a scheme has one source") {
   };
   CHECK_THROWS_WITH(add("memory"), Catch::Contains("'memory' has a source already"));
   for (const char* scheme : {"", "file", "S3", "s3:", "3s"})
-    CHECK_THROWS_WITH(add(scheme), Catch::Contains("is no scheme for a source"));
+    CHECK_THROWS_WITH(add(scheme), Catch::Contains("is not a valid scheme of a source"));
 }
 
 TEST_CASE("a name without a source is that of a local file") {

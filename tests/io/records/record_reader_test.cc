@@ -160,7 +160,7 @@ TEST_CASE("a file of another format is told by its first bytes, with what to do"
   const std::string mds = little_endian(uint32_t{2}) + little_endian(uint32_t{41}) + little_endian(uint32_t{50}) +
                           little_endian(uint32_t{60}) + R"({"column_names": ["a"]})" + rest;
   const std::pair<std::string, const char*> formats[] = {
-      {"\x28\xb5\x2f\xfd" + rest, "zstd has compressed; decompress it by `zstd -d`"},
+      {"\x28\xb5\x2f\xfd" + rest, "zstd has compressed; decompress it with `zstd -d`"},
       {"\x04\x22\x4d\x18" + rest, "lz4 has compressed"},
       {std::string("\xff\x06\0\0sNaPpY", 10) + rest, "snappy has compressed"},
       {"BZh91AY&SY" + rest, "bzip2 has compressed"},
@@ -178,7 +178,7 @@ TEST_CASE("a file of another format is told by its first bytes, with what to do"
       {"PK\x03\x04" + rest, "a zip archive"},
       {"\xff\xd8\xff\xe0" + rest, "a picture; `feedline convert images`"},
       {"\x89PNG\r\n\x1a\n" + rest, "a picture; `feedline convert images`"},
-      {mds, "a shard of MosaicML's streaming (MDS)"},
+      {mds, "a shard of MosaicML Streaming (MDS)"},
       {"version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "a pointer of Git LFS"},
       {"name,age\nAda,36\n", "text; `feedline convert csv`"},
       {std::string(511, 'a') + "\xc3\xa4 more", "text; `feedline convert csv`"},  // a character that is cut

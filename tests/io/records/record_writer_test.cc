@@ -128,7 +128,7 @@ TEST_CASE("a payload that no reader takes is refused, and the writer goes on") {
   } catch (const Error& error) {
     CHECK(error.category() == Category::record_too_large);
     CHECK(error.message() ==
-          "record 1 would have a payload of 4294967296 bytes, but no reader takes more than 4294967295");
+          "record 1 would have a payload of 4294967296 bytes, but readers accept at most 4294967295 bytes");
   }
   munmap(memory, bytes);
   writer.write(bytes_of("after"));

@@ -126,7 +126,7 @@ TEST_CASE("a JPEG of one channel, of three, and of four") {
   CHECK(apart <= 4);
   for (const auto kind : {JCS_CMYK, JCS_YCCK})
     CHECK(why([&] { decoded<JpegDecoder>(to_jpeg(cmyk, {.stored = kind}), {.channels = 1}); }) ==
-          "a picture in CMYK is not decoded to one channel; use decode_image { channels: 3 }");
+          "a picture in CMYK cannot be decoded to one channel; use decode_image { channels: 3 }");
 }
 
 TEST_CASE("a PNG of every kind has the pixels that were stored, whole and in windows") {
@@ -330,7 +330,7 @@ TEST_CASE("10,000 damaged pictures are decoded or refused") {
 TEST_CASE("pictures that promise too much are refused after their header") {
   const std::string jpeg = to_jpeg(picture_of(100, 100, 3, 1)), png = to_png(picture_of(100, 100, 3, 1));
   const DecodeOptions small{.max_pixels = 9999}, enough{.max_pixels = 10000};
-  const std::string wanted = "the header says 100 x 100 pixels, and decode_image.max_pixels allows 9999";
+  const std::string wanted = "the header says 100 x 100 pixels, but decode_image.max_pixels allows 9999 pixels";
   CHECK(why([&] { decoded<JpegDecoder>(jpeg, small); }) == wanted);
   CHECK(why([&] { decoded<PngDecoder>(png, small); }) == wanted);
   CHECK(why([&] { decoded<JpegDecoder>(jpeg, enough); }) == "no error");
@@ -353,15 +353,15 @@ TEST_CASE("a progressive picture of 16,384 x 16,384 is refused before its coeffi
   };
   const std::string colour = enlarged(to_jpeg(picture_of(40, 30, 3, 1), {.progressive = true}));
   CHECK(why([&] { decoded<JpegDecoder>(colour); }) ==
-        "the header says 16384 x 16384 pixels, and decode_image.max_pixels allows 16777216");
+        "the header says 16384 x 16384 pixels, but decode_image.max_pixels allows 16777216 pixels");
   // Four coefficients of 2 bytes for each pixel are more than the memory plan has for a decoder.
   const std::string cmyk =
       enlarged(to_jpeg(picture_of(40, 30, 4, 1), {.across = 1, .down = 1, .progressive = true, .stored = JCS_CMYK}));
   CHECK(why([&] {
           decoded<JpegDecoder>(cmyk, {.max_pixels = 1 << 28}, {0, 0, 8, 8});
         }) ==
-        "the coefficients of this progressive picture need more memory than decode_image.max_pixels allows; allow more "
-        "pixels");
+        "the coefficients of this progressive picture need more memory than decode_image.max_pixels allows; raise "
+        "decode_image.max_pixels");
 }
 
 TEST_CASE("a format is told by its first bytes") {
@@ -373,8 +373,8 @@ TEST_CASE("a format is told by its first bytes") {
 
 TEST_CASE("bytes that are no picture are told from those of another format") {
   const auto told = [](const std::string& bytes) { return no_format(std::as_bytes(std::span(bytes))); };
-  const std::string neither = "it is neither a JPEG nor a PNG", other = neither + ", but looks like ";
-  CHECK(told("") == neither + ", but empty");
+  const std::string neither = "the value is neither a JPEG nor a PNG", other = neither + ", but looks like ";
+  CHECK(told("") == "the value is empty, and neither a JPEG nor a PNG");
   for (const char* unknown : {"x", "\xff\xd8", "some text that is long enough", "RIFF1234WAVE"})
     CHECK(told(unknown) == neither);
   const std::pair<std::string, const char*> formats[] = {{"GIF89a", "a GIF"},
@@ -392,8 +392,9 @@ TEST_CASE("bytes that are no picture are told from those of another format") {
                                                          {std::string("MM\0*", 4), "a TIFF"},
                                                          {"\x93NUMPY", "an array of numpy.save"},
                                                          {"BM1234", "a BMP"}};
-  for (const auto& [bytes, name] : formats) CHECK(told(bytes) == other + name + "; store it as a JPEG or a PNG");
+  for (const auto& [bytes, name] : formats)
+    CHECK(told(bytes) == other + name + "; store the picture as a JPEG or a PNG");
   for (const auto& [bytes, name] :
        {std::pair{"/9j/4AAQ", "a JPEG"}, {"iVBORw0KGgoAAAA", "a PNG"}, {"data:image/png;base64,", "a picture"}})
-    CHECK(told(bytes) == other + name + " as base64 text; store the bytes that the text stands for");
+    CHECK(told(bytes) == other + name + " as base64 text; decode the base64 text, and store the bytes");
 }

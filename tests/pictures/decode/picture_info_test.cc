@@ -41,7 +41,8 @@ TEST_CASE("pixels that are kept are those of the libraries and of feedline itsel
 TEST_CASE("a header that cannot be read, or that promises too much, is refused") {
   const std::string jpeg = to_jpeg(picture_of(100, 100, 3, 1)), png = to_png(picture_of(100, 100, 3, 1));
   const size_t frame = jpeg.find("\xff\xc0");
-  CHECK_THROWS_WITH(info_of("GIF89a"), Catch::StartsWith("it is neither a JPEG nor a PNG, but looks like a GIF"));
+  CHECK_THROWS_WITH(info_of("GIF89a"),
+                    Catch::StartsWith("the value is neither a JPEG nor a PNG, but looks like a GIF"));
   for (size_t size : {size_t{4}, size_t{20}, frame}) CHECK_THROWS_AS(info_of(jpeg.substr(0, size)), BadPicture);
   for (size_t size : {8, 18, 30}) CHECK_THROWS_AS(info_of(png.substr(0, size)), BadPicture);
 
