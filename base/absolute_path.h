@@ -18,8 +18,8 @@ inline std::filesystem::path absolute_path(const std::filesystem::path& path) {
   const std::filesystem::path here = std::filesystem::current_path(error);
   if (error)
     throw Error(Category::io_error,
-                fmt::format("'{}' is relative to the working directory, which cannot be told: {}; go to a folder that "
-                            "exists, or write an absolute path",
+                fmt::format("'{}' is relative to the working directory, which cannot be determined: {}; change to a "
+                            "folder that exists, or write an absolute path",
                             path.string(), std::generic_category().message(error.value())));
   return path.empty() ? here : here / path;
 }

@@ -14,7 +14,9 @@ Json known(const std::string& text) { return text.empty() ? Json() : Json(text);
 Json parse_json(std::string_view text) {
   constexpr int deepest = 16;
   return Json::parse(text, [](int depth, Json::parse_event_t, const Json&) {
-    if (depth > deepest) throw Error(Category::io_error, "the JSON is nested too deep for a document of feedline");
+    if (depth > deepest)
+      throw Error(Category::io_error,
+                  "the JSON is nested too deep (more than 16 levels) for a document that feedline has written");
     return true;
   });
 }

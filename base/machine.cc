@@ -51,8 +51,9 @@ SimdLevel highest() {
   if (!wanted) return of_cpu;
   for (const SimdLevel level : {SimdLevel::portable, SimdLevel::avx2, SimdLevel::avx512})
     if (std::string_view(wanted) == name(level)) return std::min(level, of_cpu);
-  log_warning(fmt::format("FEEDLINE_SIMD is '{}', which is no level; it can be portable, avx2 or avx512. {} is used",
-                          wanted, name(of_cpu)));
+  log_warning(
+      fmt::format("FEEDLINE_SIMD is '{}', which is not a SIMD level; set it to portable, avx2 or avx512. {} is used",
+                  wanted, name(of_cpu)));
   return of_cpu;
 }
 

@@ -53,7 +53,7 @@ class MessageReader {
   }
   bool get_bool() {
     const auto byte = get<uint8_t>();
-    if (byte > 1) refuse("holds a truth value that is neither 0 nor 1");
+    if (byte > 1) refuse("has a boolean that is neither 0 nor 1");
     return byte == 1;
   }
   /// Returns the next item, an enumerator of E. The enumerators of E are numbered from 0 to `last`.
@@ -62,7 +62,7 @@ class MessageReader {
     using Number = std::underlying_type_t<E>;
     static_assert(std::is_unsigned_v<Number>);
     const auto number = get<Number>();
-    if (number > static_cast<Number>(last)) refuse("holds a choice that there is not");
+    if (number > static_cast<Number>(last)) refuse("has a value that this version of feedline does not know");
     return static_cast<E>(number);
   }
   template <typename T>
@@ -79,7 +79,7 @@ class MessageReader {
   bool at_end() const noexcept { return rest_.empty(); }
   /// Throws Error bad_pipeline unless all items have been read.
   void end() const {
-    if (!at_end()) refuse("goes on after its last item");
+    if (!at_end()) refuse("has bytes after its end");
   }
   /// Throws Error bad_pipeline. Its message says that the rank's message `what`, for example "ends too early".
   [[noreturn]] void refuse(std::string_view what) const {
@@ -87,7 +87,7 @@ class MessageReader {
     throw Error(
         Category::bad_pipeline,
         "exchange: " + whose + ' ' + std::string(what) +
-            "; an exchange must return every rank's string unchanged, and all ranks must run the same version of "
+            "; the exchange must return the string of every rank unchanged, and all ranks must run the same version of "
             "feedline");
   }
 

@@ -64,7 +64,8 @@ SpanRecording::SpanRecording() {
   Registry& all = registry();
   const Lock lock(all.mutex);
   if (all.taken)
-    throw Error(Category::bad_pipeline, "a trace is being recorded already; one at a time can be, so try again later");
+    throw Error(Category::bad_pipeline,
+                "a trace is already being recorded, and only one can be recorded at a time; try again after its end");
   all.taken = true;
   std::erase_if(all.buffers, [](const std::unique_ptr<Buffer>& buffer) { return buffer->ended.load(); });
   all.recording++;

@@ -40,8 +40,8 @@ std::string to_string(const Shape& shape) { return fmt::format("[{}]", fmt::join
 void refuse_element(DType dtype, size_t size) {
   throw Error(
       Category::bad_pipeline,
-      fmt::format("TensorView::as: the elements are {} of {} bytes, not the wanted type of {} bytes; take the type "
-                  "that fits, or give the output another dtype",
+      fmt::format("TensorView::as<T>: the elements are {} ({} bytes each), and cannot be read as this T ({} bytes); "
+                  "use a T that fits, or set a different 'dtype' for the output",
                   name(dtype), size_of(dtype), size));
 }
 

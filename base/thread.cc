@@ -31,7 +31,8 @@ void keep_this_thread_on(const std::vector<int>& cpus) {
   for (int cpu : cpus) CPU_SET(cpu, &set);
   int error = injected<AffinityOp>();
   if (!error && sched_setaffinity(0, sizeof set, &set) != 0) error = errno;
-  if (error) throw std::system_error(error, std::generic_category(), "cannot keep a thread on the wanted CPUs");
+  if (error)
+    throw std::system_error(error, std::generic_category(), "cannot run a thread on the CPUs of parallelism.cpu_set");
 }
 
 // Blocks signals in the calling thread as long as the object lives. A new thread inherits the signal mask of its
@@ -56,7 +57,7 @@ class SignalsBlocked {
 }  // namespace
 
 std::thread start_thread(const char* name, std::function<void()> body) {
-  constexpr const char* what = "starting a thread (ulimit -u limits their number)";
+  constexpr const char* what = "starting a thread (ulimit -u limits the number of threads)";
   if (int error = injected<ThreadOp>()) throw std::system_error(error, std::generic_category(), what);
   const SignalsBlocked blocked;
   try {

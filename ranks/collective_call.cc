@@ -56,8 +56,8 @@ CollectiveCall reduction_call(Kind kind, const TensorView& data, Reduction reduc
 
 CollectiveCall all_gather_call(size_t mine, size_t all, int size) {
   if (all != mine * static_cast<size_t>(size))
-    refuse_call("all_gather: the output has {} bytes, and {} ranks give {} bytes each; give it {} bytes", all, size,
-                mine, mine * static_cast<size_t>(size));
+    refuse_call("all_gather: the output has {} bytes, but {} ranks send {} bytes each; make an output of {} bytes", all,
+                size, mine, mine * static_cast<size_t>(size));
   return {.kind = Kind::all_gather, .bytes = mine};
 }
 
@@ -114,7 +114,8 @@ std::string to_string(const CollectiveCall& call) {
 
 Error not_announced(const CollectiveCall& call, const CollectiveCall& announced, uint64_t number) {
   return Error(Category::bad_pipeline,
-               fmt::format("call {}: {} was announced, and {} is made; make the calls that were given to announce()",
+               fmt::format("call {}: {} was announced, but {} is made; make the calls in the order in which announce() "
+                           "got them",
                            number, to_string(announced), to_string(call)));
 }
 
@@ -123,7 +124,8 @@ std::optional<Error> disagreement(std::span<const CollectiveCall> calls, uint64_
     if (calls[rank] != calls[0])
       return Error(
           Category::bad_pipeline,
-          fmt::format("call {}: rank {} calls {}, and rank 0 {}; all ranks must make the same calls in the same order",
+          fmt::format("call {}: rank {} calls {}, but rank 0 calls {}; all ranks must make the same calls in the same "
+                      "order",
                       number, rank, to_string(calls[rank]), to_string(calls[0])));
   return std::nullopt;
 }
@@ -136,13 +138,13 @@ void PartsDigest::add(uint64_t bytes) noexcept {
 Error unmatched_parts(int from, int to, uint64_t number) {
   return Error(
       Category::bad_pipeline,
-      fmt::format("call {}: send_receive: the parts that rank {} sends to rank {} differ in number or size from "
-                  "those that rank {} receives from it; give the same parts on both ranks",
+      fmt::format("call {}: send_receive: the parts that rank {} sends to rank {} differ in number or size from the "
+                  "parts that rank {} wants to receive; give the same parts on both ranks",
                   number, from, to, to));
 }
 
 Error has_left() {
-  return Error(Category::stalled, "it has destroyed its communicator, so this call cannot be completed");
+  return Error(Category::stalled, "the rank has destroyed its communicator, so this call cannot be completed");
 }
 
 Error failure_of_rank(int rank, uint64_t number, const Error& why) {

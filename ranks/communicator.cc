@@ -30,8 +30,8 @@ std::vector<std::string> gather(Transport& communicator, std::string_view mine, 
   const auto longest = std::max_element(to.sizes.begin(), to.sizes.end());
   if (*longest > most_gathered_bytes)
     throw Error(Category::bad_pipeline,
-                fmt::format("rank {} sends a message of {} bytes, and one has at most {}; all ranks must run the same "
-                            "version of feedline",
+                fmt::format("rank {} sends a message of {} bytes, but a message has at most {} bytes; all ranks must "
+                            "run the same version of feedline",
                             longest - to.sizes.begin(), *longest, most_gathered_bytes));
   std::vector<std::string> strings(ranks);
   for (uint64_t at = 0; at < *longest; at += gathered_piece_bytes) {

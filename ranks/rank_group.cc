@@ -33,7 +33,7 @@ std::string pack(const std::exception_ptr& failure) {
   } catch (const std::exception& error) {
     return pack(Error(Category::io_error, error.what()));
   } catch (...) {
-    return pack(Error(Category::io_error, "its start threw something that is not a std::exception"));
+    return pack(Error(Category::io_error, "the start of this rank threw an exception that is not a std::exception"));
   }
 }
 
@@ -91,14 +91,14 @@ RankGroup::Pieces RankGroup::exchange_pieces(Head head, std::string_view bytes, 
   for (size_t rank = 0; rank < all.size(); rank++) {
     if (all[rank].size() < sizeof head || MessageReader(all[rank]).get<uint64_t>() != magic)
       refuse_exchange(
-          "the string that it returned for rank {} is not a message of this version of feedline; let it return the "
-          "ranks' strings unchanged, and run the same version on all ranks",
+          "the string that the function returned for rank {} is not a message of this version of feedline; the "
+          "function must return the strings of all ranks unchanged, and all ranks must run the same version",
           rank);
     heads.push_back(MessageReader(all[rank]).get<Head>());
     if (heads[rank].rank != static_cast<int64_t>(rank) || heads[rank].size != std::ssize(all))
       refuse_exchange(
-          "it returned {} strings, and the one for rank {} says that it is from rank {} of {}; give all ranks the same "
-          "world size, and each rank its place among the strings as its number",
+          "the function returned {} strings, and the string for rank {} is from rank {} of {}; give all ranks the same "
+          "world size, and return the strings in the order of the ranks",
           all.size(), rank, heads[rank].rank, heads[rank].size);
     // A message goes on until nothing is left of it, so each piece but the last is full.
     const uint64_t says = heads[rank].says, rest = heads[rank].rest, piece = all[rank].size() - sizeof head;
@@ -107,13 +107,14 @@ RankGroup::Pieces RankGroup::exchange_pieces(Head head, std::string_view bytes, 
         (rest > 0 && (!goes_on || piece < message_piece_bytes)) || (says == Head::done && piece > 0) ||
         (goes_on && begun && piece + rest != before.rest[rank]))
       refuse_exchange(
-          "rank {} sent a piece of {} bytes that cannot be a part of its message; let the exchange return the ranks' "
-          "strings unchanged, and run the same version on all ranks",
+          "rank {} sent {} bytes that cannot be a part of its message; the function must return the strings of all "
+          "ranks unchanged, and all ranks must run the same version",
           rank, piece);
   }
   if (all.size() <= static_cast<size_t>(rank_) || all[static_cast<size_t>(rank_)] != mine)
     refuse_exchange(
-        "what it returned for rank {} is not the string that rank {} gave to it; let it return the strings unchanged",
+        "the string that the function returned for rank {} is not the string that rank {} gave; the function must "
+        "return the strings unchanged",
         rank_, rank_);
   Pieces pieces;
   for (size_t rank = 0; rank < all.size(); rank++) {
@@ -125,7 +126,8 @@ RankGroup::Pieces RankGroup::exchange_pieces(Head head, std::string_view bytes, 
   const size_t member = members_.empty() ? 0 : static_cast<size_t>(members_[0]);
   for (size_t rank = 0; rank < all.size(); rank++)
     if (heads[rank].says != (is_member(rank) ? heads[member].says : Head::done))
-      refuse_exchange("rank {} has made more or fewer exchanges than the others; run the same version on all ranks",
+      refuse_exchange("rank {} has made more or fewer exchanges than the other ranks; all ranks must run the same "
+                      "version of feedline",
                       rank);
   pieces.last = std::ranges::all_of(pieces.rest, [](uint64_t rest) { return rest == 0; });
   pieces.all_done = heads[member].says == Head::done;
@@ -137,8 +139,8 @@ std::vector<std::string> RankGroup::all_gather(std::string_view mine) {
   if (!exchange_) return {std::string(mine)};
   if (mine.size() > most_message_bytes)
     refuse_exchange(
-        "this rank has {} bytes to send, and a message has at most {}; use fewer files, or larger strides of their "
-        "indexes",
+        "this rank has {} bytes to send, but a message has at most {} bytes; use fewer files, or a larger "
+        "source.index.stride",
         mine.size(), most_message_bytes);
   std::vector<std::string> all;
   for (Pieces pieces; !pieces.last;) {

@@ -13,7 +13,7 @@ const unsigned char* chars(const std::byte* bytes) noexcept { return reinterpret
 
 Nonce make_nonce() {
   static const bool ready = sodium_init() >= 0;
-  if (!ready) throw Error(Category::internal_error, "the system has no random numbers for secrets");
+  if (!ready) throw Error(Category::internal_error, "the system provides no random numbers, of which secrets are made");
   Nonce nonce;
   randombytes_buf(nonce.data(), nonce.size());
   return nonce;

@@ -61,7 +61,7 @@ struct PollOp {
 
 [[noreturn]] void fail(const std::string& what, int error) {
   const char* const to_do = error == EMFILE       ? "; raise the limit of open files (ulimit -n)"
-                            : error == EADDRINUSE ? "; another program uses this port: choose another one"
+                            : error == EADDRINUSE ? "; another program uses this port; choose a different port"
                                                   : "";
   throw Error(Category::io_error, fmt::format("{}: {}{}", what, std::generic_category().message(error), to_do));
 }

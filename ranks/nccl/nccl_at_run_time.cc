@@ -21,8 +21,8 @@ void* load() {
     if (void* found = dlopen(library_name, RTLD_NOW | loaded)) return found;
   throw Error(
       Category::device_error,
-      fmt::format("NCCL cannot be loaded ({}); install it where the system finds it, or import a framework that "
-                  "brings it first",
+      fmt::format("NCCL cannot be loaded ({}); install NCCL where the dynamic linker finds it, or first import a "
+                  "framework that brings NCCL, such as torch",
                   dlerror()));
 }
 
@@ -31,7 +31,8 @@ Function* function(const char* name) {
   static void* const library = load();
   void* found = dlsym(library, name);
   if (!found)
-    throw Error(Category::device_error, fmt::format("{} has no {}; NCCL 2.14 or newer is needed", library_name, name));
+    throw Error(Category::device_error,
+                fmt::format("{} does not have the function {}; install NCCL 2.14 or newer", library_name, name));
   return reinterpret_cast<Function*>(found);
 }
 

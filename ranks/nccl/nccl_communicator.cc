@@ -169,7 +169,8 @@ class NcclCommunicator final : public Communicator {
     // The ranks make announced calls without a call of the control. So the control would not notice that this rank
     // leaves before it has made them.
     if (!announced_.empty() && !failure())
-      control_->abort(Error(Category::stalled, "it has destroyed its communicator before the calls that it announced"));
+      control_->abort(Error(Category::stalled,
+                            "the rank has destroyed its communicator before it made the calls that it announced"));
     // The control is destroyed before the wait, because it tells ranks that wait for this one that this one has left.
     const bool whole = !failure();
     control_.reset();
@@ -459,7 +460,8 @@ class NcclCommunicator final : public Communicator {
   }
   [[noreturn]] void throw_failure() const {
     throw failure().value_or(
-        Error(Category::device_error, "the NCCL communicator was aborted, and no rank has said why"));
+        Error(Category::device_error,
+              "the NCCL communicator was aborted, and no rank has said why; see the logs of all ranks"));
   }
 
   void end_group(const Error& why) {

@@ -130,7 +130,9 @@ void ProcessThread::take(int from, const Note& note) {
     if (note.calls > calls_ + 1)
       return static_cast<void>(fail(failure_of_rank(
           from, calls_,
-          Error(Category::bad_pipeline, fmt::format("it says that it has finished {} calls", note.calls)))));
+          Error(Category::bad_pipeline, fmt::format("the rank says that it has finished {} calls, which is impossible; "
+                                                    "all ranks must run the same version of feedline",
+                                                    note.calls)))));
     left = note.calls;
   }
   if (note.kind == Note::failed) end(note.error(), false);
@@ -148,7 +150,8 @@ void ProcessThread::watch() {
     fail(failure_of_rank(
         before, calls_,
         Error(Category::io_error,
-              fmt::format("silent for {} s: it has died, was stopped, or cannot be reached; see the log of that rank",
+              fmt::format("silent for {} s: the rank has died, was stopped, or cannot be reached; see the log of that "
+                          "rank",
                           std::chrono::duration<double>(timeout_).count()))));
 }
 

@@ -34,7 +34,7 @@ class Refusals {
   /// Returns a text that says how many connections were refused. It is empty if none was.
   std::string text() const {
     const uint64_t count = ranks_ + strangers_;
-    return count == 0 ? "" : fmt::format(" ({} refused: see the log)", format_count(count, "connection"));
+    return count == 0 ? "" : fmt::format(" ({} refused; see the log)", format_count(count, "connection"));
   }
 
  private:
@@ -42,7 +42,7 @@ class Refusals {
     constexpr int named = 10;
     if (++count > named) return;
     log_warning(fmt::format("refused a process at {}: {}{}", from.text(), why,
-                            count == named ? "; those that are refused from now on are not named" : ""));
+                            count == named ? "; processes that are refused from now on are not named" : ""));
   }
   uint64_t ranks_ = 0, strangers_ = 0;
 };
@@ -143,7 +143,7 @@ class Lobby {
   }
 
   void refuse_stranger(const net::Address& from) {
-    refusals_.note_stranger(from, "it is no rank of this version of feedline");
+    refusals_.note_stranger(from, "it is not a rank of this version of feedline");
   }
 
   // Receives more of the visitor's message. Returns whether there is more to receive: the message is incomplete, may be

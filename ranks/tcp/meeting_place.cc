@@ -57,10 +57,9 @@ Error needs_token(const TcpOptions& options) {
   return Error(
       Category::bad_pipeline,
       fmt::format(
-          "the ranks are to meet at {}, which other machines can reach, and have no secret by which to recognise "
-          "one another; set FEEDLINE_MEET_TOKEN to the same random text for all ranks (openssl rand -hex 16), "
-          "or, in a network that you trust, let any process join (--meet-open, TcpOptions::open, "
-          "feedline.Tcp(open=True))",
+          "the ranks meet at {}, which other machines can reach, but the ranks have no secret by which to recognise "
+          "one another; set FEEDLINE_MEET_TOKEN to the same random text for all ranks (openssl rand -hex 16), or, in a "
+          "network that you trust, let any process join (--meet-open, TcpOptions::open, feedline.Tcp(open=True))",
           place_of(options)));
 }
 
@@ -75,7 +74,8 @@ std::vector<net::Socket> listen_for(const TcpOptions& options) {
       unknown = error.message();
     }
   if (!unknown.empty() && stays_on_this_machine(options)) throw Error(Category::io_error, unknown);
-  if (!unknown.empty()) log_warning(fmt::format("rank 0 listens at all addresses of this machine: {}", unknown));
+  if (!unknown.empty())
+    log_warning(fmt::format("rank 0 listens at all addresses of this machine, because {}", unknown));
   if (stays_on_this_machine(options)) {
     if (found.empty() || !std::ranges::all_of(found, &net::Address::is_loopback)) throw needs_token(options);
     add_own(found, addresses);
@@ -84,8 +84,8 @@ std::vector<net::Socket> listen_for(const TcpOptions& options) {
     add_own(found, addresses);
     if (addresses.empty())
       log_warning(
-          fmt::format("rank 0 listens at all addresses of this machine, because {} is none of them; if it is that "
-                      "of a tunnel or a forwarded port, this is right",
+          fmt::format("rank 0 listens at all addresses of this machine, because {} is not an address of this machine; "
+                      "ignore this if it is the address of a tunnel or a forwarded port",
                       options.address));
   }  // Other machines may know any other name by different addresses.
   return addresses.empty() ? listen_everywhere_at(options.port) : listen_at_all(addresses);

@@ -11,7 +11,8 @@ using Clock = std::chrono::steady_clock;
 void throw_if_interrupted(const Interrupts& by) {
   if (by.stop.stop_requested()) throw Error(Category::stalled, "the wait for other ranks to start was stopped");
   pollfd word = {by.host ? by.host->fd() : -1, POLLIN, 0};
-  if (by.host && net::wait_for({&word, 1}, Clock::now())) throw Error(Category::io_error, "rank 0 has ended the start");
+  if (by.host && net::wait_for({&word, 1}, Clock::now()))
+    throw Error(Category::io_error, "rank 0 has ended the start of the ranks");
 }
 
 bool wait_for(std::span<pollfd> sockets, net::Deadline until, const Interrupts& by) {

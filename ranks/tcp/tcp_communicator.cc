@@ -42,11 +42,12 @@ int number(const char* name, int from, int to) {
 void check(const TcpOptions& options) {
   if (options.rank < 0 || options.rank >= options.world_size)
     throw Error(Category::bad_pipeline,
-                fmt::format("tcp_communicator: there is no rank {} of {}; ranks are numbered from 0 to world_size - 1",
+                fmt::format("tcp_communicator: there is no rank {} in a world of {} ranks; ranks are numbered from 0 "
+                            "to world_size - 1",
                             options.rank, options.world_size));
   if (options.world_size > most_ranks)
-    throw Error(Category::bad_pipeline, fmt::format("tcp_communicator: a world size of {} is more than the {} that "
-                                                    "ranks over TCP may have",
+    throw Error(Category::bad_pipeline, fmt::format("tcp_communicator: the world size is {}, but TCP can connect at "
+                                                    "most {} ranks",
                                                     options.world_size, most_ranks));
   if (options.timeout <= std::chrono::milliseconds(0))
     throw Error(Category::bad_pipeline,
@@ -55,8 +56,8 @@ void check(const TcpOptions& options) {
   if (!options.token.empty() && options.token.size() < least)
     throw Error(
         Category::bad_pipeline,
-        fmt::format("the secret of the ranks (FEEDLINE_MEET_TOKEN) has {} bytes, and can be guessed; make one of "
-                    "{} or more: openssl rand -hex 16",
+        fmt::format("the secret of the ranks (FEEDLINE_MEET_TOKEN) has only {} bytes, so it can be guessed; make a "
+                    "secret of {} bytes or more with `openssl rand -hex 16`",
                     options.token.size(), least));
 }
 

@@ -67,8 +67,8 @@ class TcpLinks final : public Links {
       } catch (const Error& error) {
         if (peer.lost)  // it left without a failure, but before it had sent everything
           throw Error(Category::io_error, fmt::format("another rank destroyed its communicator before it had sent all "
-                                                      "its data ({}); keep the communicator of "
-                                                      "each rank until all their feeders have ended",
+                                                      "its data ({}); keep the communicator of each rank until the "
+                                                      "feeders of all ranks have ended",
                                                       error.message()));
         lose(peer, error);
       }
@@ -174,7 +174,7 @@ class TcpLinks final : public Links {
   // Does the same as receive_some(), but throws Error if the other end has closed the connection.
   static size_t receive(const net::Socket& socket, std::span<std::byte> bytes) {
     const auto received = net::receive_some(socket, bytes);
-    if (!received) throw Error(Category::io_error, "recv: the connection has ended");
+    if (!received) throw Error(Category::io_error, "recv: the connection was closed");
     return *received;
   }
 
@@ -208,7 +208,7 @@ class TcpLinks final : public Links {
     if (!peer.why) return std::nullopt;
     peer.lost = true;
     const Error died(Category::io_error,
-                     fmt::format("it has died, or cannot be reached any more ({})", peer.why->message()));
+                     fmt::format("the rank has died, or can no longer be reached ({})", peer.why->message()));
     return Note(Note::lost, died, 0);
   }
 

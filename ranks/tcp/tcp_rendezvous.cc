@@ -48,16 +48,16 @@ milliseconds time_to_connect(const TcpOptions& options) { return options.timeout
 Error not_connected(const TcpOptions& options, const std::string& ranks) {
   return Error(
       Category::stalled,
-      fmt::format("all {} ranks came to rank 0, but {} not connected to all others within {} s; see their logs, "
-                  "and check that no firewall is between them",
+      fmt::format("all {} ranks have connected to rank 0, but {} not connected to all other ranks within {} s; see the "
+                  "logs of the ranks, and check that no firewall is between them",
                   options.world_size, ranks, std::chrono::duration<double>(time_to_connect(options)).count()));
 }
 
 Error no_rank_0(const TcpOptions& options) {
   return Error(
       Category::bad_pipeline,
-      fmt::format("the program that listens at {} is not rank 0 of this version of feedline; choose a port that "
-                  "no other program uses",
+      fmt::format("the program that listens at {} is not rank 0 of this version of feedline; choose a port that no "
+                  "other program uses, and run the same version on all ranks",
                   place_of(options)));
 }
 
@@ -188,7 +188,7 @@ class Connections {
     const Join& join = visitor->message;
     if (!visitor->knows(options_.token) || join.group != group_.number || join.to != options_.rank ||
         join.rank <= options_.rank || join.rank >= options_.world_size || join.use > Join::notes) {
-      refusals_.note_stranger(visitor->from, "it is none of the ranks that have met");
+      refusals_.note_stranger(visitor->from, "it is not one of the ranks that have met");
       return true;
     }
     try {
@@ -213,11 +213,11 @@ class Connections {
         if (reached && reached->is_asked()) {
           if (is_joined(*reached, rank, use)) return std::move(reached->socket);
           if (!late() && ++ends == most_ends)
-            throw Error(Category::io_error, "it ends the connection each time; see its log");
+            throw Error(Category::io_error, "the rank ends the connection each time; see the log of that rank");
         }
         if (late())
-          throw Error(Category::stalled, fmt::format("it has not answered within {} s; it may stand still, or a "
-                                                     "firewall may be between the ranks",
+          throw Error(Category::stalled, fmt::format("the rank has not answered within {} s; its process may be "
+                                                     "stopped, or a firewall may be between the ranks",
                                                      std::chrono::duration<double>(time_to_connect(options_)).count()));
       }
     } catch (const Error& error) {
@@ -244,7 +244,9 @@ class Connections {
     return true;
   }
 
-  static Error another_program() { return Error(Category::bad_pipeline, "another program answers in its place"); }
+  static Error another_program() {
+    return Error(Category::bad_pipeline, "a different program answers in place of the rank");
+  }
 
   const TcpOptions& options_;
   const Group& group_;
@@ -298,13 +300,14 @@ class Host {
       const std::vector<int> missing = ranks_that(false);
       if (missing.empty()) return;
       if (Clock::now() >= until)
-        throw too_late(options_, fmt::format("{} {} not come to {}{}", named(missing), have(missing),
+        throw too_late(options_, fmt::format("{} {} not connected to {}{}", named(missing), have(missing),
                                              place_of(options_), refusals_.text()));
       wait.go_on([&](int64_t seconds) {
         const std::vector<int> here = ranks_that(true);
-        return fmt::format("rank 0 has waited {} s at {} for {} of {}; {}{}", seconds, place_of(options_),
+        return fmt::format("rank 0 has waited {} s at {} for {} (world size {}); {}{}", seconds, place_of(options_),
                            named(missing), options_.world_size,
-                           here.empty() ? "no other rank has come" : fmt::format("{} {} come", named(here), have(here)),
+                           here.empty() ? "no other rank has connected"
+                                        : fmt::format("{} {} connected", named(here), have(here)),
                            refusals_.text());
       });
     }
@@ -316,19 +319,20 @@ class Host {
       // A process that does not know the secret is not sent anything that is made with the secret. Otherwise it could
       // try secrets until one fits.
       refusals_.note_stranger(visitor.from,
-                              fmt::format("it says that it is rank {}, and has {}; {}", hello.rank,
-                                          visitor.knows("") ? "no secret" : "another secret", same_token));
+                              fmt::format("it says that it is rank {}, but has {}; {}", hello.rank,
+                                          visitor.knows("") ? "no secret" : "a different secret", same_token));
       if (!options_.token.empty()) return send_at_once(visitor.socket, refusal_of(same_token));
       return answer(visitor.socket, hello.nonce, same_token);
     }
     if (hello.world_size != options_.world_size || hello.rank <= 0 || hello.rank >= options_.world_size)
       return refuse(visitor,
-                    fmt::format("rank {} of {} came to {}, where rank 0 waits for {} ranks; start all ranks with "
+                    fmt::format("rank {} of {} connected to {}, where rank 0 waits for {} ranks; start all ranks with "
                                 "the same world size",
                                 hello.rank, hello.world_size, place_of(options_), options_.world_size));
     const auto rank = static_cast<size_t>(hello.rank);
     if (came_[rank].socket)
-      return refuse(visitor, fmt::format("two processes came as rank {}; give each process a rank of its own", rank));
+      return refuse(visitor,
+                    fmt::format("two processes connected as rank {}; give each process a different rank", rank));
     const net::Address there = net::address_of(visitor.socket);
     net::Address& address = group_.listening[rank];
     address = visitor.from;
@@ -372,7 +376,9 @@ class Host {
         const auto word = word_of(came_[rank].socket);
         if (!word)
           throw Error(Category::io_error,
-                      fmt::format("rank {} ended while the ranks were connecting to one another; see its error", rank));
+                      fmt::format("rank {} ended while the ranks were connecting to one another; see the error of that "
+                                  "rank",
+                                  rank));
         done[rank] = *word;
       }
     }
@@ -403,7 +409,8 @@ class Host {
         message.insert(message.end(), follows.begin(), follows.end());
         send_all(came_[rank].socket, message, until, {options_.stop});
       } catch (const Error& error) {
-        throw Error(error.category(), fmt::format("rank {} cannot be answered: {}", rank, error.message()));
+        throw Error(error.category(),
+                    fmt::format("rank 0 cannot send an answer to rank {}: {}", rank, error.message()));
       }
   }
   void refuse_all(const std::string& why) {
@@ -453,13 +460,14 @@ Reached reach_host(const TcpOptions& options, const std::vector<std::string>& na
             const net::Deadline answer = std::min<net::Deadline>(until + patience, Clock::now() + options.timeout);
             auto reached = reach(address, until, answer, {options.stop});
             if (!reached)
-              why = " (what listens there does not take connections, or ends them at once)";
+              why = " (the program that listens there does not accept connections, or closes them at once)";
             else if (!reached->begins_as_rank())
               other_program = no_rank_0(options);
             else if (!reached->is_asked())
               other_program = Error(Category::stalled,
-                                    fmt::format("what listens at {} has not answered; it may be another program, such "
-                                                "as a launcher (choose another port), or a rank 0 that stands still",
+                                    fmt::format("the program that listens at {} has not answered; it may be a program "
+                                                "other than rank 0, such as a launcher (choose a different port), or "
+                                                "the process of rank 0 may be stopped",
                                                 place_of(options)));
             else
               return std::move(*reached);
@@ -508,8 +516,9 @@ class Guest {
     for (int ends = 0; !is_answered(hello);) {
       if (++ends == most_ends)
         throw Error(Category::io_error,
-                    fmt::format("what listens at {} ends the connection when this rank has said who it is; it may be a "
-                                "rank that has met with others: see its log, or choose another port",
+                    fmt::format("the program that listens at {} closes the connection after this rank has said who it "
+                                "is; it may be rank 0 of a different group of ranks; see the log of that rank, or "
+                                "choose a different port",
                                 place_of(options_)));
       std::this_thread::sleep_for(ends * look);
       come_again();
@@ -518,7 +527,9 @@ class Guest {
     for (net::Address& address : group.listening) {
       if (address.size > 0 && !address.is_one())
         throw Error(Category::bad_pipeline,
-                    fmt::format("rank 0 at {} names a place of a rank that is no IP address", place_of(options_)));
+                    fmt::format("rank 0 at {} sent an address of a rank that is not an IP address; run the same "
+                                "version of feedline on all ranks",
+                                place_of(options_)));
       if (address.size > 0) continue;
       const uint16_t port = address.port();
       address = place_;
@@ -555,7 +566,7 @@ class Guest {
   bool is_answered(const Hello& hello) {
     try {
       send_all(host_, bytes_of(signed_by(hello, options_.token, reached_.challenge.nonce)), until_, {options_.stop});
-      wait_for_host("other ranks to come to rank 0");
+      wait_for_host("other ranks to connect to rank 0");
       return net::has_more(host_);
     } catch (const Error&) {
       throw_if_interrupted({options_.stop});
@@ -565,7 +576,7 @@ class Guest {
   void come_again() try {
     std::optional<Reached> again;
     while (!again || !again->is_asked()) {
-      if (again || Clock::now() >= until_) throw Error(Category::io_error, "it does not answer any more");
+      if (again || Clock::now() >= until_) throw Error(Category::io_error, "it no longer answers");
       again = reach(place_, until_, std::min<net::Deadline>(until_, Clock::now() + options_.timeout), {options_.stop});
     }
     reached_ = std::move(*again);
@@ -574,7 +585,8 @@ class Guest {
     throw has_ended(error);
   }
   Error has_ended(const Error& why) const {
-    return Error(Category::io_error, fmt::format("rank 0 at {} has ended, or has met with others ({}); see its log",
+    return Error(Category::io_error, fmt::format("rank 0 at {} has ended, or has met with a different group of ranks "
+                                                 "({}); see the log of rank 0",
                                                  place_of(options_), why.message()));
   }
 
@@ -614,10 +626,10 @@ class Guest {
       return net::same(welcome.proof, proof_in(welcome, secret, nonce_, refuses ? std::span<std::byte>() : follows));
     };
     if (!knows(options_.token))
-      throw Error(Category::bad_pipeline, fmt::format("what listens at {} has {}; {}", place_of(options_),
-                                                      options_.token.empty() ? "a secret, and this rank has none"
-                                                      : knows("")            ? "no secret, and this rank has one"
-                                                                             : "another secret than this rank",
+      throw Error(Category::bad_pipeline, fmt::format("the program that listens at {} has {}; {}", place_of(options_),
+                                                      options_.token.empty() ? "a secret, but this rank has none"
+                                                      : knows("")            ? "no secret, but this rank has a secret"
+                                                                             : "a different secret than this rank",
                                                       same_token));
     welcome.refused.back() = 0;
     if (refuses) throw Error(Category::stalled, fmt::format("rank 0: {}", welcome.refused.data()));

@@ -132,7 +132,7 @@ TEST_CASE("FEEDLINE_SIMD limits the level") {
   CHECK_THAT(level_with("avx2"), Catch::Contains(simd_level() == SimdLevel::portable ? best : "level avx2"));
   CHECK_THAT(level_with("avx512"), Catch::Contains(best));
   CHECK_THAT(level_with("AVX2"),
-             Catch::Contains(best) && Catch::Contains("warning: FEEDLINE_SIMD is 'AVX2', which is no level"));
+             Catch::Contains(best) && Catch::Contains("warning: FEEDLINE_SIMD is 'AVX2', which is not a SIMD level"));
 }
 
 TEST_CASE("the machine reports at least one CPU and some memory") {

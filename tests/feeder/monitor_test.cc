@@ -93,7 +93,7 @@ TEST_CASE("monitor: a trace has what the threads have done meanwhile") {
     arrived = true;
   });
   while (!SpanRecording::goes_on()) std::this_thread::yield();
-  CHECK_THAT(get(at, "/trace"), StartsWith("HTTP/1.1 503 ") && Contains("a trace is being recorded already"));
+  CHECK_THAT(get(at, "/trace"), StartsWith("HTTP/1.1 503 ") && Contains("a trace is already being recorded"));
   while (!arrived)
     while (feeder.next()) continue;
   client.join();

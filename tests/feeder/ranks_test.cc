@@ -146,17 +146,17 @@ TEST_CASE("a number, or a number of ranks, that is not the exchange's is told on
   std::vector<Rank> ranks = ranks_of(data.pipeline(of_24), 3);
   ranks[1].options.rank = 2;
   check_all(start(ranks),
-            "exchange: it returned 3 strings, and the one for rank 1 says that it is from rank 2 of 3; give all ranks "
-            "the same world size, and each rank its place among the strings as its number [bad_pipeline]");
+            "exchange: the function returned 3 strings, and the string for rank 1 is from rank 2 of 3; give all ranks "
+            "the same world size, and return the strings in the order of the ranks [bad_pipeline]");
   ranks = ranks_of(data.pipeline(of_24), 3);
   ranks[2].options.world_size = 4;
   check_all(start(ranks),
-            "exchange: it returned 3 strings, and the one for rank 2 says that it is from rank 2 of 4; give all ranks "
-            "the same world size, and each rank its place among the strings as its number [bad_pipeline]");
+            "exchange: the function returned 3 strings, and the string for rank 2 is from rank 2 of 4; give all ranks "
+            "the same world size, and return the strings in the order of the ranks [bad_pipeline]");
   ranks = ranks_of(data.pipeline(of_24), 3);
   ranks[2].options.rank = 3;
   const auto said = start(ranks);
-  CHECK(said[0].find("the one for rank 2 says that it is from rank 3 of 3") != std::string::npos);
+  CHECK(said[0].find("the string for rank 2 is from rank 3 of 3") != std::string::npos);
   CHECK(said[2].find("options.rank: the rank is 3, and options.world_size is 3") == 0);
 }
 
@@ -182,7 +182,7 @@ TEST_CASE("an exchange that breaks its contract is reported") {
         }).find("is not the string that rank") != std::string::npos);
   CHECK(said([](std::string_view mine) {
           return Strings{std::string(mine), std::string(mine)};
-        }).find("it returned 2 strings, and the one for rank 0 says that it is from rank 0 of 1") != std::string::npos);
+        }).find("the function returned 2 strings, and the string for rank 0 is from rank 0 of 1") != std::string::npos);
 }
 
 TEST_CASE("ranks with other files are told which") {

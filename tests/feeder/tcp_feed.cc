@@ -63,7 +63,7 @@ int main(int argc, char** argv) {
     if (what == "outlive") {
       outlives(meet(options), folder);
     } else if (what == "kill" || what == "stop") {
-      loses(meet(options), folder, what, "it has died");
+      loses(meet(options), folder, what, "the rank has died");
     } else {
       feeds(meet(options), folder, what);
     }

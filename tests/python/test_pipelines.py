@@ -103,7 +103,8 @@ except feedline.Error as error:
     print(error.category, error)
 """
     done = python(code, tmp_path)
-    assert done.stdout.startswith("io_error ") and "the working directory, which cannot be told" in done.stdout, done.stderr
+    assert done.stdout.startswith("io_error "), done.stderr
+    assert "the working directory, which cannot be determined" in done.stdout, done.stdout
 
 
 def test_a_wrong_field_is_named_with_the_line_that_wrote_it(root):

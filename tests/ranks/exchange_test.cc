@@ -89,12 +89,12 @@ TEST_CASE("a message has no truth value or choice that there is not, and names i
   MessageReader in(message, 7);
   CHECK(in.get_bool());
   CHECK(in.get_enum(Choice::third) == Choice::third);
-  CHECK_THROWS_WITH(in.get_enum(Choice::third), Catch::StartsWith("exchange: the message of rank 7 holds a choice "));
-  CHECK_THROWS_WITH(in.get_bool(), Catch::StartsWith("exchange: the message of rank 7 holds a truth value "));
+  CHECK_THROWS_WITH(in.get_enum(Choice::third), Catch::StartsWith("exchange: the message of rank 7 has a value "));
+  CHECK_THROWS_WITH(in.get_bool(), Catch::StartsWith("exchange: the message of rank 7 has a boolean "));
   in.end();
   MessageReader longer(message);
   longer.get<uint16_t>();
-  CHECK_THROWS_WITH(longer.end(), Catch::StartsWith("exchange: a message of another rank goes on after its last item"));
+  CHECK_THROWS_WITH(longer.end(), Catch::StartsWith("exchange: a message of another rank has bytes after its end"));
 }
 
 TEST_CASE("an exchange over a communicator makes room for no string of more than 1 GiB") {
@@ -113,9 +113,9 @@ TEST_CASE("an exchange over a communicator makes room for no string of more than
       }
     });
     // A string of 1 GiB is waited for, until rank 1 leaves.
-    CHECK(thrown[0].starts_with(length == most ? "rank 1, call 1: it has destroyed its communicator"
+    CHECK(thrown[0].starts_with(length == most ? "rank 1, call 1: the rank has destroyed its communicator"
                                                : "rank 1 sends a message of " + std::to_string(length) +
-                                                     " bytes, and one has at most "));
+                                                     " bytes, but a message has at most "));
   }
 }
 

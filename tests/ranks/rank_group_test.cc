@@ -89,7 +89,7 @@ TEST_CASE("wherever a rank fails, all fail with its reason") {
         CHECK(said.ends_with("xxx [io_error]"));
         CHECK(thrown[1] == std::string(1 << 20, 'x'));
       } else if (kind == 2) {
-        CHECK(said == "rank 1: its start threw something that is not a std::exception [io_error]");
+        CHECK(said == "rank 1: the start of this rank threw an exception that is not a std::exception [io_error]");
         CHECK(thrown[1] == "odd");
       } else {
         CHECK(said == "rank 1: 1 [bad_image]");
@@ -108,7 +108,7 @@ TEST_CASE("an exchange that cuts a message short is told") {
         },
         0, 2);
     CHECK_THROWS_WITH(group.all_gather("mine"),
-                      Catch::Contains("the string that it returned for rank 1 is not a message"));
+                      Catch::Contains("the string that the function returned for rank 1 is not a message"));
   }
 }
 
@@ -162,7 +162,7 @@ TEST_CASE("pieces that are no part of a message are refused") {
   };
   using Catch::Contains;
   CHECK(said({{head(goes_on, 3), std::string(piece, 'x')}, {head(goes_on, 0), "xyz"}}).empty());
-  const auto refused = Contains("rank 1 sent a piece of");
+  const auto refused = Contains("bytes that cannot be a part of its message");
   CHECK_THAT(said({{head(goes_on, 3), ""}}), refused);  // would never end
   CHECK_THAT(said({{head(goes_on, 3), std::string(piece - 1, 'x')}}), refused);
   CHECK_THAT(said({{head(goes_on, 0), std::string(piece + 1, 'x')}}), refused);
@@ -175,7 +175,7 @@ TEST_CASE("pieces that are no part of a message are refused") {
   CHECK_THAT(said({{head(goes_on, most), full}, {head(goes_on, 0), "less"}}), refused);  // only the second piece
   CHECK_THAT(said({{head(goes_on, most), full}, {head(goes_on, most - piece), full}, {head(goes_on, 0), "less"}}),
              refused);
-  const auto elsewhere = Contains("rank 1 has made more or fewer exchanges than the others");
+  const auto elsewhere = Contains("rank 1 has made more or fewer exchanges than the other ranks");
   CHECK_THAT(said({{head(done, 0), ""}}), elsewhere);
   CHECK_THAT(said({{head(goes_on, 0), ""}}, {0}), elsewhere);
   CHECK(said({{head(done, 0), ""}, {head(done, 0), ""}}, {0}).empty());
@@ -183,6 +183,6 @@ TEST_CASE("pieces that are no part of a message are refused") {
   std::string failure(1 + 8 + 8 + 3 * 8, '\0');
   CHECK(said({{head(failed, 0), failure}}) == "offset 0: record 0: rank 1:  [truncated_length]");
   failure[0] = static_cast<char>(200);
-  CHECK_THAT(said({{head(failed, 0), failure}}), Contains("the message of rank 1 holds a choice that there is not"));
+  CHECK_THAT(said({{head(failed, 0), failure}}), Contains("the message of rank 1 has a value that this "));
   CHECK_THAT(said({{head(failed, 0), "\1"}}), Contains("the message of rank 1 ends too early"));
 }

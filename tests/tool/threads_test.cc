@@ -24,7 +24,7 @@ TEST_CASE("a thread that cannot be started is an Error that says so, and those b
       FAIL("the third thread was started");
     } catch (const Error& error) {
       CHECK(error.category() == Category::io_error);
-      CHECK(error.message().starts_with("starting a thread (ulimit -u limits their number): "));
+      CHECK(error.message().starts_with("starting a thread (ulimit -u limits the number of threads): "));
     }
     CHECK(ended == 0);
     go = true;

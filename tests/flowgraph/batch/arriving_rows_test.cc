@@ -86,7 +86,7 @@ TEST_CASE("a description of batches is refused unless it is that of the pipeline
           tensor([](BatchTensor& b) { b.capacity = uint64_t{1} << 40; }),
           tensor([](BatchTensor& b) { b.offset = uint64_t{1} << 40; })})
       CHECK_THAT(text, Contains("rank 3 sent an impossible description of tensor"));
-    CHECK_THAT(tensor([](BatchTensor& b) { b.dtype = static_cast<DType>(100); }), Contains("rank 3 holds a choice"));
+    CHECK_THAT(tensor([](BatchTensor& b) { b.dtype = static_cast<DType>(100); }), Contains("rank 3 has a value"));
   }
   CHECK_THAT(with([](FeedFacts& f) { f.tensors[0].capacity = 3; }), Contains("tensor '@valid'"));
 }

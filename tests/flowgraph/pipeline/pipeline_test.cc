@@ -246,7 +246,7 @@ TEST_CASE("a pipeline of absolute paths needs no working directory") {
             return error.category() == Category::io_error &&
                            error.message().starts_with(
                                "source.files: 'a' is relative to the working directory, which "
-                               "cannot be told: No such file or directory; go to a folder")
+                               "cannot be determined: No such file or directory; change to a folder")
                        ? 0
                        : 2;
           }

@@ -23,7 +23,9 @@ TEST_CASE("the NCCL that the process has already is used, and what it lacks is a
           try {
             ncclGroupStart();
           } catch (const Error& error) {
-            const bool says_why = error.message() == "libnccl.so.2 has no ncclGroupStart; NCCL 2.14 or newer is needed";
+            const bool says_why =
+                error.message() ==
+                "libnccl.so.2 does not have the function ncclGroupStart; install NCCL 2.14 or newer";
             return error.category() == Category::device_error && says_why ? 0 : 3;
           }
           return 4;

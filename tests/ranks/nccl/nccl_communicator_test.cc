@@ -98,7 +98,7 @@ TEST_CASE("GPUs: calls that were announced wait for no other rank, and must be m
     c->barrier();
   });
   for (const std::string& what : thrown)
-    CHECK(what.find("all_reduce(sum) of 4096 bytes of INT32 was announced, and all_reduce(min)") != std::string::npos);
+    CHECK(what.find("all_reduce(sum) of 4096 bytes of INT32 was announced, but all_reduce(min)") != std::string::npos);
   float numbers[4] = {};
   const Communicator::AllReduce one{{numbers, DType::float32, {4}}, Reduction::sum};
   on_gpus(2, [&](std::unique_ptr<Communicator> c) {
@@ -114,7 +114,8 @@ TEST_CASE("GPUs: calls that were announced wait for no other rank, and must be m
       c->all_reduce({mine, DType::float32, {4}}, Reduction::sum, Stream::host);
       c->barrier();
     });
-    expect(error.message().find("it has destroyed its communicator before the calls that it announced") !=
+    expect(error.message().find(
+               "the rank has destroyed its communicator before it made the calls that it announced") !=
                std::string::npos,
            error.message());
   });

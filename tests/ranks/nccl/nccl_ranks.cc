@@ -9,7 +9,7 @@ int main(int argc, char** argv) {
   feedline::TcpOptions options = feedline::tcp_options_of_environment();
   const feedline::DeviceId gpu = feedline::cuda(options.rank);
   feedline::test::act_as_rank(
-      options.rank, argc > 1 ? argv[1] : "", "it has died",
+      options.rank, argc > 1 ? argv[1] : "", "the rank has died",
       [&](auto timeout) {
         options.timeout = timeout;
         return std::make_unique<feedline::test::StagedCommunicator>(

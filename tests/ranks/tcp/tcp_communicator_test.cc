@@ -108,7 +108,8 @@ TEST_CASE("tcp: missing ranks are named, and no rank waits forever") {
     options.start_timeout = std::chrono::seconds(3);
     tcp_communicator(options);
   });
-  for (const std::string& text : thrown) CHECK_THAT(text, Catch::Contains("ranks 1, 3 have not come to 127.0.0.1:"));
+  for (const std::string& text : thrown)
+    CHECK_THAT(text, Catch::Contains("ranks 1, 3 have not connected to 127.0.0.1:"));
 
   TcpOptions alone = tcp_options(1, 2, port);
   alone.start_timeout = std::chrono::milliseconds(200);
@@ -121,10 +122,12 @@ TEST_CASE("tcp: ranks that are long in coming are named in the log, by those tha
   const std::string place = "127.0.0.1:" + std::to_string(port);
   const auto thrown = side_by_side(4, [&](int rank) {
     if (rank == 0) expect(log.wait_for("s for rank 0 at " + place + " (connecting to " + place), "rank 2 waits");
-    if (rank == 1) expect(log.wait_for("s at " + place + " for ranks 1, 3 of 4; rank 2 has come"), "rank 0 waits");
+    if (rank == 1)
+      expect(log.wait_for("s at " + place + " for ranks 1, 3 (world size 4); rank 2 has connected"), "rank 0 waits");
     if (rank == 3) {
-      expect(log.wait_for("s at " + place + " for rank 3 of 4; ranks 1, 2 have come"), "rank 0 waits on");
-      expect(log.wait_for(" s for other ranks to come to rank 0 at " + place), "rank 2 waits on");
+      expect(log.wait_for("s at " + place + " for rank 3 (world size 4); ranks 1, 2 have connected"),
+             "rank 0 waits on");
+      expect(log.wait_for(" s for other ranks to connect to rank 0 at " + place), "rank 2 waits on");
     }
     ranks::meet(tcp_options(rank, 4, port), nullptr, std::chrono::milliseconds(1));
   });
@@ -171,7 +174,7 @@ TEST_CASE("tcp: a wait for ranks can be stopped") {
   std::stop_source stop;
   const auto thrown = side_by_side(3, [&](int rank) {
     if (rank == 2) {
-      expect(log.wait_for("for rank 2 of 3; rank 1 has come"), "the others wait");
+      expect(log.wait_for("for rank 2 (world size 3); rank 1 has connected"), "the others wait");
       stop.request_stop();
       return;
     }
@@ -268,20 +271,22 @@ TEST_CASE("tcp: processes that differ are refused by name, and the others meet")
         change(other);
         return error_of([&] { ranks::meet(other, nullptr); }).message();
       };
-      expect(log.wait_for("rank 1 has come"), "rank 1 is there first");
+      expect(log.wait_for("rank 1 has connected"), "rank 1 is there first");
       expect(why([](TcpOptions& of) {
                of.world_size = 4;
-             }).starts_with("rank 0: rank 2 of 4 came to 127.0.0.1:" + std::to_string(port)),
+             }).starts_with("rank 0: rank 2 of 4 connected to 127.0.0.1:" + std::to_string(port)),
              "another world size");
-      expect(why([](TcpOptions& of) { of.rank = 1; }).starts_with("rank 0: two processes came as rank 1"), "twice");
+      expect(why([](TcpOptions& of) { of.rank = 1; }).starts_with("rank 0: two processes connected as rank 1"),
+             "twice");
       for (const std::string token : {"of another group's ranks", ""})
         expect(why([&](TcpOptions& of) { of.token = token; })
-                   .starts_with("what listens at 127.0.0.1:" + std::to_string(port) +
-                                (token.empty() ? " has a secret, and this rank has none" : " has another secret")),
+                   .starts_with("the program that listens at 127.0.0.1:" + std::to_string(port) +
+                                (token.empty() ? " has a secret, but this rank has none" : " has a different secret")),
                "another secret");
-      expect(log.wait_for("it says that it is rank 2, and has another secret"), "rank 0 says why");
-      expect(log.wait_for("it says that it is rank 2, and has no secret"), "rank 0 says why");
-      expect(log.wait_for("rank 1 has come (4 connections refused: see the log)"), "and while it waits, that it did");
+      expect(log.wait_for("it says that it is rank 2, but has a different secret"), "rank 0 says why");
+      expect(log.wait_for("it says that it is rank 2, but has no secret"), "rank 0 says why");
+      expect(log.wait_for("rank 1 has connected (4 connections refused; see the log)"),
+             "and while it waits, that it did");
     }
     ranks::meet(options, nullptr, std::chrono::milliseconds(1));
   });
@@ -299,7 +304,7 @@ TEST_CASE("tcp: without a secret ranks meet only on their own machine") {
     }
   CHECK_THROWS_WITH(
       tcp_communicator({.address = "127.0.0.1", .port = port, .rank = 0, .world_size = 2, .token = "too short"}),
-      Catch::Contains("has 9 bytes, and can be guessed"));
+      Catch::Contains("has only 9 bytes, so it can be guessed"));
 }
 
 TEST_CASE("tcp: rank 0 listens at the address that it is given, and nowhere else") {
@@ -339,7 +344,7 @@ TEST_CASE("tcp: a program that answers in place of rank 0 must know the secret")
     net::send_all(come->first, welcome, soon());
   });
   CHECK(thrown[0] == "");
-  CHECK_THAT(thrown[1], Catch::Contains("has another secret than this rank"));
+  CHECK_THAT(thrown[1], Catch::Contains("has a different secret than this rank"));
 }
 
 TEST_CASE("tcp: a rank comes again that lost its place before it was heard, and not to a rank 0 that has ended") {
@@ -357,7 +362,7 @@ TEST_CASE("tcp: a rank comes again that lost its place before it was heard, and 
   });
   CHECK(thrown[0] == "");
   CHECK_THAT(thrown[1], Catch::Contains("rank 0 at 127.0.0.1:" + std::to_string(port) +
-                                        " has ended, or has met with others (connecting to"));
+                                        " has ended, or has met with a different group of ranks (connecting to"));
 }
 
 TEST_CASE("tcp: a rank that nobody wants does not come for ever") {
@@ -375,7 +380,7 @@ TEST_CASE("tcp: a rank that nobody wants does not come for ever") {
       }
   });
   CHECK_THROWS_WITH(tcp_communicator(tcp_options(1, 2, port)),
-                    Catch::Contains("ends the connection when this rank has said who it is"));
+                    Catch::Contains("closes the connection after this rank has said who it is"));
   over.request_stop();
   other.join();
   CHECK(asked == 10);
@@ -529,7 +534,8 @@ TEST_CASE("tcp: a program that waits for others to speak is not waited for") {
   const net::Socket other = net::listen_at(net::resolve("127.0.0.1", static_cast<uint16_t>(port)).front());
   TcpOptions options = tcp_options(1, 2, port);
   options.timeout = std::chrono::milliseconds(50);
-  CHECK_THROWS_WITH(tcp_communicator(options), Catch::Contains("has not answered; it may be another program"));
+  CHECK_THROWS_WITH(tcp_communicator(options),
+                    Catch::Contains("has not answered; it may be a program other than rank 0"));
 }
 
 TEST_CASE("tcp: ranks may make one communicator after another at one port") {
@@ -675,14 +681,14 @@ TEST_CASE("tcp: options are refused beyond their bounds, and not at them") {
   };
   const char* const good = "the address or the port is missing";  // which is found last
   refused({.rank = 1, .world_size = 2}, good);
-  refused({.rank = 2, .world_size = 2}, "there is no rank 2 of 2");
-  refused({.rank = 3, .world_size = 2}, "there is no rank 3 of 2");
-  refused({.rank = -1, .world_size = 2}, "there is no rank -1 of 2");
-  refused({.rank = 0, .world_size = 0}, "there is no rank 0 of 0");
+  refused({.rank = 2, .world_size = 2}, "there is no rank 2 in a world of 2 ranks");
+  refused({.rank = 3, .world_size = 2}, "there is no rank 3 in a world of 2 ranks");
+  refused({.rank = -1, .world_size = 2}, "there is no rank -1 in a world of 2 ranks");
+  refused({.rank = 0, .world_size = 0}, "there is no rank 0 in a world of 0 ranks");
   refused({.world_size = 1 << 20}, good);
-  refused({.world_size = (1 << 20) + 1}, "a world size of 1048577 is more than the 1048576");
+  refused({.world_size = (1 << 20) + 1}, "the world size is 1048577, but TCP can connect at most 1048576 ranks");
   refused({.world_size = 2, .token = std::string(16, 'x')}, good);
-  refused({.world_size = 2, .token = std::string(15, 'x')}, "has 15 bytes, and can be guessed");
+  refused({.world_size = 2, .token = std::string(15, 'x')}, "has only 15 bytes, so it can be guessed");
   refused({.timeout = std::chrono::milliseconds(0)}, "the timeout is 0 ms; it must be more than 0");
 }
 

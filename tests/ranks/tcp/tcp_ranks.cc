@@ -4,7 +4,7 @@
 
 int main(int argc, char** argv) {
   feedline::TcpOptions options = feedline::tcp_options_of_environment();
-  feedline::test::act_as_rank(options.rank, argc > 1 ? argv[1] : "", "it has died", [&](auto timeout) {
+  feedline::test::act_as_rank(options.rank, argc > 1 ? argv[1] : "", "the rank has died", [&](auto timeout) {
     options.timeout = timeout;
     return feedline::tcp_communicator(options);
   });
