@@ -154,7 +154,7 @@ void compare_texts(RankGroup& ranks, const DataSet& data, const std::function<st
     if (lists[rank] == lists[0]) continue;
     if (lists[rank].size() != lists[0].size())
       in_what[rank] = fmt::format("{}, not {}; ", format_count(lists[rank].size(), "file"), lists[0].size());
-    in_what[rank] += fmt::format("the first that differs: {}, not {}", read(texts, rank).get_text(), other);
+    in_what[rank] += fmt::format("the first file that differs: {}, not {}", read(texts, rank).get_text(), other);
   }
   refuse_differences(ranks, in_what);
 }
@@ -164,7 +164,7 @@ void compare_texts(RankGroup& ranks, const DataSet& data, const std::function<st
 void compare_positions(RankGroup& ranks, const Position& position) {
   std::vector<std::string> all = ranks.all_gather(fmt::format("step {} of epoch {}", position.step, position.epoch));
   for (std::string& text : std::span(all).subspan(1))
-    text = text == all[0] ? "" : fmt::format("it goes on at {}, not at {}", text, all[0]);
+    text = text == all[0] ? "" : fmt::format("it continues at {}, not at {}", text, all[0]);
   all[0].clear();
   refuse_differences(ranks, all);
 }
@@ -188,7 +188,7 @@ void compare_pipelines(RankGroup& ranks, const config::Pipeline& pipeline, int r
     Feed& feed = feeds.emplace_back(
         Feed{in.get<int64_t>(), in.get<int64_t>(), in.get<uint64_t>(), std::string(in.get_text()), {}});
     in.end();
-    if (!feed.pipeline.ParseFromString(feed.bytes)) in.refuse("holds no pipeline");
+    if (!feed.pipeline.ParseFromString(feed.bytes)) in.refuse("does not hold a pipeline");
   }
   std::vector<std::string> in_what;
   for (const Feed& feed : feeds) {

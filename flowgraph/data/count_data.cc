@@ -74,11 +74,11 @@ void feed_once(const PipelineSpec& spec, DataSet& data) {
   if (again.empty()) return;
   const auto& [second, first] = *again.begin();
   data.warnings.push_back(
-      fmt::format("{}.files: '{}' and '{}' are one file{}, which is fed only once",
+      fmt::format("{}.files: '{}' and '{}' are two names of one file, which is fed only once{}",
                   element_path("source", static_cast<int>(data.files[second].source),
                                static_cast<int>(spec.sources.size()), spec.sources[data.files[second].source].name),
                   data.files[first].id.uri, data.files[second].id.uri,
-                  again.size() > 1 ? fmt::format(" (and {} more)", again.size() - 1) : ""));
+                  again.size() > 1 ? fmt::format(" (and {} more such names)", again.size() - 1) : ""));
   auto kept = data.files.begin();
   for (size_t f = 0; f < data.files.size(); f++)
     if (!again.contains(f)) std::swap(*kept++, data.files[f]);

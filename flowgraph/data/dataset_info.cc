@@ -123,7 +123,8 @@ Splits read(const std::filesystem::path& folder, std::vector<std::string>& warni
     std::string text(std::min(file.size(), longest), '\0');
     file.read_at(0, std::as_writable_bytes(std::span(text)));
     if (auto splits = parse_splits(text)) return std::move(*splits);
-    warnings.push_back(fmt::format("{}: it is not as TensorFlow Datasets writes it, so shards are not compared with it",
+    warnings.push_back(fmt::format("{}: this is not the format of TensorFlow Datasets, so the record counts of shards "
+                                   "are not compared with this file",
                                    path.string()));
   } catch (const Error& unreadable) {
     warnings.push_back(unreadable.what());
@@ -187,8 +188,9 @@ void warn_of_missing(const std::vector<DataFile>& files, std::vector<std::string
       if (count++ == 0) missing = std::string(folder) + name;
     }
     if (count > 0)
-      warnings.push_back(fmt::format("{} does not exist{}, though other files of these {} shards do", missing,
-                                     count > 1 ? fmt::format(" (and {} more)", count - 1) : "", first.shards));
+      warnings.push_back(fmt::format("{} does not exist{}, but other files of this set of {} shards do; check whether "
+                                     "data is missing",
+                                     missing, count > 1 ? fmt::format(" (and {} more)", count - 1) : "", first.shards));
   }
 }
 
@@ -250,7 +252,7 @@ std::vector<std::string> check_dataset_info(const std::vector<DataFile>& files) 
       folder = folders.emplace(path.substr(0, name), read(path.substr(0, name), warnings)).first;
     const uint64_t* records = expected(folder->second, path.substr(name));
     if (records && *records != file.index.records)
-      wrong.push_back(fmt::format("{}: {} good records, but dataset_info.json beside it says {}", path,
+      wrong.push_back(fmt::format("{}: the file has {} good records, but dataset_info.json in its folder says {}", path,
                                   file.index.records, *records));
   }
   warn_of_missing(files, warnings);

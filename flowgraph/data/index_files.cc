@@ -42,15 +42,16 @@ void warn_of(const std::vector<std::string>& all, std::vector<std::string>& warn
   if (source.record_limit != io::default_record_limit)
     command += fmt::format(" --record-limit {}", source.record_limit);
   throw Error(Category::bad_pipeline,
-              fmt::format("index.mode is REQUIRE, but there is no valid index: {}; make it with: {}", why, command),
+              fmt::format("index.mode is REQUIRE, but this file has no valid index: {}; make the index with `{}`", why,
+                          command),
               {file.id.uri, -1, -1, ""});
 }
 
 // Throws Error bad_pipeline. `rank` is the number, among all ranks, of the rank that sent the description.
 [[noreturn]] void refuse(size_t rank, const std::string& why) {
   throw Error(Category::bad_pipeline,
-              fmt::format("rank {} sent an impossible description of its files: {}; all ranks must run the same "
-                          "version of feedline",
+              fmt::format("rank {} sent an invalid description of its files: {}; all ranks must run the same version "
+                          "of feedline",
                           rank, why));
 }
 
@@ -150,7 +151,7 @@ void IndexFiles::find() {
   const std::vector<std::string> all = ranks_.all_gather(mine);
   for (size_t rank = 0; rank < all.size(); rank++)
     if (all[rank].size() != kept.size() || all[rank].find_first_not_of("01") != std::string::npos)
-      refuse(ranks_.number_in_all(rank), "it does not say of each file whether it has an index");
+      refuse(ranks_.number_in_all(rank), "it does not say for each file whether the file has an index");
   std::vector<std::string> refused;
   for (size_t f = 0; f < kept.size(); f++) {
     const auto has = [&](const std::string& found) { return found[f] == '1'; };
@@ -159,7 +160,7 @@ void IndexFiles::find() {
     if (giver_[f] < all.size()) continue;
     const DataFile& file = data_.files[f];
     if (source_of(file).index.mode == IndexMode::require) refuse_without_index(source_of(file), file, kept[f].why);
-    if (kept[f].refused) refused.push_back(fmt::format("counted anew: {}", kept[f].why));
+    if (kept[f].refused) refused.push_back(fmt::format("a file is counted again, because {}", kept[f].why));
   }
   warn_of(refused, data_.warnings);
   std::map<std::string, std::vector<std::string>> to_keep;  // by the folder that the pipeline names
@@ -241,7 +242,8 @@ void IndexFiles::keep(const DataFile& file) {
   } catch (const Error& error) {
     const Lock lock(mutex_);
     not_kept_.push_back(
-        fmt::format("an index cannot be stored, so {} will be counted again next time: {}", file.id.uri, error.what()));
+        fmt::format("the index of {} cannot be stored, so this file will be counted again at the next start: {}",
+                    file.id.uri, error.what()));
   }
 }
 
@@ -290,7 +292,7 @@ void IndexFiles::take(size_t rank, MessageReader message) {
         refuse(ranks_.number_in_all(rank), fmt::format("{}: {}", file.id.uri, error.message()));
       }
   }
-  if (!message.at_end()) refuse(ranks_.number_in_all(rank), "the message goes on after the last count");
+  if (!message.at_end()) refuse(ranks_.number_in_all(rank), "the message has bytes after its end");
 }
 
 io::FileIndex IndexFiles::received(size_t rank, const DataFile& file, std::string_view bytes) const {
@@ -346,8 +348,8 @@ Error bad_regions_fill_memory(const PipelineSpec& spec, uint64_t regions, const 
   return Error(
       Category::bad_pipeline,
       fmt::format(
-          "memory.limit: {} bad regions take more than half of its {}; raise memory.limit, or name the files that "
-          "are damaged so often in source.exclude; the last: {}",
+          "memory.limit: the list of {} damaged places takes more than half of the limit of {}; raise memory.limit, or "
+          "name the files with the most damage in source.exclude; the last damaged place: {}",
           regions, format_byte_size(spec.memory_limit), last.message()),
       last.place());
 }

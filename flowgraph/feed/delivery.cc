@@ -88,8 +88,9 @@ void Delivery::throw_if_only_the_caller_can_help(size_t number, std::optional<si
       throw Error(
           Category::stalled,
           fmt::format(
-              "replica {} is {} steps ahead of a replica that this same thread serves; replicas run at most "
-              "parallelism.host_prefetch = {} steps apart: call next() for each replica in turn, or give each a thread",
+              "replica {} is {} steps ahead of another replica for which the same thread calls next(); replicas may be "
+              "at most {} steps apart (parallelism.host_prefetch); call next() for each replica in turn, or use one "
+              "thread for each replica",
               number, ledger_.received(number) - ledger_.received(*laggard), apart_));
     return;
   }
@@ -106,8 +107,8 @@ void Delivery::throw_if_all_is_held(size_t number) const {
   if (held == replica.ring->pool().size() && replica.out_of_buffers)
     throw Error(
         Category::stalled,
-        fmt::format("the caller holds all {} batches of replica {}, so no other can be made; release one, or set "
-                    "parallelism.{} to at least {}",
+        fmt::format("the program holds all {} batches of replica {}, so the next batch cannot be made; release a "
+                    "batch, or set parallelism.{} to at least {}",
                     held, number, replica.ring->on_device() ? "device_prefetch" : "host_prefetch", held));
 }
 
@@ -213,10 +214,11 @@ Delivery::Outcome Delivery::next(int of_replica, std::optional<Clock::time_point
 }
 
 std::string Delivery::long_wait_message(size_t number, std::optional<size_t> laggard, Stage stage) const {
-  if (!laggard) return fmt::format("replica {} has waited {} s for [{}]", number, long_wait.count(), name(stage));
+  if (!laggard)
+    return fmt::format("replica {} has waited {} s for the stage [{}]", number, long_wait.count(), name(stage));
   return fmt::format(
       "replica {} has waited {} s for replica {}, {}", number, long_wait.count(), *laggard,
-      replicas_[*laggard].served_by ? "which is too many steps behind" : "which nobody has called next() for yet");
+      replicas_[*laggard].served_by ? "which is too many steps behind" : "for which next() has not been called yet");
 }
 
 DeliveryReport Delivery::report() const {
@@ -240,7 +242,8 @@ size_t Delivery::waiting_batches(int replica) const {
 void Delivery::check_replica(int number) const {
   if (number < 0 || static_cast<size_t>(number) >= arrived_.size())
     throw Error(Category::bad_pipeline,
-                fmt::format("there is no replica {}: the feeder has {}, numbered from 0", number, arrived_.size()));
+                fmt::format("there is no replica {}; the replicas of this feeder are numbered from 0 to {}", number,
+                            arrived_.size() - 1));
 }
 
 size_t Delivery::spare_batches(int replica) const {

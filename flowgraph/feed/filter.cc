@@ -125,7 +125,8 @@ void keep(const std::string& path, const Answer& answer, uint64_t digest, DataSe
     out.publish_unsynced();
   } catch (const Error& error) {
     data.warnings.push_back(
-        fmt::format("the result of filter and window.key cannot be stored, so it will be computed again next time: {}",
+        fmt::format("the result of 'filter' and window.key cannot be stored, so it will be computed again at the next "
+                    "start: {}",
                     error.what()));
   }
 }

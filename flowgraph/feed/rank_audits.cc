@@ -61,7 +61,7 @@ std::optional<EpochAudit> judge_together(const Exchange& exchange, const std::ve
   const std::vector<std::string> messages = exchange(pack(mine ? mine->sums : EpochSums{.end = {.epoch = no_epoch}}));
   if (messages.size() != parts.size())
     throw Error(Category::bad_pipeline,
-                fmt::format("exchange: it returned {} strings for {} ranks; it must return one of "
+                fmt::format("exchange: the function returned {} strings for {} ranks; it must return one string of "
                             "each rank",
                             messages.size(), parts.size()));
   std::vector<EpochSums> all;
@@ -77,7 +77,7 @@ std::optional<EpochAudit> judge_together(const Exchange& exchange, const std::ve
   const auto other = std::ranges::find_if(all, [&](const EpochSums& rank) { return rank.end.epoch != first; });
   if (other != all.end()) {
     audit.verdict = EpochAudit::Verdict::open;
-    audit.why = fmt::format("the last epoch that rank 0 has ended is {}, and that of rank {} is {}", name_of(first),
+    audit.why = fmt::format("the last epoch that rank 0 has completed is {}, but on rank {} it is {}", name_of(first),
                             other - all.begin(), name_of(other->end.epoch));
   }
   return audit;

@@ -39,8 +39,8 @@ void Transfer::check_head(const Head& head) const {
     possible = possible && *at >= 0 && *at <= static_cast<int64_t>(Shape::max_rank + 2);
   if (!possible || !batches_.can_have(head.shapes(), head.rows()))
     throw Error(Category::bad_pipeline,
-                fmt::format("rank {} sent an impossible description of its rows; all ranks must "
-                            "run the same version of feedline",
+                fmt::format("rank {} sent an invalid description of its rows; all ranks must run the same version of "
+                            "feedline",
                             distribution_.reader_of(distribution_.rank)));
 }
 
@@ -74,8 +74,8 @@ Transfer::Transfer(const PipelineSpec& spec, Start start)
   if (!start_.graph && bytes > spec_.memory_limit)  // a reader's plan has counted these bytes
     throw Error(
         Category::bad_pipeline,
-        fmt::format("memory.limit: the batches that other ranks send need {}, but the limit is {}; set it to at "
-                    "least \"{}MiB\", or a smaller parallelism.host_prefetch",
+        fmt::format("memory.limit: the batches that other ranks send need {}, but the limit is {}; set memory.limit to "
+                    "at least \"{}MiB\", or set a smaller parallelism.host_prefetch",
                     format_byte_size(bytes), format_byte_size(spec_.memory_limit), (bytes >> 20) + 1));
   for (size_t replica = 0; replica < start_.devices.size(); replica++) {
     rings_.push_back(std::make_shared<BatchRing>(
@@ -99,8 +99,10 @@ Transfer::~Transfer() {
     const bool heard = changed_.wait_for(lock, leave_timeout, [&]() FEEDLINE_REQUIRES(mutex_) { return ended_; });
     lock.unlock();
     if (!heard)
-      communicator_.abort(
-          Error(Category::stalled, "the feeder of this rank has ended, and not all other ranks heard of it in time"));
+      communicator_.abort(Error(
+          Category::stalled, fmt::format("the feeder of this rank has ended, but some other ranks have not noticed "
+                                         "this within {} s; see the logs of the other ranks",
+                                         leave_timeout.count())));
   }
   if (thread_.joinable()) thread_.join();
   for (auto& ring : rings_) ring->pool().close();
@@ -144,9 +146,9 @@ void Transfer::end_if_others_begin_anew() {
   // of this rank asks for a step that will not come.
   if (std::chrono::steady_clock::now() - beginner_since_.load() < long_wait) return;
   communicator_.abort(Error(
-      Category::stalled, fmt::format("rank {} sets its feeder to another place, and this rank asks for its next "
-                                     "batch; all ranks must call set_state(), set_epoch() and set_weights() together "
-                                     "(load_state_dict() in Python)",
+      Category::stalled, fmt::format("rank {} calls set_state(), set_epoch() or set_weights(), but this rank calls "
+                                     "next(); all ranks must make these calls together (in Python also "
+                                     "load_state_dict())",
                                      beginner_.load())));
 }
 
@@ -214,8 +216,8 @@ bool Transfer::step() {
     if (vote.intent > Intent::leave || vote.offer > Offer::end_of_epoch)
       throw Error(
           Category::bad_pipeline,
-          fmt::format("rank {} says in its vote what this version of feedline does not know; all ranks must run "
-                      "the same version",
+          fmt::format("rank {} sent a message that this version of feedline does not know; all ranks must run the same "
+                      "version",
                       &vote - all.data()));
   const auto one_that = [&](Intent intent) {
     return std::find_if(all.begin(), all.end(), [&](const StepVote& vote) { return vote.intent == intent; });
@@ -280,8 +282,8 @@ void Transfer::check_votes() const {
     if (vote.offer == Offer::nothing || vote.offer != first.offer || vote.epoch != position_.epoch ||
         vote.step != position_.step)
       throw Error(Category::bad_pipeline,
-                  fmt::format("rank {} is at step {} of epoch {}, this rank at step {} of epoch {}: the files have "
-                              "changed on one of them; restart all ranks",
+                  fmt::format("rank {} is at step {} of epoch {}, but this rank is at step {} of epoch {}: the files "
+                              "have changed on one of the two ranks; restart all ranks",
                               reader, vote.step, vote.epoch, position_.step, position_.epoch));
   }
 }
@@ -346,7 +348,8 @@ std::vector<std::span<std::byte>> Transfer::spans_in(const BatchBuffer& buffer, 
       throw Error(
           Category::bad_pipeline,
           fmt::format(
-              "a rank sent {} bytes for '{}', which has room for {}; all ranks must run the same pipeline and version",
+              "a rank sent {} bytes for the tensor '{}', which has room for {} bytes; all ranks must run the same "
+              "pipeline and the same version of feedline",
               bytes, tensor.name, tensor.capacity));
     spans.emplace_back(buffer.memory + tensor.offset, bytes);
   }

@@ -72,10 +72,10 @@ void check_limit(const PipelineSpec& spec, uint64_t buffers, uint64_t buffer_byt
         table_bytes > 0 ? fmt::format(" and tables of {}", format_byte_size(table_bytes)) : std::string();
     throw Error(
         Category::bad_pipeline,
-        fmt::format("memory.device_limit: {} batches{} on GPU {} need {}, but the limit is {}; set it to at least "
-                    "\"{}MiB\", or a smaller parallelism.device_prefetch or batch{}",
+        fmt::format("memory.device_limit: {} batches{} on GPU {} need {}, but the limit is {}; set memory.device_limit "
+                    "to at least \"{}MiB\", or set a smaller parallelism.device_prefetch or a smaller batch size{}",
                     count * buffers, tables, ordinal, format_byte_size(bytes), format_byte_size(spec.device_limit),
-                    (bytes >> 20) + 1, table_bytes > 0 ? ", or leave out lookup.on_device" : ""));
+                    (bytes >> 20) + 1, table_bytes > 0 ? ", or remove lookup.on_device" : ""));
   }
 }
 
@@ -126,8 +126,8 @@ Upload::Upload(const PipelineSpec& spec, Start start)
     if (const int64_t rows = start.facts.rows / start.facts.frames * job.rows; rows >= int64_t{1} << 31)
       throw Error(
           Category::bad_pipeline,
-          fmt::format("batch: {} values of one output in a batch are too many for a GPU, which unpacks less than "
-                      "2^31 of them; take smaller batches, or feed devices: host",
+          fmt::format("batch: one output has {} values in a batch, but a GPU can unpack only less than 2^31; set a "
+                      "smaller batch size, or set 'devices' to host",
                       rows));
     const unpack::DeviceUnpacker& unpacker = unpackers_.emplace_back(job.spec);
     std::ranges::copy(unpacker.kernels(), std::back_inserter(kernels));
@@ -447,7 +447,7 @@ void Upload::finish_copies(size_t first) {
       // next() waits inside arrive(), where it cannot write the warning itself.
       lock.unlock();
       log_warning(
-          fmt::format("next() has waited {} s for other ranks to call it for the same step", long_wait.count()));
+          fmt::format("next() has waited {} s for other ranks to call next() for the same step", long_wait.count()));
       lock.lock();
     }
     source.changed.wait(lock, has_work);

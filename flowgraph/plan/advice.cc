@@ -26,8 +26,8 @@ Advice random_reads(const FeedFigures& feed) {
   if (feed.shuffle != ShuffleMode::global || feed.samples * feed.read_bytes < least_bytes) return {};
   if (feed.read_bytes < most_reads * feed.sample_bytes) return {};
   return fmt::format(
-      "shuffle.mode: GLOBAL reads {} for each sample of {}, {} in an epoch of {} of data; use mode: BLOCK, or a "
-      "smaller source.index.stride, such as \"{}\"",
+      "shuffle.mode: GLOBAL reads {} for each sample of {}, which is {} in an epoch of {} of data; use shuffle.mode: "
+      "BLOCK, or a smaller source.index.stride, such as \"{}\"",
       format_byte_size(feed.read_bytes), format_byte_size(feed.sample_bytes),
       format_byte_size(feed.samples * feed.read_bytes), format_byte_size(feed.samples * feed.sample_bytes),
       format_byte_size(std::max<uint64_t>(512, feed.sample_bytes / 512 * 512)));
@@ -37,8 +37,8 @@ Advice random_reads(const FeedFigures& feed) {
 Advice one_inflater(const FeedFigures& feed) {
   if (feed.inflated_bytes < least_bytes || feed.threads < 2 || feed.keeps_records) return {};
   return fmt::format(
-      "the compressed files hold {}, which one thread at a time inflates while the feed has {} threads; write plain "
-      "files with `feedline split`, or keep the records in a cache {{ what: RECORDS }}",
+      "the compressed files inflate to {}, and only one of the {} threads of the feed inflates at a time; write "
+      "uncompressed files with `feedline split`, or keep the records in a cache {{ what: RECORDS }}",
       format_byte_size(feed.inflated_bytes), feed.threads);
 }
 
@@ -47,7 +47,7 @@ Advice small_files(const FeedFigures& feed) {
   constexpr uint64_t least_file_bytes = 64 << 10;
   if (feed.files < least_files || feed.file_bytes / feed.files >= least_file_bytes) return {};
   return fmt::format(
-      "the {} have {} each, and opening a file takes as long as feeding 40 KB of it; write fewer of them with "
+      "the {} have {} each, and opening a file takes as long as feeding 40 KB of it; write fewer and larger files with "
       "`feedline split --shard-size 150MB`",
       format_count(feed.files, "file"), format_byte_size(feed.file_bytes / feed.files));
 }
@@ -58,9 +58,8 @@ Advice small_batches(const FeedFigures& feed) {
   if (feed.steps < least_steps || feed.costly_rows || feed.batch_bytes == 0 || feed.batch_bytes >= least_batch_bytes)
     return {};
   return fmt::format(
-      "a replica's batch of {} has {} of records and tensors together, and handing a batch over takes as long as "
-      "making "
-      "16 KiB; {} rows and more would take less time for each",
+      "a replica's batch of {} has {} of records and tensors together, and handing over a batch takes as long as "
+      "making 16 KiB of them; with {} rows or more in a batch, each row takes less time",
       format_count(feed.batch_rows, "row"), format_byte_size(feed.batch_bytes),
       format_count(feed.batch_rows * least_batch_bytes / std::max<uint64_t>(1, feed.batch_bytes) + 1));
 }
@@ -71,8 +70,8 @@ Advice few_batches_ahead(const FeedFigures& feed) {
   if (feed.steps < least_steps || feed.host_prefetch == 0 || feed.batches >= enough) return {};
   if (feed.batches_if_unset < enough) return {};
   return fmt::format(
-      "parallelism.host_prefetch: {} lets a thread sleep and wake for every batch or two of a slower trainer; leave it "
-      "out, and {} of these small batches are made at a time",
+      "parallelism.host_prefetch: {} makes a thread of the feed sleep and wake for every batch or two, if the trainer "
+      "is slower than the feed; remove parallelism.host_prefetch, and {} of these small batches are made at a time",
       feed.host_prefetch, feed.batches_if_unset);
 }
 

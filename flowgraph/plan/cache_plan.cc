@@ -67,7 +67,8 @@ std::optional<uint64_t> CachePlan::room(const PipelineSpec& spec, const DataSet&
     else
       most = samples_ * parts_.parts.size();
     if (found->entries > most) {  // otherwise memory would be planned for so large a table
-      why_off_ = fmt::format("{} is damaged: it says that it has {} entries, and this data has at most {}; remove it",
+      why_off_ = fmt::format("{} is damaged: it says that it has {} entries, but this data has at most {}; remove this "
+                             "file",
                              path_, found->entries, most);
       return std::nullopt;
     }
@@ -87,11 +88,12 @@ std::optional<uint64_t> CachePlan::room(const PipelineSpec& spec, const DataSet&
 void CachePlan::refuse_if_none(uint64_t room, uint64_t smallest, const char* what) {
   if (kept_ > 0) return;
   if (room < spec_.limit) {
-    why_off_ = fmt::format("the disk of {} has {} free", path_, format_byte_size(room));
+    why_off_ = fmt::format("the disk of {} has only {} free, but one {} takes {}", path_, format_byte_size(room), what,
+                           format_byte_size(smallest));
     return;
   }
   throw Error(Category::bad_pipeline,
-              fmt::format("cache: limit: {} are too few for one {}, which takes {}; give more, or remove the cache",
+              fmt::format("cache: limit: {} cannot hold one {}, which takes {}; raise cache.limit, or remove 'cache'",
                           format_byte_size(spec_.limit), what, format_byte_size(smallest)));
 }
 
@@ -153,9 +155,9 @@ void CachePlan::keep_pieces(const PipelineSpec& spec, const DataSet& data) {
   kept_ = pieces.samples();
   if (room)
     refuse_if_none(*room, pieces.smallest() + fixed,
-                   pieces.plain() > 0 ? "stretch of a file" : "whole compressed file");
+                   pieces.plain() > 0 ? "part of a file" : "whole compressed file");
   else if (kept_ == 0)
-    why_off_ = fmt::format("{} has another layout; remove it", path_);
+    why_off_ = fmt::format("{} was made with a different layout; remove this file", path_);
 }
 
 // Two runs share a cache file if they have the same data and make the same entries of the same samples. So a cache
@@ -194,7 +196,7 @@ void CachePlan::choose_file(const PipelineSpec& spec, const DataSet& data) {
   }
   prefix_ = fmt::format("{:016x}-", place);
   path_ = io::cache_place(fmt::format("{}{:016x}{}", prefix_, content_, io::EntryFile::suffix), spec_.dir);
-  if (path_.empty()) why_off_ = "there is no folder for it; set cache.dir, HOME or XDG_CACHE_HOME";
+  if (path_.empty()) why_off_ = "there is no folder for the cache; set cache.dir, HOME or XDG_CACHE_HOME";
 }
 
 uint64_t CachePlan::store_bytes() const noexcept {
@@ -240,13 +242,14 @@ std::string CachePlan::text_of_pieces() const {
          format_count(samples_, "sample"), 100 * share(), format_byte_size(layout_.data_bytes),
          format_count(layout_.entries, "piece"), spec_.where == CacheWhere::memory ? "in memory" : "in " + path_);
   if (pieces_->compressed() > 0)
-    append(text, "         {} of {} compressed files are kept inflated{}; a compressed file is kept whole or not\n",
+    append(text,
+           "         {} of {} compressed files are kept inflated{}; a compressed file is kept whole or not at all\n",
            format_count(pieces_->kept_compressed()), format_count(pieces_->compressed()),
            spec_.where == CacheWhere::memory ? "" : " for all runs");
   if (pieces_->plain() > 0)
     append(text,
-           "         plain files: this pays for reads past the page cache (O_DIRECT) and from slow file "
-           "systems; otherwise it only\n         copies what the page cache holds\n");
+           "         uncompressed files: the cache helps if they are read with O_DIRECT or from a slow file system; "
+           "otherwise it\n         only copies what the page cache holds\n");
   return text;
 }
 

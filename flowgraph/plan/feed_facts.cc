@@ -15,7 +15,7 @@ namespace {
 [[noreturn]] void refuse(int rank, const std::string& what) {
   throw Error(
       Category::bad_pipeline,
-      fmt::format("rank {} sent an impossible description of {}; all ranks must run the same version of feedline", rank,
+      fmt::format("rank {} sent an invalid description of {}; all ranks must run the same version of feedline", rank,
                   what));
 }
 

@@ -274,33 +274,33 @@ void MemoryPlan::fit(const Schedule& schedule, const RowWriters& writers, const 
   std::string advice = fmt::format("set memory.limit to at least \"{}MiB\"", (bytes() >> 20) + 1);
   if (without_batches < spec.memory_limit && per_row > 0)
     if (const uint64_t fit = (spec.memory_limit - without_batches) / per_row; fit > 0)
-      advice += fmt::format(", or a global batch of at most {} rows",
+      advice += fmt::format(", or set a global batch of at most {} rows",
                             fit * static_cast<uint64_t>(schedule.ranks.all_replicas()));
   if (data.lazy)
-    advice += fmt::format(", or a smaller source.record_limit: index.mode LAZY plans for records of {}",
+    advice += fmt::format(", or set a smaller source.record_limit (index.mode LAZY plans for records of {})",
                           format_byte_size(data.largest_record()));
   // Tells whether it helps to change a further setting: whether the plan would fit without the memory that the setting
   // takes now, or with the least that it can take.
   const auto fits_with = [&](uint64_t now, uint64_t least) { return bytes() - now + least <= spec.memory_limit; };
   const uint64_t of_slots = product(slots, slot_bytes), of_batches = product(buffers, buffer_bytes);
   if (spec.shuffle.mode == ShuffleMode::block && chunks > 1 && fits_with(of_slots, product(3, slot_bytes)))
-    advice += ", or fewer shuffle.lanes, or a smaller shuffle.block_size";
+    advice += ", or set fewer shuffle.lanes, or a smaller shuffle.block_size";
   // Batches that are waited for hold slots if they lend rows, and so do ends of epochs.
   if (spec.host_prefetch > 1 &&
       fits_with(of_batches + of_slots,
                 product(2 * static_cast<uint64_t>(schedule.replicas), buffer_bytes) + product(chunks + 2, slot_bytes)))
-    advice += ", or a smaller parallelism.host_prefetch";
+    advice += ", or set a smaller parallelism.host_prefetch";
   for (const MemoryLine& line : more)
     if (line.what == "cache" && spec.cache && spec.cache->where == CacheWhere::memory &&
         fits_with(product(line.count, line.bytes), 0))
-      advice += ", or a smaller cache.limit";
+      advice += ", or set a smaller cache.limit";
   for (const BatchTensor& tensor : tensors)
     if (tensor.part != BatchTensor::Part::dense && tensor.capacity > buffer_bytes / 2)
-      advice += fmt::format(", or bound output '{}' by feature.max_values",
+      advice += fmt::format(", or set feature.max_values for the feature of output '{}'",
                             spec.outputs[static_cast<size_t>(tensor.output)].name);
   throw Error(Category::bad_pipeline,
-              fmt::format("memory.limit: the plan needs {} ({} for {} batches, {} for {} buffers to read into), but "
-                          "the limit is {}; {}",
+              fmt::format("memory.limit: the feed needs {} ({} for {} batches, {} for {} read buffers), but the limit "
+                          "is {}; {}",
                           format_byte_size(bytes()), format_byte_size(product(buffers, buffer_bytes)), buffers,
                           format_byte_size(slots * slot_bytes), slots, format_byte_size(spec.memory_limit), advice));
 }

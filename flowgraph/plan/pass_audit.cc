@@ -76,7 +76,8 @@ class PassSums {
     const uint64_t allowed =
         std::max(frames / most_read_one_in, data_.bytes > 0 ? mul_div(always_read_bytes, frames, data_.bytes) : 0);
     if (at_edges > allowed)
-      throw Unknown{fmt::format("{} of {} frames are near ends of files or changes of window.key, too many to read",
+      throw Unknown{fmt::format("{} of {} frames are near the end of a file or a change of window.key, and these are "
+                                "too many to read for the audit",
                                 at_edges, frames)};
     for (DataFile& file : data_.files) *file.pass_audit *= common;
     windows.for_each_edge([&](uint64_t begin, uint64_t end) {
@@ -95,7 +96,8 @@ class PassSums {
     if (count == 0) return 0;
     const DataFile& file = data_.files[f];
     if (file.compressed())
-      throw Unknown{fmt::format("a part of the compressed file {} is fed, or some of it more than once", file.id.uri)};
+      throw Unknown{fmt::format("only a part of the compressed file {} is fed, or a part of it is fed more than once",
+                                file.id.uri)};
     Ticket ticket;
     ticket.add(data_, f, first, count);
     io::RecordStream stream(io::all_files().open(file.id.uri), Compression::none,

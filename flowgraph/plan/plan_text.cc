@@ -14,7 +14,7 @@ namespace {
 
 std::string interleaving(const InterleaveSpec& interleave) {
   if (!interleave.on()) return "one after another";
-  return fmt::format("interleaved, {} open, {} samples of each in turn", interleave.cycle_length,
+  return fmt::format("interleaved, {} files open, {} samples of each file in turn", interleave.cycle_length,
                      interleave.block_length);
 }
 
@@ -44,13 +44,14 @@ void Plan::order_text(std::string& text) const {
       append(text, "window   {} groups of records that have the same '{}'\n", order.windows()->groups(),
              spec.window->key);
     if (order.mode() == ShuffleMode::global)
-      append(text, "shuffle  every sample by itself, {} to a read of up to {}\n", order.picks(),
+      append(text, "shuffle  every sample by itself, {} samples in a read of up to {}\n", order.picks(),
              format_byte_size(memory.slot_data_bytes));
     else if (order.mode() == ShuffleMode::buffer)
       append(text, "shuffle  a buffer of {} samples, files {}{}\n", order.buffer(),
              spec.shuffle.shuffle_files ? "in random order, " : "", interleaving(order.interleave()));
     else if (order.mode() == ShuffleMode::block)
-      append(text, "shuffle  {} blocks of up to {} in random order, {} lanes that each mix {}, about {} samples\n",
+      append(text,
+             "shuffle  {} blocks of up to {} in random order, {} lanes that mix {} blocks each, about {} samples\n",
              order.blocks().size(), format_byte_size(memory.slot_data_bytes), order.lanes().count, order.mixed_blocks(),
              std::min(order.samples(), order.lanes().count * order.mixed_blocks() * order.samples() /
                                            std::max<size_t>(1, order.blocks().size())));
@@ -69,7 +70,7 @@ std::string Plan::text() const {
                 : fmt::format("{}, counted and verified in {:.2f} s", format_count(samples, "sample"), data.count_s);
   append(text, "data     {}, {}, {}\n", format_count(data.files.size(), "file"), format_byte_size(data.bytes), counted);
   if (data.skipped_total > 0) append(text, "         {} bad regions or files are left out\n", data.skipped_total);
-  for (const Error& error : data.raised) append(text, "         the feed will end with: {}\n", error.what());
+  for (const Error& error : data.raised) append(text, "         the feed will end with this error: {}\n", error.what());
   for (size_t s = 0; s < spec.sources.size(); s++) sources_text(text, s);
   order_text(text);
   if (steps_per_epoch >= 0 && samples_per_epoch >= 0)

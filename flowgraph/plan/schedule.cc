@@ -24,10 +24,9 @@ int64_t choose_global_batch(const PipelineSpec& spec, const Ranks& ranks) {
   const int64_t below = size / replicas * replicas;
   throw Error(
       Category::bad_pipeline,
-      fmt::format("batch.global_batch_size: {} rows do not divide by {} replicas{}; the nearest sizes that do are "
-                  "{}{}",
+      fmt::format("batch.global_batch_size: {} rows cannot be divided evenly among {} replicas{}; set it to {}{}",
                   size, replicas, ranks.world_size > 1 ? fmt::format(" of {} ranks", ranks.world_size) : "",
-                  below > 0 ? fmt::format("{} and ", below) : "", below + replicas));
+                  below > 0 ? fmt::format("{} or ", below) : "", below + replicas));
 }
 
 // Returns the number of passes in an epoch; -1 if it has no end. Throws Error bad_pipeline if the samples would be too
@@ -39,17 +38,16 @@ int64_t checked_passes(const PipelineSpec& spec, const DataSet& data, int64_t gl
     if (spec.epoch_steps > 0)
       throw Error(
           bad.category(),
-          fmt::format("{}; with epoch.steps the data is repeated without end, so a feed that is to end with this "
-                      "record cannot begin; leave bad records out (errors.on_error: SKIP_RECORD), or remove "
-                      "epoch.steps",
+          fmt::format("{}; epoch.steps repeats the data without end, but errors.on_error: RAISE ends the feed at this "
+                      "bad record; set errors.on_error: SKIP_RECORD, or remove epoch.steps",
                       bad.message()),
           bad.place());
     return 1;
   }
   if (spec.repeat < 0 && data.samples == 0)
     throw Error(Category::bad_pipeline,
-                "epoch.repeat: -1 repeats the samples without end, but the data has none; correct source.files, "
-                "source.range or filter, or the files");
+                "epoch.repeat: -1 repeats the samples without end, but the data has no samples; correct source.files, "
+                "source.range or 'filter', or the files");
   const int64_t most =
       (std::numeric_limits<int64_t>::max() - global_batch) / std::max<int64_t>(1, static_cast<int64_t>(data.samples));
   if (spec.repeat > most)
@@ -128,8 +126,8 @@ Steps Schedule::plan_orders() {
 void Schedule::plan_epoch() {
   if (data.lazy && ranks.world_size > 1)
     throw Error(Category::bad_pipeline,
-                "source: index.mode: LAZY is for one process: several ranks must know their steps before the first "
-                "batch; use source.index.mode BUILD");
+                "source: index.mode: LAZY works only with one rank, because several ranks must know the number of "
+                "their steps before the first batch; set source.index.mode: BUILD");
   steps_per_epoch = data.lazy ? -1 : steps.per_epoch();
   if (steps_per_epoch < 0) {
     samples_per_epoch = -1;
@@ -141,7 +139,7 @@ void Schedule::plan_epoch() {
   none = data.no_pass_audit;
   const bool goes_on = steps.epochs_go_on();
   if (goes_on && (mixture || !PassBorders::apply_to(*orders[0], global_batch)))
-    none = mixture ? "epochs of `epoch.steps` steps end within passes over the sources of the mixture"
+    none = mixture ? "with epoch.steps an epoch ends within a pass over a source of the mixture"
                    : "a step takes more than half of the data";
   uint64_t sum = 0;
   for (const DataFile& file : data.files) {

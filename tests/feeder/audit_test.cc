@@ -259,7 +259,7 @@ TEST_CASE("ranks with a communicator judge the epoch together") {
         if (rank == 1) read_epoch(feeder);
         const auto apart = feeder.audit_ranks();
         const std::string why = apart ? apart->why : "there is no audit";
-        if (why != "the last epoch that rank 0 has ended is epoch 0, and that of rank 1 is epoch 1")
+        if (why != "the last epoch that rank 0 has completed is epoch 0, but on rank 1 it is epoch 1")
           throw std::logic_error(why);
       });
       for (const std::string& error : thrown) CHECK(error == "");

@@ -201,7 +201,7 @@ TEST_CASE("a plan keeps exactly its part of the records") {
         CHECK(std::abs(static_cast<double>(third) / static_cast<double>(wanted) - 1.0 / 3) < 0.01);
   }
   spec.cache->limit = 2000;
-  CHECK_THROWS_WITH(flow::CachePlan(spec, data, {}), Catch::Contains("too few for one sample"));
+  CHECK_THROWS_WITH(flow::CachePlan(spec, data, {}), Catch::Contains("cannot hold one sample"));
 }
 
 TEST_CASE("pictures that warn are decoded in every epoch, so that they warn in every epoch") {
@@ -532,7 +532,7 @@ TEST_CASE("caches that could keep nothing, or are wrong, are refused with the re
   CHECK_THAT(why(middle + "cache { what: RESIZED } "), Catch::Contains("cache: limit: it is missing"));
   CHECK_THAT(why(middle + "cache { what: RESIZED limit: '5 apples' } "), Catch::Contains("cache: limit: "));
   CHECK_THAT(why(middle + "cache { what: DECODED limit: '1MiB' dir: 'x' } "), Catch::Contains("it is for where: DISK"));
-  CHECK_THAT(why(middle + cache("MEMORY", "RESIZED", "100B")), Catch::Contains("too few for one sample"));
+  CHECK_THAT(why(middle + cache("MEMORY", "RESIZED", "100B")), Catch::Contains("cannot hold one sample"));
   CHECK_THAT(why("output { name: 'image' feature: 'image' decode_image { scale: AUTO } resize { size: [4, 4] } } " +
                  cache("MEMORY", "DECODED", "1MiB")),
              Catch::Contains("scale AUTO decodes each window in its own way"));

@@ -271,7 +271,7 @@ TEST_CASE("a table on GPUs is brought there once, outlives its feeder, and count
     message = error.message();
   }
   CHECK_THAT(message, Catch::Contains("memory.device_limit: 3 batches and tables of 1.1 KiB on GPU 0 need ") &&
-                          Catch::Contains("or leave out lookup.on_device"));
+                          Catch::Contains("or remove lookup.on_device"));
   const size_t from = message.find("at least \"") + 10;
   Feeder feeder(limited.with("memory.device_limit", message.substr(from, message.find('"', from) - from)),
                 of_devices(gpus(1)));

@@ -210,7 +210,7 @@ TEST_CASE("ranks that are set to different places are told on all of them") {
   });
   for (const std::string& text : said)
     CHECK(text ==
-          "rank 1 differs from rank 0: it goes on at step 0 of epoch 5, not at step 0 of epoch 4 [bad_pipeline]");
+          "rank 1 differs from rank 0: it continues at step 0 of epoch 5, not at step 0 of epoch 4 [bad_pipeline]");
 }
 
 TEST_CASE("a rank that asks for a batch while another is set elsewhere ends both, and says why", "[long]") {
@@ -224,7 +224,8 @@ TEST_CASE("a rank that asks for a batch while another is set elsewhere ends both
     for (;;) feeder.next();
   });
   for (const std::string& text : said)
-    CHECK_THAT(text, Catch::Contains("rank " + std::to_string(sets) + " sets its feeder to another place"));
+    CHECK_THAT(text, Catch::Contains("rank " + std::to_string(sets) +
+                                     " calls set_state(), set_epoch() or set_weights(), but this rank calls next()"));
 }
 
 TEST_CASE("a state of another feed changes nothing on any rank") {
@@ -302,12 +303,11 @@ TEST_CASE("parts that no rank is given, or that do not exist, are refused on all
   const Pipeline pipeline = data.pipeline(batch_text(6, "DROP"));
   for (const auto& [of_rank_1, size, what] : std::vector<std::tuple<int, int, std::string>>{
            {0, 2,
-            "options.data_parallel_rank: no rank is given part 1 of 2, whose samples would be lost; give each part to "
-            "a "
-            "rank [bad_pipeline]"},
+            "options.data_parallel_rank: no rank sets it to 1, so one of 2 parts of the samples would be lost; each "
+            "number below options.data_parallel_size needs a rank [bad_pipeline]"},
            {2, 2,
-            "options.data_parallel_rank: rank 1 is given part 2, and options.data_parallel_size is 2; the parts are "
-            "numbered from 0 to 1 [bad_pipeline]"}}) {
+            "options.data_parallel_rank: rank 1 sets it to 2, but options.data_parallel_size is 2; set it to a number "
+            "from 0 to 1 [bad_pipeline]"}}) {
     const int part = of_rank_1, parts = size;
     for (const std::string& text : on_communicators(2, [&](int rank, Ends end) {
            Options options = of_rank(std::move(end), 1);

@@ -350,7 +350,7 @@ TEST_CASE("a plan over the limit is refused, with values that fit") {
 
 TEST_CASE("a batch that the replicas cannot share is refused, with the nearest sizes") {
   const Data data({10});
-  CHECK_THROWS_WITH(Feeder(data.pipeline("batch { global_batch_size: 10 }"), replicas(4)), Catch::Contains("8 and 12"));
+  CHECK_THROWS_WITH(Feeder(data.pipeline("batch { global_batch_size: 10 }"), replicas(4)), Catch::Contains("8 or 12"));
   CHECK_THROWS_WITH(Feeder(data.pipeline("batch { global_batch_size: 3 }"), replicas(4)), Catch::Contains(" 4"));
   CHECK_NOTHROW(Feeder(data.pipeline("batch { batch_size_per_replica: 2 }"), replicas(4)));
 }
@@ -433,7 +433,8 @@ TEST_CASE("SKIP_FILE leaves out files while counting; a record that goes bad lat
 
 TEST_CASE("an epoch of no samples that repeats without end is refused") {
   const Data data({0});
-  CHECK_THROWS_WITH(Feeder(data.pipeline(ten + "epoch { repeat: -1 }")), Catch::Contains("but the data has none"));
+  CHECK_THROWS_WITH(Feeder(data.pipeline(ten + "epoch { repeat: -1 }")),
+                    Catch::Contains("but the data has no samples"));
   const Data some({10});
   CHECK_THROWS_WITH(Feeder(some.pipeline(ten + "epoch { repeat: 9223372036854775807 }")),
                     Catch::Contains("than can be counted"));

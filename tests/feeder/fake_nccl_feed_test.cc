@@ -87,7 +87,7 @@ TEST_CASE("a long wait for a rank that does not call next() is logged") {
           options.communicator = std::move(ends[static_cast<size_t>(rank)]);
           options.gpu_communicator = nccl_communicator(std::move(controls[static_cast<size_t>(rank)]), cuda(rank));
           Feeder feeder(pipeline, std::move(options));
-          if (rank == 1 && !log.wait_for("next() has waited 10 s for other ranks to call it for the same step"))
+          if (rank == 1 && !log.wait_for("next() has waited 10 s for other ranks to call next() for the same step"))
             throw std::runtime_error("nothing was said");
           if (!feeder.next(0, consumer.stream())) throw std::runtime_error("no batch");
         }) == std::vector<std::string>(2));

@@ -389,7 +389,7 @@ TEST_CASE("a plan that does not fit is refused with what would help") {
     return all;
   };
   const std::string blocks = "shuffle { buffer_size: 2000 lanes: 8 block_size: '16KiB' } " + batch_of(16, "DROP");
-  CHECK_THAT(said(blocks), Catch::Contains("or fewer shuffle.lanes") && !Catch::Contains("host_prefetch"));
+  CHECK_THAT(said(blocks), Catch::Contains("or set fewer shuffle.lanes") && !Catch::Contains("host_prefetch"));
   const std::string batches = batch_of(1000, "DROP") + "parallelism { host_prefetch: 100 } ";
-  CHECK_THAT(said(batches), Catch::Contains("or a smaller parallelism.host_prefetch") && !Catch::Contains("lanes"));
+  CHECK_THAT(said(batches), Catch::Contains("or set a smaller parallelism.host_prefetch") && !Catch::Contains("lanes"));
 }

@@ -209,7 +209,7 @@ TEST_CASE("a lazy feed keeps a bounded list of damage") {
     return said(feeder, 1).back();
   };
   CHECK_THAT(fed("max_failures: 2"), Catch::Contains("3 bad records were found, but errors.max_failures allows 2"));
-  CHECK_THAT(fed(""), Catch::Contains("bad regions take more than half of its 16 MiB"));
+  CHECK_THAT(fed(""), Catch::Contains("damaged places takes more than half of the limit of 16 MiB"));
 }
 
 TEST_CASE("a lazy feed reads each byte once in an epoch") {
@@ -292,14 +292,14 @@ TEST_CASE("fields that need counts are refused with LAZY, by name") {
   }
   CHECK_THAT(refusal(data.pipeline("LAZY", batch).with("source.range", "5:10")), Contains("a range or shard"));
   CHECK_THAT(refusal(data.pipeline("LAZY", batch).with("source.num_shards", "2")), Contains("a range or shard"));
-  CHECK_THAT(refusal(data.pipeline("LAZY", batch), {.rank = 1, .world_size = 2}), Contains("for one process"));
+  CHECK_THAT(refusal(data.pipeline("LAZY", batch), {.rank = 1, .world_size = 2}), Contains("works only with one rank"));
   // No record of a plain file is longer than the file; one of a compressed file may be.
   const auto of_a_gigabyte = [](const Uncounted& files, const std::string& text) {
     return files.pipeline("LAZY", text).with("source.record_limit", "1GiB").with("memory.limit", "1GiB");
   };
   CHECK(refusal(of_a_gigabyte(data, batch)) == "accepted");
   CHECK_THAT(refusal(of_a_gigabyte(Uncounted({10, 10}, Compression::gzip, 1), batch)),
-             Contains("source.record_limit: index.mode LAZY plans for records of 1 GiB"));
+             Contains("source.record_limit (index.mode LAZY plans for records of 1 GiB)"));
 }
 
 TEST_CASE("LAZY stores no index of a small file, unless a folder for indexes is named") {

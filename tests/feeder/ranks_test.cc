@@ -193,17 +193,18 @@ TEST_CASE("ranks with other files are told which") {
   };
   std::vector<Rank> ranks = ranks_of(data.pipeline(of_24), 3);
   ranks[1].pipeline = ranks[0].pipeline.with("source.exclude", "*-001*");
-  check_all(start(ranks), "rank 1 differs from rank 0: 3 files, not 4; the first that differs: " + name(2) + " of " +
-                              size(data, 2) + " bytes, not " + name(1) + " of " + size(data, 1) +
+  check_all(start(ranks), "rank 1 differs from rank 0: 3 files, not 4; the first file that differs: " + name(2) +
+                              " of " + size(data, 2) + " bytes, not " + name(1) + " of " + size(data, 1) +
                               " bytes [bad_pipeline]");
   ranks[1].pipeline = ranks[0].pipeline.with("source.exclude", "*-003*");
-  check_all(start(ranks), "rank 1 differs from rank 0: 3 files, not 4; the first that differs: none, not " + name(3) +
-                              " of " + size(data, 3) + " bytes [bad_pipeline]");
+  check_all(start(ranks), "rank 1 differs from rank 0: 3 files, not 4; the first file that differs: none, not " +
+                              name(3) + " of " + size(data, 3) + " bytes [bad_pipeline]");
 
   const Data longer({30, 40, 51, 60});
   ranks[1].pipeline = longer.pipeline(of_24);
-  check_all(start(ranks), "rank 1 differs from rank 0: the first that differs: " + name(2) + " of " + size(longer, 2) +
-                              " bytes, not " + name(2) + " of " + size(data, 2) + " bytes [bad_pipeline]");
+  check_all(start(ranks), "rank 1 differs from rank 0: the first file that differs: " + name(2) + " of " +
+                              size(longer, 2) + " bytes, not " + name(2) + " of " + size(data, 2) +
+                              " bytes [bad_pipeline]");
 
   // Files with the same names and sizes: the difference is found if each rank knows the content of its own.
   const Data same({30, 40, 50, 60});
@@ -216,7 +217,7 @@ TEST_CASE("ranks with other files are told which") {
   }
   for (const std::string& text : start(ranks)) {
     INFO(text);
-    CHECK(text.find("rank 2 differs from rank 0: the first that differs: " + name(2) +
+    CHECK(text.find("rank 2 differs from rank 0: the first file that differs: " + name(2) +
                     " with 49 good records (audit ") == 0);
     CHECK(text.find(", not " + name(2) + " with 50 good records (audit ") != std::string::npos);
   }
@@ -237,7 +238,7 @@ TEST_CASE("a rank that cannot start makes no other wait") {
   ranks[1].pipeline = ranks[0].pipeline.with("source.files", data.dir().file("missing"));  // found by validation
   check("no file");
   ranks[1].pipeline = ranks[0].pipeline.with("memory.limit", "1KiB");  // found by planning
-  check("memory.limit: the plan needs");
+  check("memory.limit: the feed needs");
   ranks = ranks_of(data.pipeline(of_24), 3);
   ranks[1].options.on_progress = [](uint64_t, uint64_t) { throw std::runtime_error("enough"); };  // found by counting
   check("enough");

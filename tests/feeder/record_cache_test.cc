@@ -182,7 +182,7 @@ TEST_CASE("a compressed file is kept whole, or inflated in every epoch") {
   CHECK(files < 4);
   CHECK_THAT(feeder.plan_text(),
              Catch::Contains(std::to_string(static_cast<int>(files)) + " of 4 compressed files are kept inflated"));
-  CHECK_THAT(feeder.plan_text(), !Catch::Contains("plain files"));
+  CHECK_THAT(feeder.plan_text(), !Catch::Contains("uncompressed files"));
 }
 
 TEST_CASE("with a cache of records, a feed goes on in the middle of an epoch, and ranks find each other's records") {
@@ -351,7 +351,7 @@ TEST_CASE("a plan says what a cache of records pays for, and counts its memory")
   const Data plain({3000}), packed({900}, Compression::gzip);
   const Feeder feeder(pipeline_of(plain, cache("MEMORY", "300KiB")));
   CHECK_THAT(feeder.plan_text(), Catch::Contains("cache    RECORDS: "));
-  CHECK_THAT(feeder.plan_text(), Catch::Contains("otherwise it only\n         copies what the page cache holds"));
+  CHECK_THAT(feeder.plan_text(), Catch::Contains("otherwise it\n         only copies what the page cache holds"));
   CHECK_THAT(feeder.plan_text(), Catch::Contains("memory   cache"));
   const auto why = [&](const Data& data, const std::string& more) -> std::string {
     try {
@@ -362,8 +362,8 @@ TEST_CASE("a plan says what a cache of records pays for, and counts its memory")
       return error.message();
     }
   };
-  CHECK_THAT(why(packed, cache("MEMORY", "20KiB")), Catch::Contains("too few for one whole compressed file"));
-  CHECK_THAT(why(plain, cache("MEMORY", "1KiB")), Catch::Contains("too few for one stretch of a file"));
+  CHECK_THAT(why(packed, cache("MEMORY", "20KiB")), Catch::Contains("cannot hold one whole compressed file"));
+  CHECK_THAT(why(plain, cache("MEMORY", "1KiB")), Catch::Contains("cannot hold one part of a file"));
   // Only where the plan would fit without a cache would a smaller one help.
   const auto with_limit = [&](int64_t bytes) {
     return why(plain, cache("MEMORY", "1GiB") + "memory { limit: '" + std::to_string(bytes) + "' } ");
@@ -375,7 +375,7 @@ TEST_CASE("a plan says what a cache of records pays for, and counts its memory")
   const int64_t enough = static_cast<int64_t>(std::stoi(little.substr(at + 10))) << 20;
   bool told = false;
   for (int64_t less = 64 << 10; less <= 1 << 20; less += 64 << 10)
-    told |= with_limit(enough - less).find("or a smaller cache.limit") != std::string::npos;
+    told |= with_limit(enough - less).find("or set a smaller cache.limit") != std::string::npos;
   CHECK(told);
 }
 

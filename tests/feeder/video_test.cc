@@ -195,7 +195,7 @@ TEST_CASE("video: the elements, the plan, and a batch of clips without frames") 
 
   CHECK_THROWS_WITH(Feeder(data.pipeline(shape, batch_of(24, "DROP") + "memory { limit: '300MiB' }")
                                .with("feature.frames.max_values", "")),
-                    Contains("bound output 'frames' by feature.max_values"));
+                    Contains("or set feature.max_values for the feature of output 'frames'"));
   Feeder few(data.pipeline(shape, batch_of(1, "DROP")).with("feature.frames.max_values", "2"));
   for (int clip = 0; clip < 3; clip++) CHECK(few.next());
   try {

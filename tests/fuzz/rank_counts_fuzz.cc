@@ -92,7 +92,7 @@ void share_indexes(Draw& draw) {
       if (other.honest()) require(bytes_of_index(file) == wanted[f], "ranks together count as one does");
     }
   } catch (const Error& error) {
-    const bool none = error.message().starts_with("index.mode is REQUIRE, but there is no valid index: ");
+    const bool none = error.message().starts_with("index.mode is REQUIRE, but this file has no valid index: ");
     require(!other.honest() || (none && !kept && &spec == &specs[1]), error.what());
     if (!none) throw;
   }

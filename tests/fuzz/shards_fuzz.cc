@@ -185,8 +185,8 @@ void dataset_info(Draw& draw) {
         continue;
       const uint64_t records = split.lengths[*found.shard];
       if (records != file.index.records)
-        wrong.push_back(file.id.uri + ": " + std::to_string(file.index.records) +
-                        " good records, but dataset_info.json beside it says " + std::to_string(records));
+        wrong.push_back(file.id.uri + ": the file has " + std::to_string(file.index.records) +
+                        " good records, but dataset_info.json in its folder says " + std::to_string(records));
       break;
     }
   }
@@ -202,7 +202,7 @@ void dataset_info(Draw& draw) {
   if (spoiled) return;
   const bool read =
       std::ranges::any_of(files, [](const auto& file) { return file.id.uri.starts_with(folder().path()); });
-  require(count("it is not as TensorFlow Datasets writes it") == (read && !splits),
+  require(count("this is not the format of TensorFlow Datasets") == (read && !splits),
           "a text is refused, or is not: " + text);
   require(count(" good records, but ") == static_cast<int64_t>(std::min<size_t>(10, wrong.size())),
           "other shards are wrong");

@@ -135,7 +135,7 @@ TEST_CASE("check warns of what is known to slow a feed down, and run does not") 
   CHECK(small.err.find("feedline: warning: a replica's batch of 1 row has ") == 0);
   const ToolResult few =
       run_tool({"check", pipeline, "--set", "batch.global_batch_size=8", "--set", "parallelism.host_prefetch=2"});
-  CHECK(few.err.find("parallelism.host_prefetch: 2 lets a thread sleep") != std::string::npos);
+  CHECK(few.err.find("parallelism.host_prefetch: 2 makes a thread of the feed sleep") != std::string::npos);
 
   // A thousand small files.
   const std::string bytes = read_file(dir.file("a.tfrecord")).substr(0, 116);

@@ -138,7 +138,7 @@ std::vector<Setting> settings(const TuneArgs& args, const std::string& plan, con
   }
   all.push_back(std::move(threads));
   all.push_back({"parallelism.host_prefetch", {"1", "2", "4", "8", "16", "32"}});
-  if (plan.find(" lanes that each mix ") != std::string::npos && args.change_order)
+  if (plan.find(" lanes that mix ") != std::string::npos && args.change_order)
     all.push_back({"shuffle.block_size", {"64KiB", "128KiB", "256KiB", "512KiB", "1MiB"}});
   // Only the change from the page cache to O_DIRECT is tried, not the change back: short runs find data in the page
   // cache that whole epochs would not find there.

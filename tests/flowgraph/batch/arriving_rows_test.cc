@@ -73,7 +73,7 @@ TEST_CASE("a description of batches is refused unless it is that of the pipeline
         with([](FeedFacts& f) { f.frames = 0; }), with([](FeedFacts& f) { f.frames = 2; }),
         with([](FeedFacts& f) { f.buffer_bytes = UINT64_MAX; }), with([](FeedFacts& f) { f.tensors.pop_back(); }),
         with([](FeedFacts& f) { f.tensors.push_back(f.tensors.back()); })})
-    CHECK_THAT(text, Contains("rank 3 sent an impossible description of"));
+    CHECK_THAT(text, Contains("rank 3 sent an invalid description of"));
   CHECK_THAT(with([](FeedFacts& f) { f.identity.global_batch = 0; }), Contains("its feed"));
   CHECK_THAT(with([](FeedFacts& f) { f.identity.mixed_sources = 2; }), Contains("its feed"));
   for (size_t t = 0; t < feed.facts.tensors.size(); t++) {
@@ -85,7 +85,7 @@ TEST_CASE("a description of batches is refused unless it is that of the pipeline
           tensor([](BatchTensor& b) { b.part = BatchTensor::Part::step_splits; }),
           tensor([](BatchTensor& b) { b.capacity = uint64_t{1} << 40; }),
           tensor([](BatchTensor& b) { b.offset = uint64_t{1} << 40; })})
-      CHECK_THAT(text, Contains("rank 3 sent an impossible description of tensor"));
+      CHECK_THAT(text, Contains("rank 3 sent an invalid description of tensor"));
     CHECK_THAT(tensor([](BatchTensor& b) { b.dtype = static_cast<DType>(100); }), Contains("rank 3 has a value"));
   }
   CHECK_THAT(with([](FeedFacts& f) { f.tensors[0].capacity = 3; }), Contains("tensor '@valid'"));

@@ -134,7 +134,7 @@ TEST_CASE("only a changed file is counted again") {
   CHECK(after.skipped.size() == 1);
   CHECK(after.digest != before.digest);
   REQUIRE(after.warnings.size() == 1);
-  CHECK(after.warnings[0].find("counted anew: " + io::index_place(changed, "", 0)) == 0);
+  CHECK(after.warnings[0].find("a file is counted again, because " + io::index_place(changed, "", 0)) == 0);
   // The index returns the bad regions, whatever the pipeline does about them.
   for (const std::string policy : {"RAISE", "SKIP_RECORD", "SKIP_FILE"}) {
     const std::string errors = "errors { on_error: " + policy + " }";
@@ -191,9 +191,10 @@ TEST_CASE("REQUIRE without an index says what to run") {
     return "";
   };
   CHECK(message("index { mode: REQUIRE }").find("there is no " + io::index_place(path, "", 0)) != std::string::npos);
-  CHECK(message("index { mode: REQUIRE }").ends_with("; make it with: feedline index " + path));
+  CHECK(message("index { mode: REQUIRE }").ends_with("; make the index with `feedline index " + path + "`"));
   CHECK(message("index { mode: REQUIRE dir: 'i' stride: '1KiB' }")
-            .ends_with("; make it with: feedline index " + path + " --dir " + folder.dir.file("i") + " --stride 1024"));
+            .ends_with("; make the index with `feedline index " + path + " --dir " + folder.dir.file("i") +
+                       " --stride 1024`"));
   folder.count("index {}");
   CHECK(message("index { mode: REQUIRE }").empty());
   folder.add("data-0", 11);
@@ -209,7 +210,7 @@ TEST_CASE("an index that cannot be stored anywhere is a warning") {
   const flow::DataSet data = folder.count();
   CHECK(data.samples == 2000);
   REQUIRE(data.warnings.size() == 1);
-  CHECK(data.warnings[0].find("an index cannot be stored") == 0);
+  CHECK(data.warnings[0].find("the index of ") == 0);
   CHECK(folder.indexes() == 0);
 }
 
@@ -241,8 +242,9 @@ TEST_CASE("counting ends when it is known that the data is refused") {
                         Catch::Contains("data: offset 20: record 1: "));
   CHECK_THROWS_WITH(
       skipping("} memory { limit: '1MiB'"),
-      Catch::Contains("memory.limit: 8193 bad regions take more than half of its 1 MiB; raise memory.limit"));
-  CHECK_THROWS_WITH(folder.count(index, "memory { limit: '1MiB' }"), Catch::Contains("8193 bad regions"));
+      Catch::Contains("memory.limit: the list of 8193 damaged places takes more than half of the limit of 1 MiB; raise "
+                      "memory.limit"));
+  CHECK_THROWS_WITH(folder.count(index, "memory { limit: '1MiB' }"), Catch::Contains("8193 damaged places"));
   CHECK(folder.indexes() <= 1);  // at most the index of the sound file
   // The limit is exactly the number of failures: each bad record is left out by itself.
   const flow::DataSet data = skipping("max_failures: 20000");
@@ -265,9 +267,11 @@ TEST_CASE("shards that do not exist are warned of, and those that a pattern leav
     folder.add(name, 3);
   CHECK(folder.count().warnings ==
         std::vector<std::string>{
-            folder.dir.file("data-0-of-2.gz") + " does not exist, though other files of these 2 shards do",
+            folder.dir.file("data-0-of-2.gz") +
+                " does not exist, but other files of this set of 2 shards do; check whether data is missing",
             folder.dir.file("data.tfrecord-00001-of-00004") +
-                " does not exist (and 1 more), though other files of these 4 shards do"});
+                " does not exist (and 1 more), but other files of this set of 4 shards do; check whether data is "
+                "missing"});
   folder.add("data.tfrecord-00001-of-00004", 3);
   folder.add("data.tfrecord-00003-of-00004", 3);
   folder.add("data-0-of-2.gz", 3);
@@ -292,7 +296,7 @@ TEST_CASE("dataset_info.json's shard lengths are compared") {
       warnings(R"({"splits": [{"name": "train", "shardLengths": ["10", "21"]}, {"name": "validation"}]})");
   REQUIRE(wrong.size() == 1);
   CHECK(wrong[0] == folder.dir.file("data-train.tfrecord-00001-of-00002") +
-                        ": 20 good records, but dataset_info.json beside it says 21");
+                        ": the file has 20 good records, but dataset_info.json in its folder says 21");
   CHECK(warnings(R"({"splits": [{"name": "train", "shardLengths": ["1", "2", "3"]}]})").empty());  // other shards
   CHECK(warnings(R"({"splits": [{"name": "rain", "shardLengths": ["1", "2"]}]})").empty());
   CHECK(warnings("{}").empty());
@@ -336,6 +340,8 @@ TEST_CASE("dataset_info.json's shards may have other names") {
   const auto warnings = folder.count().warnings;
   folder.add("data-y.00000-of-00005.tfrecord", 7);  // not of the two shards that the data set has
   REQUIRE(warnings.size() == 2);
-  CHECK_THAT(warnings[0], Catch::EndsWith("00001.tfrecord: 20 good records, but dataset_info.json beside it says 21"));
-  CHECK_THAT(warnings[1], Catch::EndsWith("00001: 5 good records, but dataset_info.json beside it says 6"));
+  CHECK_THAT(warnings[0], Catch::EndsWith("00001.tfrecord: the file has 20 good records, but dataset_info.json in its "
+                                          "folder says 21"));
+  CHECK_THAT(warnings[1],
+             Catch::EndsWith("00001: the file has 5 good records, but dataset_info.json in its folder says 6"));
 }

@@ -172,7 +172,7 @@ TEST_CASE("an index that one rank has is told to the others, and nothing is coun
 
   const Shared refused = count({in("none"), in("b")});
   for (const std::string& thrown : refused.thrown)
-    CHECK(thrown.find("index.mode is REQUIRE, but there is no valid index") != std::string::npos);
+    CHECK(thrown.find("index.mode is REQUIRE, but this file has no valid index") != std::string::npos);
 }
 
 TEST_CASE("ranks with folders of their own keep what they counted, and have all of it together") {
@@ -375,6 +375,6 @@ TEST_CASE("a rank says of each file whether it has an index") {
     });
     INFO(wrong);
     CHECK_THAT(thrown[0],
-               Catch::Contains("rank 1 sent an impossible description of its files: it does not say of each"));
+               Catch::Contains("rank 1 sent an invalid description of its files: it does not say for each"));
   }
 }

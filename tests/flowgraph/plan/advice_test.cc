@@ -39,24 +39,20 @@ TEST_CASE("each rule warns behind its threshold, with the figures and what to do
     std::string warning;  // empty: there is none
   };
   const std::string global =
-      "shuffle.mode: GLOBAL reads 16 KiB for each sample of 1000 B, 15.3 GiB in an epoch of 953.7 MiB of data; use "
-      "mode: "
-      "BLOCK, or a smaller source.index.stride, such as \"512 B\"";
+      "shuffle.mode: GLOBAL reads 16 KiB for each sample of 1000 B, which is 15.3 GiB in an epoch of 953.7 MiB of "
+      "data; use shuffle.mode: BLOCK, or a smaller source.index.stride, such as \"512 B\"";
   const std::string inflated =
-      "the compressed files hold 64 MiB, which one thread at a time inflates while the feed has 8 threads; write plain "
-      "files with `feedline split`, or keep the records in a cache { what: RECORDS }";
+      "the compressed files inflate to 64 MiB, and only one of the 8 threads of the feed inflates at a time; write "
+      "uncompressed files with `feedline split`, or keep the records in a cache { what: RECORDS }";
   const std::string files =
-      "the 1,000 files have 63.9 KiB each, and opening a file takes as long as feeding 40 KB of it; write fewer of "
-      "them "
-      "with `feedline split --shard-size 150MB`";
+      "the 1,000 files have 63.9 KiB each, and opening a file takes as long as feeding 40 KB of it; write fewer and "
+      "larger files with `feedline split --shard-size 150MB`";
   const std::string batch =
-      "a replica's batch of 4 rows has 8 KiB of records and tensors together, and handing a batch over takes as long "
-      "as "
-      "making 16 KiB; 9 rows and more would take less time for each";
+      "a replica's batch of 4 rows has 8 KiB of records and tensors together, and handing over a batch takes as long "
+      "as making 16 KiB of them; with 9 rows or more in a batch, each row takes less time";
   const std::string ahead =
-      "parallelism.host_prefetch: 2 lets a thread sleep and wake for every batch or two of a slower trainer; leave it "
-      "out, "
-      "and 32 of these small batches are made at a time";
+      "parallelism.host_prefetch: 2 makes a thread of the feed sleep and wake for every batch or two, if the trainer "
+      "is slower than the feed; remove parallelism.host_prefetch, and 32 of these small batches are made at a time";
   const auto global_of = [](uint64_t sample_bytes, uint64_t samples) {
     return [=](FeedFigures& feed) {
       feed.shuffle = ShuffleMode::global;
