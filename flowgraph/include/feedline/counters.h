@@ -15,28 +15,28 @@ namespace feedline {
 // clang-format off
 #define FEEDLINE_COUNTERS(counter, gauge) \
   gauge(epoch, uint64_t, "", "The epoch of the replica that is furthest behind.") \
-  gauge(step, int64_t, "", "Steps of this epoch that that replica has received.") \
-  gauge(epoch_steps, int64_t, "", "Steps of an epoch; -1: epochs have no end, or none is known yet.") \
+  gauge(step, int64_t, "", "Steps of this epoch that the replica furthest behind has received.") \
+  gauge(epoch_steps, int64_t, "", "Steps of an epoch; -1 if epochs have no end, or if their end is not known yet.") \
   gauge(replicas, int, "", "Replicas of this rank.") \
-  gauge(threads, int, "", "Threads of the feed on this rank; 0 if another rank reads for it.") \
-  gauge(planned_bytes, uint64_t, "bytes", "Host memory that the feed's plan has; 0 if another rank reads for this.") \
+  gauge(threads, int, "", "Threads of the feed on this rank; 0 if another rank reads for this rank.") \
+  gauge(planned_bytes, uint64_t, "bytes", "Host memory planned for the feed; 0 if another rank reads for this rank.") \
   counter(steps, uint64_t, "", "Steps that all replicas have received.") \
   counter(records, uint64_t, "", "Samples that were delivered, without filler.") \
   counter(filler_rows, uint64_t, "", "Rows that were padding or replaced a bad record.") \
-  counter(dropped_samples, uint64_t, "", "Samples that DROP left out of the finished epochs.") \
-  counter(bad_records, uint64_t, "", "Bad records, regions and files, those included that the counting pass found.") \
+  counter(dropped_samples, uint64_t, "", "Samples that last_batch_policy DROP left out of the finished epochs.") \
+  counter(bad_records, uint64_t, "", "Bad records, damaged regions and bad files, also those found by counting.") \
   counter(differing_epochs, uint64_t, "", "Epochs whose data did not come exactly once; should be 0.") \
   counter(layout_hits, uint64_t, "", "Records with the same byte layout as the record before.") \
   counter(decode_warnings, uint64_t, "", "Warnings of libjpeg and libpng about pictures that could be decoded.") \
   counter(read_bytes, uint64_t, "bytes", "Bytes read from files, without the counting pass.") \
-  counter(needed_bytes, uint64_t, "bytes", "Bytes of the parsed records in the files, by the mean; 0 with LAZY.") \
+  counter(needed_bytes, uint64_t, "bytes", "Parsed records times the mean record size in the files; 0 with LAZY.") \
   counter(sent_bytes, uint64_t, "bytes", "Bytes of rows sent to other ranks, counted for each rank.") \
   counter(received_bytes, uint64_t, "bytes", "Bytes of rows received from other ranks.") \
   counter(uploaded_bytes, uint64_t, "bytes", "Bytes copied from the host to GPUs.") \
   counter(between_gpus_bytes, uint64_t, "bytes", "Bytes copied between the GPUs of this process (REPLICATE).") \
-  counter(cache_hits, uint64_t, "", "Rows or records found in the cache, those that were read ahead included.") \
-  counter(cache_misses, uint64_t, "", "Rows or records not found in the cache, those that were read ahead included.") \
-  gauge(cache_entries, uint64_t, "", "Entries that the feeder has put into the cache.") \
+  counter(cache_hits, uint64_t, "", "Rows or records found in the cache, including those that were read ahead.") \
+  counter(cache_misses, uint64_t, "", "Rows or records not found in the cache, including those that were read ahead.") \
+  gauge(cache_entries, uint64_t, "", "Records or pictures that the feeder has put into the cache.") \
   gauge(cache_bytes, uint64_t, "bytes", "Bytes that the feeder has put into the cache.") \
   gauge(data_readiness_ratio, double, "ratio", "The share of next() calls that found their batch ready.") \
   gauge(next_wait_ratio, double, "ratio", "The share of its time that the trainer has waited in next().")
