@@ -218,7 +218,8 @@ BatchWriter::Unpackers BatchWriter::make_unpackers(const Plan& plan, unpack::Sto
 }
 
 std::vector<BadRecord> BatchWriter::write(const BatchRows& batch, BatchBuffer& buffer) const {
-  check_invariant(batch.rows <= plan_.replica_batch * plan_.frames, "a batch of {} rows in a buffer for {}", batch.rows,
+  check_invariant(batch.rows <= plan_.replica_batch * plan_.frames,
+                  "a batch has {} rows, but its buffer has room for {} rows", batch.rows,
                   plan_.replica_batch * plan_.frames);
   BatchContent& content = buffer.content;
   content.epoch = batch.epoch;
@@ -571,8 +572,8 @@ RowOutcome BatchWriter::call(const RowWriter& writer, std::span<const std::span<
 // Returns this thread's part of memory that has `each` bytes for each thread.
 std::span<std::byte> BatchWriter::of_thread(const gpu::Memory& memory, uint64_t each) const {
   const auto thread = static_cast<size_t>(tbb::this_task_arena::current_thread_index());
-  check_invariant(thread < static_cast<size_t>(plan_.threads), "thread {} writes rows, of {} that are planned", thread,
-                  plan_.threads);
+  check_invariant(thread < static_cast<size_t>(plan_.threads), "thread {} writes rows, but only {} threads are planned",
+                                                               thread, plan_.threads);
   return memory.bytes().subspan(thread * each, each);
 }
 

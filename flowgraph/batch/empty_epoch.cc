@@ -12,7 +12,7 @@ namespace feedline::flow {
 namespace {
 
 Error error_of(const std::string& why) {
-  return Error(Category::bad_pipeline, why + "; if an epoch may have no step, write epoch { allow_empty: true }");
+  return Error(Category::bad_pipeline, why + "; to allow an epoch without steps, write epoch { allow_empty: true }");
 }
 
 std::string no_window(const Schedule& schedule) {
@@ -20,31 +20,34 @@ std::string no_window(const Schedule& schedule) {
   uint64_t most = 0;
   for (const DataFile& file : schedule.data.files)
     most = window.across_files ? most + file.samples.samples() : std::max(most, file.samples.samples());
-  return fmt::format("window: a window takes {} in a row, but {}; lower window.size or window.stride",
+  const std::string usable = format_count(most, "usable record");
+  return fmt::format("window: a window spans {}, but {}; lower window.size or window.stride",
                      format_count(schedule.orders.front()->windows()->span(), "record"),
-                     !window.key.empty()   ? fmt::format("no value of '{}' holds for so many", window.key)
-                     : window.across_files ? fmt::format("the data has {}", format_count(most, "sample"))
-                                           : fmt::format("no file has more than {}", format_count(most, "sample")));
+                     !window.key.empty()
+                         ? fmt::format("no value of '{}' stays the same over that many records", window.key)
+                     : window.across_files ? fmt::format("the data has {}", usable)
+                                           : fmt::format("no file has more than {}", usable));
 }
 
 std::string too_few(const Schedule& schedule, int64_t samples) {
   return fmt::format(
-      "{} has {}, but a global batch of {} with last_batch_policy DROP needs as many as it has rows; lower the batch "
-      "size, or set batch.last_batch_policy to PARTIAL or PAD",
+      "{} has {}, but with last_batch_policy DROP a step needs a whole global batch of {}; lower the batch size, or "
+      "set batch.last_batch_policy to PARTIAL or PAD",
       schedule.mixture           ? "an epoch of the mixture"
       : schedule.spec.repeat > 1 ? "an epoch"
                                  : "the data",
       format_count(static_cast<uint64_t>(samples), schedule.spec.window ? "window" : "sample"),
-      format_count(static_cast<uint64_t>(schedule.global_batch)));
+      format_count(static_cast<uint64_t>(schedule.global_batch), "row"));
 }
 
 // A pattern may have matched files that are not the ones with the data. So the message names the first file.
 std::string no_record(const DataSet& data) {
   const std::string files = format_count(data.files.size(), "file");
   if (data.skipped_total > 0)
-    return fmt::format("the data has no good record: {}, {}", files, format_count(data.skipped_total, "failure"));
+    return fmt::format("the data has no good records: {}, {}; see what is damaged with `feedline verify FILE...`",
+                       files, format_count(data.skipped_total, "failure"));
   const io::FileId& first = data.files.front().id;
-  return fmt::format("the data has no record: {}, {}'{}' of {}", files,
+  return fmt::format("the data has no records: {}, {}'{}' of {}; check source.files", files,
                      data.files.size() > 1 ? "the first of them " : "", first.uri, format_count(first.size, "byte"));
 }
 
@@ -56,7 +59,7 @@ std::string why_empty(const Schedule& schedule, uint64_t chosen) {
   if (records == 0) return no_record(data);
   if (chosen == 0)
     return fmt::format(
-        "source: the fields range, num_shards and shard_id choose none of {}; let them choose a larger part",
+        "source: 'range', num_shards and shard_id choose none of {}; choose a larger part",
         format_count(records, "record"));
   if (data.samples == 0) {
     const std::string& text = schedule.spec.filter_text;
@@ -67,8 +70,8 @@ std::string why_empty(const Schedule& schedule, uint64_t chosen) {
   for (size_t s = 0; s < schedule.orders.size() && schedule.mixture && schedule.samples_per_epoch == 0; s++)
     if (schedule.orders[s]->samples() == 0)
       return fmt::format(
-          "mixture: an epoch ends when the first source is exhausted, and source[{}] has no sample; remove that "
-          "source, or let its range and the filter keep some samples",
+          "mixture: an epoch ends when the first source is exhausted, and source[{}] has no samples; remove this "
+          "source, or change its 'range' or the filter so that samples remain",
           s);
   return "";
 }

@@ -50,7 +50,7 @@ FinishedEpoch EpochLedger::passes_ended_in(const EpochEnd& end) {
     first_whole_ = ended + 2;
     finished.expected.why_none = "this epoch had bad records, which may belong to the passes that ended in it";
   } else if (whole == 0) {
-    finished.expected.why_none = "no pass over the data that was fed whole ended in this epoch";
+    finished.expected.why_none = "no pass that was fed from beginning to end ended in this epoch";
   } else {
     finished.expected.sum = whole * passes.sum;
   }
@@ -63,7 +63,9 @@ EpochAudit EpochLedger::audit(const FinishedEpoch& finished) const {
   EpochAudit audit = judge(finished.sums, finished.expected);
   if (alone_ || audit.verdict == Verdict::open) return audit;
   audit.verdict = Verdict::open;
-  audit.why = "this rank fed only its part of the data; Feeder::audit_ranks(), or run --meet, compares all ranks";
+  audit.why =
+      "this rank fed only its part of the data; to compare all ranks, call Feeder::audit_ranks(), or use "
+      "`feedline run --meet`";
   return audit;
 }
 

@@ -236,7 +236,7 @@ void PackedBatches::add(const OutputSpec& output, const Packing::Output& packed)
     if (__builtin_mul_overflow(static_cast<uint64_t>(rows_), row, &bytes) ||
         bytes > most_batch_bytes - std::min(buffer_bytes_, most_batch_bytes))
       throw Error(Category::bad_pipeline,
-                  fmt::format("batch: {} rows of output '{}' take more memory than there is; make batches smaller",
+                  fmt::format("batch: {} rows of output '{}' take too much memory; lower the batch size",
                               rows_, output.name));
     buffer_bytes_ += round_up(bytes, tensor_alignment);
   }
@@ -308,7 +308,7 @@ void PackedBatches::check_arrived(const std::byte* memory, const std::vector<Sha
     if (divides) {
       const std::span splits(reinterpret_cast<const int64_t*>(data), static_cast<size_t>(elements));
       if (splits.front() != 0 || splits.back() != divided || !std::ranges::is_sorted(splits))
-        refuse_arrived(from, fmt::format("'{}' does not divide {} elements", tensor.name, divided));
+        refuse_arrived(from, fmt::format("the offsets in '{}' do not fit its {} elements", tensor.name, divided));
     } else if (tensor.dtype == DType::boolean) {
       uint8_t any = 0;
       for (int64_t i = 0; i < elements; i++) any |= std::to_integer<uint8_t>(data[i]);
@@ -324,7 +324,7 @@ void PackedBatches::check_table_rows(const Job& job, const std::byte* column, in
   for (int64_t i = 0; i < rows * job.rows; i++) {
     const auto number = load<int64_t>(column + static_cast<size_t>(i) * job.column_stride);
     if (number < 0 || static_cast<uint64_t>(number) > table_of(job).rows)  // see Table::arrival_number()
-      refuse_arrived(from, fmt::format("{} is the number of no row of {}", number, table_of(job).name()));
+      refuse_arrived(from, fmt::format("{} is not the number of a row of {}", number, table_of(job).name()));
   }
 }
 

@@ -78,8 +78,8 @@ void write_numbers(const FeatureSpec& feature, const Layout& layout, const unpac
 
 void check_room(const BatchTensor& tensor, int64_t values, size_t size) {
   check_invariant(static_cast<uint64_t>(values) * size <= tensor.capacity,
-                  "{} values of {} bytes in tensor '{}', which has room for {} bytes", values, size, tensor.name,
-                  tensor.capacity);
+                  "{} values of {} bytes do not fit into tensor '{}', which has room for {} bytes", values, size,
+                  tensor.name, tensor.capacity);
 }
 
 // Writes the offsets of the values, and copies their bytes to `out`, the memory of `tensor`. If `out` is null, the

@@ -100,8 +100,8 @@ void Chunk::parse(const Schedule& schedule) {
     const Extent& first = too_many == ticket.extents.end() ? ticket.extents.front() : *too_many;
     end_before(0,
                Error(Category::bad_pipeline,
-                     "the index of this file says that more records lie here than there are; delete the index, and the "
-                     "next run makes a new one",
+                     "the index of this file lists more records here than the file has; delete the index, and the next "
+                     "run makes a new one",
                      {schedule.data.files[first.file].id.uri,
                       static_cast<int64_t>(first.offset),
                       static_cast<int64_t>(first.first_record),
@@ -194,8 +194,8 @@ bool Chunk::Scan::extent(size_t number) {
       skip--;
     } else if (is_row(record++)) {
       lose(row++, bytes, category, offset,
-           "this record is damaged, but was good when the data was counted: the file has changed since, or its disk "
-           "fails; repair the file, or copy it anew",
+           "this record is damaged, but was good when the data was counted: the file has changed since then, or its "
+           "disk is failing; repair the file, or copy it again",
            category == Category::bad_data_crc
                ? damaged_term(schedule.audit_keys[extent.file], offset, bytes + scanner.position())
                : lost);
@@ -214,7 +214,7 @@ bool Chunk::Scan::extent(size_t number) {
     while (row < end && (!known || extent.record_of(row) < next->record)) {
       lose(row++, bytes, category, offset,
            "this record cannot be found, because it comes after a record whose length is damaged; repair the file, or "
-           "copy it anew",
+           "copy it again",
            lost);
       if (raise()) return false;
     }

@@ -52,8 +52,8 @@ void FileInflater::request(Input& input) {
 bool FileInflater::add(ChunkRef chunk) {
   for (const Extent& extent : chunk->ticket.extents) {
     check_invariant(extent.file == file_ && extent.offset >= added_until_,
-                    "inflating file {} up to {}, a ticket wants file {} from {} on", file_, added_until_, extent.file,
-                    extent.offset);
+                    "file {} is inflated up to byte {}, but the next records lie in file {} from byte {} on", file_,
+                    added_until_, extent.file, extent.offset);
     added_until_ = extent.offset + extent.length;
   }
   const Lock lock(mutex_);
@@ -146,8 +146,8 @@ bool FileInflater::fill(Chunk& chunk) {
       chunk.failed =
           Error(Category::bad_compression,
                 fmt::format("the compressed stream is damaged ({}), but was good when the data was counted: the file "
-                            "has changed since; repair the file, or copy it anew",
-                            status == io::Inflater::Status::end ? "it ends here" : inflater_->message()),
+                            "has changed since then; repair the file, or copy it again",
+                            status == io::Inflater::Status::end ? "the stream ends here" : inflater_->message()),
                 {schedule_.data.files[file_].id.uri, static_cast<int64_t>(position_), -1, {}});
       break;
     }

@@ -45,7 +45,8 @@ void LazyReader::end_file() {
         io::keep_index(index, id, io::all_files().stat(id.uri), count_options(source), source.index.dir);
       } catch (const Error& error) {
         log_warning(
-            fmt::format("an index cannot be stored, so {} will be counted again next time: {}", id.uri, error.what()));
+            fmt::format("the index of {} cannot be stored, so this file will be counted again next time: {}", id.uri,
+                        error.what()));
       }
     indexes_.push_back(std::move(index));
   }
@@ -106,7 +107,9 @@ bool LazyReader::take(Chunk& chunk, uint64_t& used) {
   for (; rows < records_.size() && ticket.rows + rows < most_lazy_rows; rows++) {
     // The slots are planned for a record that is as long as the file was.
     if (records_[rows].size > file.index.largest_record)
-      throw Error(Category::io_error, "the file has grown since it was first looked at", Place::of_file(file.id.uri));
+      throw Error(Category::io_error,
+                  "the file has grown since the feed began; feed files only after they are complete",
+                  Place::of_file(file.id.uri));
     const uint64_t size = records_[rows].size + io::frame_bytes;
     if (used + bytes + size > most_lazy_bytes && ticket.rows + rows > 0) break;
     bytes += size;

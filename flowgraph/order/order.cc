@@ -31,8 +31,8 @@ void refuse_compressed(std::span<const DataFile> files, const char* what) {
     if (file.compressed())
       throw Error(
           Category::bad_pipeline,
-          fmt::format("{}, but this file is compressed and can only be read from its beginning; write a plain copy "
-                      "with `feedline split`",
+          fmt::format("{}, but this file is compressed and can only be read from its beginning; write an uncompressed "
+                      "copy with `feedline split`",
                       what),
           Place::of_file(file.id.uri));
 }
@@ -41,8 +41,8 @@ void check_block_size(std::span<const DataFile> files, const ShuffleSpec& shuffl
   for (const DataFile& file : files)
     if (shuffle.block_bytes % file.index.stride != 0)
       throw Error(Category::bad_pipeline,
-                  fmt::format("shuffle.block_size: {} bytes are not a multiple of the index's stride of {}; write a "
-                              "multiple of the stride",
+                  fmt::format("shuffle.block_size: {} bytes is not a multiple of index.stride, which is {} bytes; "
+                              "write a multiple of index.stride",
                               shuffle.block_bytes, file.index.stride));
 }
 
@@ -56,10 +56,10 @@ Blocks cut(const DataSet& data, FileRange files, const ShuffleSpec& shuffle, con
       check_block_size(data.in(files), shuffle);
       return cut_by_place(data, files, shuffle.block_bytes);
     case ShuffleMode::buffer:
-      refuse_compressed(data.in(files), "shuffle.mode: BUFFER may read a sample again");
+      refuse_compressed(data.in(files), "shuffle.mode: BUFFER may read a sample more than once");
       return cut_by_size(data, files, file_order_limits);
     case ShuffleMode::global:
-      refuse_compressed(data.in(files), "shuffle.mode: GLOBAL reads every sample by itself");
+      refuse_compressed(data.in(files), "shuffle.mode: GLOBAL reads single samples in random order");
       return {};
   }
   return {};
@@ -181,9 +181,8 @@ uint32_t choose_lanes(const ShuffleSpec& shuffle, int64_t global_batch, uint64_t
     if (given > 1)
       throw Error(
           Category::bad_pipeline,
-          fmt::format("shuffle.lanes: with {} lanes the passes of an epoch have different orders, because the "
-                      "lanes end at other samples in each, but reshuffle_each_epoch is false; write `lanes: 1`, "
-                      "or leave one of the two out",
+          fmt::format("shuffle.lanes: with {} lanes every pass of an epoch has a different order, but "
+                      "reshuffle_each_epoch is false; write lanes: 1, or remove 'lanes' or reshuffle_each_epoch",
                       given));
     return 1;
   }
@@ -196,12 +195,13 @@ uint32_t choose_lanes(const ShuffleSpec& shuffle, int64_t global_batch, uint64_t
   if (global_batch % given != 0)
     throw Error(
         Category::bad_pipeline,
-        fmt::format("shuffle.lanes: {} lanes do not divide the global batch of {} samples; write a divisor of it, or "
-                    "leave it out",
+        fmt::format("shuffle.lanes: {} lanes do not divide the global batch of {} samples; write a divisor of the "
+                    "global batch size, or leave 'lanes' out",
                     given, global_batch));
   if (given > 1 && samples < 4 * given)
     throw Error(Category::bad_pipeline,
-                fmt::format("shuffle.lanes: {} lanes are too many for {} samples; leave it out, or write at most {}",
+                fmt::format("shuffle.lanes: {} lanes are too many for {} samples; leave 'lanes' out, or write at most "
+                            "{}",
                             given, samples, std::max<uint64_t>(1, samples / 4)));
   return given;
 }

@@ -46,8 +46,8 @@ class ExampleSession final : public RecordParser::Session {
         values_.refuse_row();
         errors.push_back(
             {row_, Category::malformed_proto, map_.broken_feature(),
-             fmt::format("the record is not a tf.train.Example: at byte {} of {} there is no valid field of a protobuf "
-                         "message; if the records have another format, write record_type: RAW",
+             fmt::format("the record is not a tf.train.Example: at byte {} of {} the protobuf field is not valid; if "
+                         "the records have a different format, write record_type: RAW",
                          broken - begin, record.size)});
       } else if (values_.end_row(record, errors)) {
         hits_ += predicted_;

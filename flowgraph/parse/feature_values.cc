@@ -346,13 +346,14 @@ RowError FeatureValues::describe(size_t feature, const io::RecordView& record) {
   if (flaw.row != row_) {
     // List the names only once in a session: names are slow to compare, and many records may lack the same feature.
     const bool tell = !std::exchange(flaw.names_told, true);
-    error.message = fmt::format("the record does not have this feature{}{}. If records may lack it, {}",
+    error.message = fmt::format("the record does not have this feature{}{}. If records may lack the feature, {}",
                                 spec.key == spec.name ? "" : fmt::format(", whose key is '{}'", spec.key),
                                 tell ? names_instead(spec, feature_names_(record)) : "",
-                                spec.required ? "remove `required`" : "give it a default_value, or kind: VARIABLE");
+                                spec.required ? "remove 'required'"
+                                              : "give the feature a default_value, or write kind: VARIABLE");
   } else if (flaw.found != target.kind) {
     error.category = Category::wrong_dtype;
-    error.message = fmt::format("{0} holds {1} values, dtype wants {2}; write dtype: {1} if all records hold {1}",
+    error.message = fmt::format("{0} holds {1} values, but 'dtype' is {2}; write dtype: {1} if all records hold {1}",
                                 holder, name(flaw.found), name(target.kind));
   } else if (flaw.step      ? !target.nested && flaw.count != target.step_values
              : target.fixed ? flaw.count != target.elements
@@ -370,25 +371,27 @@ std::string FeatureValues::describe_count(const FeatureTarget& target, const Fla
   const Shape& shape = target.spec->shape;
   if (flaw.step)
     return fmt::format(
-        "step {} of the record holds {} values, shape {} wants {} in a step; change shape, or write kind: RAGGED "
-        "without a shape if steps differ",
+        "step {} of the record holds {} values, but shape {} needs {} in each step; change 'shape', or write kind: "
+        "RAGGED without a shape if the number of values differs between steps",
         *flaw.step, flaw.count, to_string(shape), target.step_values);
   if (target.in_list && target.fixed)
     return fmt::format(
-        "the record has {} steps, shape {} wants {}; change shape, or write kind: FIXED_SEQUENCE with the shape of one "
-        "step if records differ",
+        "the record has {} steps, but shape {} needs {} steps; change 'shape', or write kind: FIXED_SEQUENCE with the "
+        "shape of one step if the number of steps differs between records",
         flaw.steps, to_string(shape), shape[0]);
   if (target.nested)
-    return fmt::format("the record has {} steps with {} values, max_values allows {} of each; raise max_values",
+    return fmt::format("the record has {} steps with {} values, but max_values allows at most {} of each; raise "
+                       "max_values",
                        flaw.steps, flaw.count, target.max_values);
   const std::string wanted =
       target.fixed
-          ? fmt::format("shape {} wants {}; change shape, or write kind: VARIABLE without a shape if records differ",
+          ? fmt::format("shape {} needs {} values; change 'shape', or write kind: VARIABLE without a shape if the "
+                        "number of values differs between records",
                         to_string(shape), target.elements)
       : flaw.count > target.max_values
-          ? fmt::format("max_values allows {}; raise max_values", target.max_values)
-          : fmt::format("steps of shape {} want a multiple of {}; change shape", to_string(shape), target.elements);
-  return fmt::format("the record holds {} values, {}", flaw.count, wanted);
+          ? fmt::format("max_values allows at most {}; raise max_values", target.max_values)
+          : fmt::format("steps of shape {} need a multiple of {}; change 'shape'", to_string(shape), target.elements);
+  return fmt::format("the record holds {} values, but {}", flaw.count, wanted);
 }
 
 }  // namespace feedline::flow

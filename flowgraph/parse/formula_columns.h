@@ -39,7 +39,8 @@ inline constexpr RowAccess rows_of_expression = {8, false};
 
 /// The error message for a record from which a formula cannot be computed.
 inline constexpr const char* formula_failure =
-    "the formula overflows int64 here, or takes mod by 0; write its numbers with a decimal point to compute in float64";
+    "the formula overflows int64 with the values of this record, or computes mod by 0; write the numbers of the "
+    "formula with a decimal point to compute in float64";
 
 /// The formulas of a pipeline, prepared for evaluation. Immutable.
 class Formulas {

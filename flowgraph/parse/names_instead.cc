@@ -33,7 +33,7 @@ std::string instead(const FeatureSpec& feature, const std::vector<std::string>& 
     if (name.starts_with(prefix))
       keys.push_back(name.substr(prefix.size()));
     else if (name == key || std::string_view(name).substr(name.find('/') + 1) == key)
-      elsewhere = fmt::format("; '{}' is there instead.", name);
+      elsewhere = fmt::format("; '{}' was found instead.", name);
   }
   if (!elsewhere.empty()) return elsewhere;
   if (key.starts_with(prefix)) key.remove_prefix(prefix.size());
@@ -44,8 +44,9 @@ std::string instead(const FeatureSpec& feature, const std::vector<std::string>& 
 
 std::string names_instead(const FeatureSpec& feature, std::vector<std::string> names) {
   const std::string wanted = feature.place();
-  if (names.empty()) return "; there are no features at all";
-  if (std::ranges::find(names, wanted) != names.end()) return "; it has one of this name, but without a list of values";
+  if (names.empty()) return "; no features were found";
+  if (std::ranges::find(names, wanted) != names.end())
+    return "; a feature of this name was found, but it has no list of values";
   constexpr size_t most = 10;
   for (std::string& name : names) name = shown(name);
   std::string text = instead(feature, names);
@@ -57,7 +58,7 @@ std::string names_instead(const FeatureSpec& feature, std::vector<std::string> n
     for (size_t i = 0; i < most; i++) names[i] = std::move(by_distance[i].second);
     names.resize(most);
   }
-  text += text.empty() ? "; there are:" : " There are:";
+  text += text.empty() ? "; features found:" : " Features found:";
   for (const std::string& name : names) text += ' ' + name;
   return more > 0 ? fmt::format("{} and {} more", text, more) : text;
 }

@@ -8,8 +8,8 @@
 
 namespace feedline::flow {
 
-/// Returns text such as "; did you mean 'score'? There are: board score", to append to a message that says that the
-/// feature is not among `names`. The names have the form of FeatureSpec::place(). If there are more than 10 names,
+/// Returns text such as "; did you mean 'score'? Features found: board score", to append to a message that says that
+/// the feature is not among `names`. The names have the form of FeatureSpec::place(). If there are more than 10 names,
 /// lists the 10 nearest ones.
 std::string names_instead(const FeatureSpec& feature, std::vector<std::string> names);
 

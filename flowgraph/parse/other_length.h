@@ -14,11 +14,11 @@ namespace feedline::flow {
 /// `holder` begins the sentence, as in "the record has".
 inline std::string other_length(const std::string& holder, uint64_t bytes, const FeatureSpec& feature) {
   return feature.length_of.empty()
-             ? fmt::format("{} {} bytes, length wants {}; change length, or remove it if records differ", holder, bytes,
-                           feature.length)
+             ? fmt::format("{} {} bytes, but 'length' is {}; change 'length', or remove it if records differ in length",
+                           holder, bytes, feature.length)
              : fmt::format(
-                   "{} {} bytes, but output '{}' decodes {}; change decode_raw.shape, or deliver the bytes as "
-                   "they are if records differ",
+                   "{} {} bytes, but output '{}' decodes {} bytes; change decode_raw.shape, or remove decode_raw if "
+                   "records differ in length",
                    holder, bytes, feature.length_of, feature.length);
 }
 

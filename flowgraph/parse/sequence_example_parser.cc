@@ -42,9 +42,8 @@ class SequenceExampleSession final : public RecordParser::Session {
         values_.refuse_row();
         errors.push_back(
             {row_, Category::malformed_proto, std::max(context_.broken_feature(), lists_.broken_feature()),
-             fmt::format("the record is not a tf.train.SequenceExample: at byte {} of {} there is no valid "
-                         "field of a protobuf message; if the records have another format, write "
-                         "record_type: EXAMPLE or RAW",
+             fmt::format("the record is not a tf.train.SequenceExample: at byte {} of {} the protobuf field is not "
+                         "valid; if the records have a different format, write record_type: EXAMPLE or RAW",
                          broken - reinterpret_cast<const uint8_t*>(record.data), record.size)});
       } else if (values_.end_row(record, errors)) {
         hits_ += predicted_;

@@ -33,7 +33,8 @@ void RowFinder::find(Values values, std::span<int64_t> rows) const noexcept {
 RowError RowFinder::failure(size_t row, std::span<const std::byte> value) const {
   const TableSpec& spec = table->spec();
   return {static_cast<uint32_t>(row), Category::wrong_value, -1,
-          by_name ? fmt::format("{} has no name {}; add it there and its row to {}, or correct the record",
+          by_name ? fmt::format("{} does not have the name {}; add the name to this file and its row to {}, or correct "
+                                "the record",
                                 std::filesystem::path(spec.keys_path).filename().string(), quoted(value), spec.name())
                   : fmt::format("there is no row {} in {}, which has rows 0 to {}; correct the record, or the table",
                                 number_of(value), spec.name(), table->rows() - 1)};

@@ -28,8 +28,8 @@ void OneHotWriter::write(std::span<const std::span<const std::byte>> values, con
     std::memcpy(&number, values[row].data(), sizeof number);
     if (number < 0 || number >= classes_) {
       outcome.failed.push_back({static_cast<uint32_t>(row), Category::wrong_value, -1,
-                                fmt::format("class {}, but one_hot.classes is {}, which allows 0 to {}; correct it, or "
-                                            "the data",
+                                fmt::format("the class is {}, but one_hot.classes is {}, which allows 0 to {}; correct "
+                                            "one_hot.classes, or the data",
                                             number, classes_, classes_ - 1)});
       continue;
     }

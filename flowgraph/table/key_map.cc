@@ -34,7 +34,8 @@ KeyMap::KeyMap(const io::SourceFile& file, uint64_t rows) {
   if (rows > most_names)
     throw Error(
         Category::bad_pipeline,
-        fmt::format("{} rows have no names, because a table with names has at most {}; look its rows up by number",
+        fmt::format("the table has {} rows, but only the rows of a table of at most {} rows can be looked up by name; "
+                    "look the rows up by number",
                     rows, most_names),
         Place::of_file(file.path()));
   text_.resize(file.size());
@@ -55,7 +56,7 @@ void KeyMap::find_lines(const io::SourceFile& file, uint64_t rows) {
   }
   if (lines != rows)
     throw Error(Category::bad_pipeline,
-                fmt::format("{}, but the table has {}; write the name of each row on a line of its own",
+                fmt::format("the file has {}, but the table has {}; write the name of each row on its own line",
                             format_count(lines, "line"), format_count(rows, "row")),
                 Place::of_file(file.path()));
   const bool ends_with_newline = !text_.empty() && text_.back() == std::byte{'\n'};

@@ -49,7 +49,7 @@ DType dtype_of(const io::SourceFile& file, const io::NpyHeader& header) {
 
 Shape shape_of(const io::SourceFile& file, const io::NpyHeader& header) {
   if (header.row_shape.size() > Shape::max_rank)
-    refuse(file, fmt::format("its rows have {} axes, and a tensor has at most {}; save it with fewer",
+    refuse(file, fmt::format("its rows have {} axes, but a tensor has at most {}; save an array with fewer axes",
                              header.row_shape.size(), Shape::max_rank));
   return Shape(header.row_shape);
 }
@@ -85,7 +85,7 @@ Table::Table(TableSpec spec)
       header_(io::read_npy_header(*file_, most_row_bytes)) {
   const DType dtype = dtype_of(*file_, header_);
   const Shape row_shape = shape_of(*file_, header_);
-  if (header_.rows == 0) refuse(*file_, "has no rows, so nothing can be looked up; save an array that has some");
+  if (header_.rows == 0) refuse(*file_, "the array has no rows, so nothing can be looked up; save an array that has rows");
   const bool is_known = spec_.dtype != DType::unset;
   if (is_known && (spec_.dtype != dtype || spec_.row_shape != row_shape || spec_.rows != header_.rows))
     refuse(*file_, fmt::format("has changed while the feed was made: it had {} of {} {}, and has {} of {} {}; start "
@@ -112,7 +112,7 @@ void Table::open(uint64_t memory_limit, const IoOptions& how, bool gpus) {
                  rows_bytes = resident_ ? first_row_ + header_.rows * header_.row_bytes : 0;
   memory_bytes_ = names_bytes + rows_bytes;
   if (memory_bytes_ > memory_limit)
-    refuse(*file_, fmt::format("takes {} of memory ({} for rows, {} for names), but memory.limit is {}; {}",
+    refuse(*file_, fmt::format("the table takes {} of memory ({} for rows, {} for names), but memory.limit is {}; {}",
                                format_byte_size(memory_bytes_), format_byte_size(rows_bytes),
                                format_byte_size(names_bytes), format_byte_size(memory_limit),
                                rows_bytes > 0 ? fmt::format("leave out lookup.{}, or raise memory.limit",
@@ -199,8 +199,8 @@ std::shared_ptr<const std::byte> Table::on_gpu(DeviceId gpu) const {
   } catch (const Error& error) {
     if (error.category() != Category::device_error) throw;
     throw Error(error.category(),
-                fmt::format("cannot be brought to GPU {}, where it takes {}: {}; if there is no room, leave out "
-                            "lookup.on_device",
+                fmt::format("the table cannot be copied to GPU {}, where it takes {}: {}; if the GPU has too little "
+                            "memory, leave out lookup.on_device",
                             gpu.ordinal, format_byte_size(bytes), error.message()),
                 Place::of_file(file_->path()));
   }

@@ -170,7 +170,7 @@ TEST_CASE("windows that the indexes cannot judge say why") {
   };
   CHECK_THAT(why(data, "window { size: 10 shift: 3 } "), Catch::Contains("windows of 10 frames"));
   CHECK_THAT(why(packed, "window { size: 10 shift: 1 } "), Catch::Contains("of the compressed file"));
-  CHECK_THAT(why(data, "epoch { steps: 10 } "), Catch::Contains("no pass over the data that was fed whole"));
+  CHECK_THAT(why(data, "epoch { steps: 10 } "), Catch::Contains("no pass that was fed from beginning to end"));
   CHECK_THAT(why(Data({100}), "epoch { steps: 10 } "), Catch::Contains("more than half of the data"));
 }
 

@@ -106,7 +106,8 @@ TEST_CASE("SKIP_FILE and a stride of one's own") {
   const std::string text = "shuffle { block_size: '20000' } errors { on_error: SKIP_FILE } " + batch_of(50, "DROP");
   Feeder feeder(data.pipeline(text).with("source.index.stride", "'10000'"));
   CHECK(read_epoch(feeder).front().all().size() == 400);
-  CHECK_THROWS_WITH(Feeder(data.pipeline(text)), Catch::Contains("not a multiple of the index's stride of 16384"));
+  CHECK_THROWS_WITH(Feeder(data.pipeline(text)),
+                    Catch::Contains("not a multiple of index.stride, which is 16384 bytes"));
 }
 
 TEST_CASE("SKIP_FILE leaves out files with damage") {

@@ -687,8 +687,9 @@ TEST_CASE("a table on GPUs: each once, all is given back, and a failing call end
       hook->fail_nth_call(0);
       if (!error.empty()) CHECK_THAT(error, Catch::Contains("GPU 1: " + name + ": unspecified launch failure"));
       named = named || (name == "cudaMalloc" &&
-                        error.starts_with("cannot be brought to GPU 1, where it takes 492 B: GPU 1: cudaMalloc: ") &&
-                        error.ends_with("; if there is no room, leave out lookup.on_device"));
+                        error.starts_with(
+                            "the table cannot be copied to GPU 1, where it takes 492 B: GPU 1: cudaMalloc: ") &&
+                        error.ends_with("; if the GPU has too little memory, leave out lookup.on_device"));
       if (!has_fired) break;
     }
     INFO(name);

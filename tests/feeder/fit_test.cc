@@ -37,7 +37,7 @@ std::vector<std::string> with_rare(int64_t count, int64_t rare) {
 
 const std::string optional = "feature { name: 'rare' dtype: INT64 default_value { int64_value: 0 } } ";
 const std::string judged = "errors { absent_feature: ERROR } ";
-const std::string empty_hint = "; if an epoch may have no step, write epoch { allow_empty: true } [bad_pipeline]";
+const std::string empty_hint = "; to allow an epoch without steps, write epoch { allow_empty: true } [bad_pipeline]";
 
 }  // namespace
 
@@ -47,7 +47,7 @@ TEST_CASE("a feature that no record of the first epoch has is warned of once") {
       "feature { name: 'idd' dtype: INT64 default_value { int64_value: 7 } } "
       "feature { name: 'w' key: 'raws' dtype: BYTES kind: VARIABLE } feature { name: 'v' dtype: INT64 kind: VARIABLE "
       "} ";
-  const std::string has = " There are: id x b v t p raw [missing_feature]";
+  const std::string has = " Features found: id x b v t p raw [missing_feature]";
   const Lines told = {
       "feature 'idd': no record of epoch 0 has this feature, so every row has the default_value; did you mean "
       "'id'?" +
@@ -120,36 +120,38 @@ TEST_CASE("an epoch without a step is refused, and says which stage leaves too l
   const std::string drop = batch_of(64, "DROP"), small = batch_of(2, "DROP");
   const std::string window_hint = "; lower window.size or window.stride";
   CHECK(refusal(data, drop) ==
-        "the data has 12 samples, but a global batch of 64 with last_batch_policy DROP needs as many as it has rows; "
-        "lower the batch size, or set batch.last_batch_policy to PARTIAL or PAD" +
+        "the data has 12 samples, but with last_batch_policy DROP a step needs a whole global batch of 64 rows; lower "
+        "the batch size, or set batch.last_batch_policy to PARTIAL or PAD" +
             empty_hint);
   CHECK_THAT(refusal(data, drop + "epoch { repeat: 3 }"), Catch::StartsWith("an epoch has 36 samples, but"));
   CHECK(refusal(data, drop + "epoch { repeat: 6 }") == "no error");
   CHECK(refusal(data, batch_of(64, "PARTIAL")) == "no error");
   CHECK(refusal(data, batch_of(12, "DROP")) == "no error");
   CHECK(refusal(nothing, batch_of(2, "PAD")) ==
-        "the data has no record: 2 files, the first of them '" + nothing.path(0) + "' of 0 bytes" + empty_hint);
+        "the data has no records: 2 files, the first of them '" + nothing.path(0) +
+            "' of 0 bytes; check source.files" + empty_hint);
   CHECK(refusal(data, small + "filter: 'id > 11'") ==
         "filter: the formula keeps none of 12 records: id > 11" + empty_hint);
   CHECK(error_of([&] { Feeder(data.pipeline(small).with("source.range", "12:20")); }) ==
-        "source: the fields range, num_shards and shard_id choose none of 12 records; let them choose a larger part" +
+        "source: 'range', num_shards and shard_id choose none of 12 records; choose a larger part" +
             empty_hint);
   CHECK(error_of([&] { Feeder(data.pipeline(small + "filter: 'id > 5'").with("source.range", "0:3")); }) ==
         "filter: the formula keeps none of 3 records: id > 5" + empty_hint);
   CHECK(refusal(data, small + "window { size: 4 stride: 3 }") ==
-        "window: a window takes 10 records in a row, but no file has more than 7 samples" + window_hint + empty_hint);
+        "window: a window spans 10 records, but no file has more than 7 usable records" + window_hint + empty_hint);
   CHECK(refusal(data, small + "window { size: 13 across_files: true }") ==
-        "window: a window takes 13 records in a row, but the data has 12 samples" + window_hint + empty_hint);
+        "window: a window spans 13 records, but the data has 12 usable records" + window_hint + empty_hint);
   CHECK(refusal(data, small + "window { size: 3 key: 'id' }") ==
-        "window: a window takes 3 records in a row, but no value of 'id' holds for so many" + window_hint + empty_hint);
+        "window: a window spans 3 records, but no value of 'id' stays the same over that many records" + window_hint +
+            empty_hint);
   CHECK_THAT(refusal(data, batch_of(3, "DROP") + "window { size: 5 }"),
              Catch::StartsWith("the data has 2 windows, but"));
   // Not allowed even then: passes without end over no samples.
   CHECK(refusal(data, small + "window { size: 8 } epoch { repeat: -1 allow_empty: true }") ==
-        "window: a window takes 8 records in a row, but no file has more than 7 samples" + window_hint +
+        "window: a window spans 8 records, but no file has more than 7 usable records" + window_hint +
             " [bad_pipeline]");
   CHECK_THAT(refusal(data, small + "window { size: 8 } epoch { steps: 5 }"),
-             Catch::StartsWith("window: a window takes 8"));
+             Catch::StartsWith("window: a window spans 8"));
   for (const std::string& more : {drop, small + "filter: 'id > 11' ", small + "window { size: 8 } "})
     CHECK(refusal(data, more + "epoch { allow_empty: true }") == "no error");
 }
@@ -164,8 +166,8 @@ TEST_CASE("a mixture without a step is refused, and so are weights that make it 
   };
   CHECK(
       refusal("source { files: 'a' } source { files: 'b' }" + rest + batch_of(2, "PARTIAL")) ==
-      "mixture: an epoch ends when the first source is exhausted, and source[1] has no sample; remove that source, or "
-      "let its range and the filter keep some samples" +
+      "mixture: an epoch ends when the first source is exhausted, and source[1] has no samples; remove this source, or "
+      "change its 'range' or the filter so that samples remain" +
           empty_hint);
   const std::string both = "source { files: 'a' range: '0:2' weight: 1 } source { files: 'a' range: '2:4' weight: 1 }";
   CHECK_THAT(refusal(both + rest + batch_of(5, "DROP")),
@@ -185,7 +187,8 @@ TEST_CASE("an error at the end of the data comes before 'too few samples'") {
   const Data bad({1});
   flip(bad.path(0), 20);
   CHECK(error_of([&] { Feeder(bad.pipeline(batch_of(1, "DROP") + "errors { on_error: SKIP_RECORD }")); }) ==
-        "the data has no good record: 1 file, 1 failure" + empty_hint);
+        "the data has no good records: 1 file, 1 failure; see what is damaged with `feedline verify FILE...`" +
+            empty_hint);
 }
 
 TEST_CASE("all ranks are refused alike where an epoch has no step") {
@@ -197,7 +200,7 @@ TEST_CASE("all ranks are refused alike where an epoch has no step") {
   });
   for (const std::string& said : thrown) {
     CHECK(said == thrown[0]);
-    CHECK_THAT(said, Catch::StartsWith("the data has 20 samples, but a global batch of 24"));
+    CHECK_THAT(said, Catch::StartsWith("the data has 20 samples, but with last_batch_policy DROP"));
   }
 }
 
@@ -218,8 +221,9 @@ TEST_CASE("a lazy feed finds at the end of the first epoch that it has no step")
   };
   const Data nothing({0, 0});
   CHECK(first_call(nothing, batch_of(2, "PAD")) ==
-        "the data has no record: 2 files, the first of them '" + nothing.path(0) + "' of 0 bytes" + empty_hint);
-  CHECK_THAT(first_call(Data({5, 3}), batch_of(10, "DROP")), Catch::StartsWith("the data has 8 samples, but a global"));
+        "the data has no records: 2 files, the first of them '" + nothing.path(0) +
+            "' of 0 bytes; check source.files" + empty_hint);
+  CHECK_THAT(first_call(Data({5, 3}), batch_of(10, "DROP")), Catch::StartsWith("the data has 8 samples, but with"));
   CHECK(first_call(Data({5, 3}), batch_of(10, "DROP") + "epoch { allow_empty: true }") == "no error");
   const Data enough({5, 3});
   Feeder whole(lazily(enough, batch_of(4, "DROP")));
@@ -259,8 +263,9 @@ TEST_CASE("a few records show where the features do not fit") {
     CHECK(bad.failed == 6);
     CHECK(bad.raised);
     REQUIRE(bad.errors.size() == 1);
-    CHECK(bad.errors[0].what() == at + "feature 'x': the record holds 3 values, shape [2] wants 2; change shape, or "
-                                       "write kind: VARIABLE without a shape if records differ [wrong_count]");
+    CHECK(bad.errors[0].what() == at + "feature 'x': the record holds 3 values, but shape [2] needs 2 values; change "
+                                       "'shape', or write kind: VARIABLE without a shape if the number of values "
+                                       "differs between records [wrong_count]");
 
     // "v" has `id % 4` values: record 2 is the first with more than one.
     const TriedRecords some = tried(data,
@@ -276,7 +281,7 @@ TEST_CASE("a few records show where the features do not fit") {
     REQUIRE(some.absent.size() == 1);
     CHECK(some.absent[0].what() ==
           std::string("feature 'rwa': no record that was tried has this feature, so every row has no values; did you "
-                      "mean 'raw'? There are: id x b v t p raw [missing_feature]"));
+                      "mean 'raw'? Features found: id x b v t p raw [missing_feature]"));
 
     CHECK(tried(data, "", 0).records == 0);
   }

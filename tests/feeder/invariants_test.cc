@@ -73,11 +73,12 @@ TEST_CASE("values that exceed their tensor are not written") {
     REQUIRE(at != plan.memory.tensors.end());
     const uint64_t capacity = std::exchange(at->capacity, 16);
     CHECK_THAT(end_of(plan),
-               StartsWith("internal_error: ") && Contains("in tensor '" + tensor + "', which has room for 16"));
+               StartsWith("internal_error: ") && Contains("into tensor '" + tensor + "', which has room for 16"));
     at->capacity = capacity;
   }
   plan.replica_batch = 9;
-  CHECK_THAT(end_of(plan), StartsWith("internal_error: ") && Contains("a batch of 10 rows in a buffer for 9"));
+  CHECK_THAT(end_of(plan),
+             StartsWith("internal_error: ") && Contains("a batch has 10 rows, but its buffer has room for 9 rows"));
 }
 
 TEST_CASE("a lane inflates forwards only") {
@@ -97,7 +98,8 @@ TEST_CASE("a lane inflates forwards only") {
   CHECK(lane.add(chunk(0, 1000)));
   CHECK(lane.continues_with(chunk(1000, 10)->ticket));
   CHECK_FALSE(lane.continues_with(chunk(999, 10)->ticket));
-  CHECK_THROWS_WITH((void)lane.add(chunk(999, 10)), Contains("inflating file 0 up to 1000") && Contains("from 999 on"));
+  CHECK_THROWS_WITH((void)lane.add(chunk(999, 10)),
+                    Contains("file 0 is inflated up to byte 1000") && Contains("from byte 999 on"));
 }
 
 TEST_CASE("one replica may be many ends of epochs behind another") {

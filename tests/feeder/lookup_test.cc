@@ -234,7 +234,8 @@ TEST_CASE("a name or a number that the table has not is a bad record, with the k
       CHECK(error.place().feature == (output == by_name ? "image" : "row"));
       CHECK(error.message() ==
             (output == by_name
-                 ? "names.txt has no name 'gone-8'; add it there and its row to floats.npy, or correct the record"
+                 ? "names.txt does not have the name 'gone-8'; add the name to this file and its row to floats.npy, or "
+                   "correct the record"
                  : "there is no row 58 in floats.npy, which has rows 0 to 49; correct the record, or the table"));
     }
   for (const std::string& output : {by_name, by_number}) {
@@ -271,7 +272,7 @@ TEST_CASE("a name or a number that the table has not is a bad record, with the k
   CHECK_THROWS_WITH(Feeder(negative.pipeline(by_number + batch_of(1, "DROP"))).next(),
                     Catch::Contains("there is no row -1 in floats.npy"));
   CHECK_THROWS_WITH(Feeder(negative.pipeline(by_name + batch_of(1, "DROP"))).next(),
-                    Catch::Contains("names.txt has no name ''"));
+                    Catch::Contains("names.txt does not have the name ''"));
 }
 
 TEST_CASE("check tries what records look up") {

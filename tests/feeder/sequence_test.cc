@@ -206,9 +206,8 @@ TEST_CASE("SequenceExamples: a feature that is looked for in the wrong place is 
     return std::string("fed");
   };
   CHECK_THAT(refusal("feature { name: 'frames' dtype: BYTES } "),
-             Contains("'feature_lists/frames' is there instead. There are: context/id feature_lists/pairs "
-                      "feature_lists/numbers feature_lists/strings "
-                      "feature_lists/frames"));
+             Contains("'feature_lists/frames' was found instead. Features found: context/id feature_lists/pairs "
+                      "feature_lists/numbers feature_lists/strings feature_lists/frames"));
   CHECK_THAT(refusal("feature { name: 'frame' dtype: BYTES where: FEATURE_LIST kind: RAGGED required: true } "),
              Contains("did you mean 'frames'?"));
   CHECK_THAT(refusal("feature { name: 'frame' dtype: BYTES where: FEATURE_LIST kind: RAGGED } "

@@ -136,7 +136,7 @@ TEST_CASE("without reshuffle_each_epoch every pass of an epoch has the same orde
   CHECK(std::equal(ids.begin(), ids.begin() + whole.count(), ids.begin() + whole.count()));
   CHECK_THROWS_WITH(Feeder(data.pipeline("shuffle { lanes: 8 reshuffle_each_epoch: false } epoch { repeat: 2 } " +
                                          batch_of(48, "DROP"))),
-                    Catch::Contains("shuffle.lanes: with 8 lanes the passes of an epoch"));
+                    Catch::Contains("shuffle.lanes: with 8 lanes every pass of an epoch"));
 }
 
 TEST_CASE("the orders of epochs that are 2^32 apart differ") {

@@ -82,10 +82,12 @@ void check_other_numbers_of_rows(std::string_view text, size_t lines) {
   for (const size_t rows : {lines + 1, lines - 1})
     require(rows == SIZE_MAX ||
                 refusal(text, rows)
-                    .starts_with(counted(lines, "line") + ", but the table has " + counted(rows, "row") + ";"),
+                    .starts_with("the file has " + counted(lines, "line") + ", but the table has " +
+                                 counted(rows, "row") + ";"),
             "a table of another number of rows has names");
   const uint64_t most = uint64_t{1} << 31;
-  require(refusal(text, most + 1).starts_with(std::to_string(most + 1) + " rows have no names"), "too many rows");
+  require(refusal(text, most + 1).starts_with("the table has " + std::to_string(most + 1) + " rows, but only the rows"),
+          "too many rows");
   uint64_t slots = 1;
   while (slots <= 2 * lines) slots *= 2;
   require(flow::KeyMap::memory_bytes(text.size(), lines) == text.size() + 8 * (lines + 1) + 8 * slots, "memory");

@@ -53,17 +53,17 @@ TEST_CASE("check tries records, and fails where they are not what the features s
   const std::string at = golden("chess/main-00000-of-00003.tfrecord") + ": offset 0: record 0: feature ";
   const std::pair<std::string, std::string> wrong[] = {
       {"feature { name: \"s\" dtype: FLOAT32 }",
-       "'s': the record holds INT64 values, dtype wants FLOAT32; write dtype: INT64 if all records hold INT64 "
+       "'s': the record holds INT64 values, but 'dtype' is FLOAT32; write dtype: INT64 if all records hold INT64 "
        "[wrong_dtype]"},
       {"feature { name: \"d\" dtype: BYTES length: 193 }",
-       "'d': the record holds a value of 194 bytes, length wants 193; change length, or remove it if records differ "
-       "[wrong_length]"},
+       "'d': the record holds a value of 194 bytes, but 'length' is 193; change 'length', or remove it if records "
+       "differ in length [wrong_length]"},
       {"feature { name: \"s\" dtype: INT64 shape: 2 }",
-       "'s': the record holds 1 values, shape [2] wants 2; change shape, or write kind: VARIABLE without a shape if "
-       "records differ [wrong_count]"},
+       "'s': the record holds 1 values, but shape [2] needs 2 values; change 'shape', or write kind: VARIABLE without "
+       "a shape if the number of values differs between records [wrong_count]"},
       {"feature { name: \"score\" dtype: INT64 }",
-       "'score': the record does not have this feature; there are: d s. If records may lack it, give it a "
-       "default_value, or kind: VARIABLE [missing_feature]"}};
+       "'score': the record does not have this feature; features found: d s. If records may lack the feature, give the "
+       "feature a default_value, or write kind: VARIABLE [missing_feature]"}};
   for (const auto& [feature, message] : wrong) {
     const ToolResult bad = check(feature);
     INFO(bad.err);
@@ -151,8 +151,9 @@ TEST_CASE("every command refuses a feed without a step, unless it is allowed") {
       dir.write("empty.textproto", run_tool({"inspect", "--pipeline", golden("framing/empty_file.tfrecord")}).out);
   const std::string large = dir.write("large.textproto", chess_pipeline("global_batch_size: 4096"));
   const std::pair<std::string, std::string> pipelines[] = {
-      {empty, "the data has no record: 1 file"},
-      {large, "the data has 3,000 samples, but a global batch of 4,096 with last_batch_policy DROP"}};
+      {empty, "the data has no records: 1 file"},
+      {large,
+       "the data has 3,000 samples, but with last_batch_policy DROP a step needs a whole global batch of 4,096 rows"}};
   for (const auto& [pipeline, message] : pipelines)
     for (std::vector<std::string> arguments : {std::vector<std::string>{"check", pipeline},
                                                {"run", pipeline},

@@ -465,16 +465,16 @@ TEST_CASE("check makes rows, and fails where run would") {
     CHECK(check_records({record(1, png, {png}), record(2, png, {png, png})}, outputs).code == 0);
   }
   const std::vector<std::string> bad = {record(1, png, {png}), record(3, half, {png, half}), record(0, png, {})};
-  CHECK_THAT(check_records(bad, class_of).err, Catch::Contains("class 3, but one_hot.classes is 3"));
+  CHECK_THAT(check_records(bad, class_of).err, Catch::Contains("the class is 3, but one_hot.classes is 3"));
   CHECK_THAT(check_records(bad, picture).err, Catch::Contains("feature 'image'"));
   CHECK_THAT(check_records(bad, clip).err, Catch::Contains("feature 'frames'"));
-  CHECK_THAT(check_records(bad, formula).err, Catch::Contains("takes mod by 0"));
+  CHECK_THAT(check_records(bad, formula).err, Catch::Contains("computes mod by 0"));
   const ToolResult limited = check_records(std::vector(300, record(1, png, {})), picture + "errors { } ");
   CHECK_THAT(limited.out, Catch::Contains("tried    300 records of 1 file, and all rows of 256 of them: all fit"));
   // Rows of a class take no time, so those of each record are tried.
   std::vector<std::string> late(300, record(1, png, {}));
   late.push_back(record(9, png, {}));
-  CHECK_THAT(check_records(late, class_of + picture).err, Catch::Contains("class 9, but one_hot.classes is 3"));
+  CHECK_THAT(check_records(late, class_of + picture).err, Catch::Contains("the class is 9, but one_hot.classes is 3"));
   // Nobody makes the rows of an output that is not delivered.
   CHECK(check_records(bad,
                       "output { name: 'p' feature: 'image' decode_image {} crop { size: [4, 4] } internal: true } "

@@ -135,12 +135,13 @@ TEST_CASE("rows that arrive fit their shapes, divide what they divide, and name 
   CHECK(refused().empty());
   for (const Numbers& other : {Numbers{1, 2, 2, 5}, Numbers{0, 2, 2, 6}, Numbers{0, 2, 2, 4}, Numbers{0, 6, 2, 5}}) {
     write(3, other);
-    CHECK_THAT(refused(), Contains("rank 6 sent cannot be used: 'v.row_splits' does not divide 5 elements"));
+    CHECK_THAT(refused(),
+               Contains("rank 6 sent cannot be used: the offsets in 'v.row_splits' do not fit its 5 elements"));
   }
   write(3, splits);
   for (const Numbers& other : {Numbers{0, 6, 1}, Numbers{-1, 0, 0}, Numbers{0, 0, INT64_MIN}}) {
     write(4, other);
-    CHECK_THAT(refused(), Contains("is the number of no row of t.npy"));
+    CHECK_THAT(refused(), Contains("is not the number of a row of t.npy"));
   }
   write(4, rows);
   write(0, std::vector<uint8_t>{1, 2, 1});

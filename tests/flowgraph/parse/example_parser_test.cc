@@ -313,23 +313,23 @@ TEST_CASE("a refused record says what was found and what was wanted") {
   RowError error = refusal(x, record(wire::float_feature({1})));
   CHECK(error.category == Category::wrong_dtype);
   CHECK(error.message ==
-        "the record holds FLOAT32 values, dtype wants INT64; write dtype: FLOAT32 if all records hold FLOAT32");
+        "the record holds FLOAT32 values, but 'dtype' is INT64; write dtype: FLOAT32 if all records hold FLOAT32");
 
   error = refusal(x, record(wire::int64_feature({1, 2})));
   CHECK(error.category == Category::wrong_count);
   CHECK(error.message ==
-        "the record holds 2 values, shape [3] wants 3; change shape, or write kind: VARIABLE without a shape if "
-        "records differ");
+        "the record holds 2 values, but shape [3] needs 3 values; change 'shape', or write kind: VARIABLE without a "
+        "shape if the number of values differs between records");
 
   FeatureSpec bounded = feature("x", DType::int64, FeatureKind::variable);
   bounded.max_values = 1;
   error = refusal(bounded, record(wire::int64_feature({1, 2})));
   CHECK(error.category == Category::wrong_count);
-  CHECK(error.message == "the record holds 2 values, max_values allows 1; raise max_values");
+  CHECK(error.message == "the record holds 2 values, but max_values allows at most 1; raise max_values");
 
   error = refusal(feature("x", DType::int64, FeatureKind::fixed_sequence, {2}), record(wire::int64_feature({1, 2, 3})));
   CHECK(error.category == Category::wrong_count);
-  CHECK(error.message == "the record holds 3 values, steps of shape [2] want a multiple of 2; change shape");
+  CHECK(error.message == "the record holds 3 values, but steps of shape [2] need a multiple of 2; change 'shape'");
 
   error = refusal(x, wire::example(""));
   CHECK(error.category == Category::missing_feature);
@@ -340,13 +340,14 @@ TEST_CASE("a refused record says what was found and what was wanted") {
   error = refusal(board, record(wire::bytes_feature({"short"})));
   CHECK(error.category == Category::wrong_length);
   CHECK(error.message ==
-        "the record holds a value of 5 bytes, length wants 194; change length, or remove it if records differ");
+        "the record holds a value of 5 bytes, but 'length' is 194; change 'length', or remove it if records differ in "
+        "length");
 
   board.length_of = "image";  // nobody wrote the length
   error = refusal(board, record(wire::bytes_feature({"short"})));
   CHECK(error.message ==
-        "the record holds a value of 5 bytes, but output 'image' decodes 194; change decode_raw.shape, or deliver the "
-        "bytes as they are if records differ");
+        "the record holds a value of 5 bytes, but output 'image' decodes 194 bytes; change decode_raw.shape, or remove "
+        "decode_raw if records differ in length");
 
   error = refusal(x, record(wire::int64_feature({1, 2, 3})) + "\n\x7f");
   CHECK(error.category == Category::malformed_proto);
@@ -363,8 +364,8 @@ TEST_CASE("a record that lacks a feature says which it has, the first of a sessi
     std::vector<std::string> messages;
     for (const RowError& error : Parsed({feature(key, DType::int64)}, records).errors) {
       CHECK(error.category == Category::missing_feature);
-      messages.push_back(
-          error.message.substr(0, error.message.find(". If records may lack it, give it a default_value")));
+      messages.push_back(error.message.substr(
+          0, error.message.find(". If records may lack the feature, give the feature a default_value")));
     }
     return messages;
   };
@@ -376,20 +377,20 @@ TEST_CASE("a record that lacks a feature says which it has, the first of a sessi
   };
   const std::string lacks = "the record does not have this feature";
   CHECK(refusals("scor", {with({"board", "score", "board"})}) ==
-        Messages{lacks + "; did you mean 'score'? There are: board score"});
-  CHECK(refusals("quite other", {with({"board", "score"})}) == Messages{lacks + "; there are: board score"});
-  CHECK(refusals("x", {with({})}) == Messages{lacks + "; there are no features at all"});
+        Messages{lacks + "; did you mean 'score'? Features found: board score"});
+  CHECK(refusals("quite other", {with({"board", "score"})}) == Messages{lacks + "; features found: board score"});
+  CHECK(refusals("x", {with({})}) == Messages{lacks + "; no features were found"});
   CHECK(refusals("x", {wire::example(wire::entry("x", "") + wire::entry("y", wire::int64_feature({1})))}) ==
-        Messages{lacks + "; it has one of this name, but without a list of values"});
-  CHECK(refusals("x", {with({"y"}), with({"x"}), with({"z"})}) == Messages{lacks + "; there are: y", lacks});
+        Messages{lacks + "; a feature of this name was found, but it has no list of values"});
+  CHECK(refusals("x", {with({"y"}), with({"x"}), with({"z"})}) == Messages{lacks + "; features found: y", lacks});
   CHECK(refusals("x", {with({"\xff\n", "Größe", std::string(90, 'k')})}) ==
-        Messages{lacks + "; there are: \\xff\\x0a Größe " + std::string(80, 'k') + "..."});
+        Messages{lacks + "; features found: \\xff\\x0a Größe " + std::string(80, 'k') + "..."});
   std::vector<std::string> many;
   for (int i = 0; i < 30; i++) many.push_back("feature " + std::to_string(i));
   many.push_back("names");
   CHECK(refusals("name", {with(many)}) ==
-        Messages{lacks + "; did you mean 'names'? There are: names feature 0 feature 1 feature 2 feature 3 feature 4 "
-                         "feature 5 feature 6 feature 7 feature 8 and 21 more"});
+        Messages{lacks + "; did you mean 'names'? Features found: names feature 0 feature 1 feature 2 feature 3 "
+                         "feature 4 feature 5 feature 6 feature 7 feature 8 and 21 more"});
   // A present feature with a wrong value is not reported as missing.
   CHECK(Parsed({feature("y", DType::float32)}, {with({"y"})}).errors[0].category == Category::wrong_dtype);
 }

@@ -84,7 +84,7 @@ TEST_CASE("a raw record of another length is refused, and the rows around it are
   CHECK(parsed.errors[0].category == Category::wrong_length);
   CHECK(parsed.errors[0].feature == 0);
   CHECK(parsed.errors[0].message ==
-        "the record has 4 bytes, length wants 3; change length, or remove it if records differ");
+        "the record has 4 bytes, but 'length' is 3; change 'length', or remove it if records differ in length");
   CHECK(parsed.errors[1].row == 3);
   CHECK(parsed.text(0) == "abc");
   CHECK(parsed.text(2) == "def");

@@ -221,41 +221,40 @@ TEST_CASE("a refused sequence record says what was found and what was wanted") {
   const FeatureSpec steps = list("t", DType::int64, FeatureKind::fixed_sequence);
   CHECK(
       refusal(steps, record(label, list_entry("t", {ints({1}), wire::float_feature({2})}))) ==
-      "wrong_dtype: step 1 of the record holds FLOAT32 values, dtype wants INT64; write dtype: FLOAT32 if all records "
-      "hold FLOAT32");
+      "wrong_dtype: step 1 of the record holds FLOAT32 values, but 'dtype' is INT64; write dtype: FLOAT32 if all "
+      "records hold FLOAT32");
   CHECK(refusal(steps, record(label, list_entry("t", {ints({1}), ints({2}), ints({3, 4})}))) ==
-        "wrong_count: step 2 of the record holds 2 values, shape [] wants 1 in a step; change shape, or write kind: "
-        "RAGGED without a shape if steps differ");
+        "wrong_count: step 2 of the record holds 2 values, but shape [] needs 1 in each step; change 'shape', or write "
+        "kind: RAGGED without a shape if the number of values differs between steps");
   FeatureSpec most = list("t", DType::int64, FeatureKind::ragged);
   most.max_values = 2;
   CHECK(refusal(most, record(label, list_entry("t", {ints({}), ints({1}), ints({})}))) ==
-        "wrong_count: the record has 3 steps with 1 values, max_values allows 2 of each; raise max_values");
+        "wrong_count: the record has 3 steps with 1 values, but max_values allows at most 2 of each; raise max_values");
   CHECK(refusal(list("t", DType::int64, FeatureKind::fixed, {2}), record(label, list_entry("t", {ints({1})}))) ==
-        "wrong_count: the record has 1 steps, shape [2] wants 2; change shape, or write kind: FIXED_SEQUENCE with the "
-        "shape of one step if records differ");
+        "wrong_count: the record has 1 steps, but shape [2] needs 2 steps; change 'shape', or write kind: "
+        "FIXED_SEQUENCE with the shape of one step if the number of steps differs between records");
   FeatureSpec text = list("t", DType::bytes, FeatureKind::ragged);
   text.length = 3;
   CHECK(refusal(text, record(label, list_entry("t", {wire::bytes_feature({"abc", "ab"})}))) ==
-        "wrong_length: step 0 of the record holds a value of 2 bytes, length wants 3; change length, or remove it if "
-        "records differ");
+        "wrong_length: step 0 of the record holds a value of 2 bytes, but 'length' is 3; change 'length', or remove it "
+        "if records differ in length");
   FeatureSpec required = list("label", DType::int64, FeatureKind::ragged);
   required.required = true;
   CHECK(refusal(required, record(label, list_entry("t", {}))) ==
-        "missing_feature: the record does not have this feature; 'context/label' is there instead. There are: "
-        "context/label feature_lists/t. If records may lack it, remove `required`");
+        "missing_feature: the record does not have this feature; 'context/label' was found instead. Features found: "
+        "context/label feature_lists/t. If records may lack the feature, remove 'required'");
   FeatureSpec prefixed = list("feature_lists/t", DType::int64, FeatureKind::ragged);
   prefixed.required = true;
-  CHECK(
-      refusal(prefixed, record(label, list_entry("u", {}))).find("feature; there are: context/label feature_lists/u") !=
-      std::string::npos);
+  CHECK(refusal(prefixed, record(label, list_entry("u", {})))
+            .find("feature; features found: context/label feature_lists/u") != std::string::npos);
   FeatureSpec meant = context(feature("context/label", DType::int64));
   for (const char* key : {"context/label", "label2"}) {
     meant.key = key;
     const std::string which = meant.key == meant.name ? "" : ", whose key is 'label2'";
     CHECK(refusal(meant, record(label, "")) ==
           "missing_feature: the record does not have this feature" + which +
-              "; did you mean 'label'? There are: context/label. If records may lack it, give it a default_value, or "
-              "kind: VARIABLE");
+              "; did you mean 'label'? Features found: context/label. If records may lack the feature, give the "
+              "feature a default_value, or write kind: VARIABLE");
   }
   CHECK(refusal(steps, "no record")
             .starts_with("malformed_proto: the record is not a tf.train.SequenceExample: at byte "

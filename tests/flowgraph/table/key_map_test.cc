@@ -59,14 +59,14 @@ TEST_CASE("the name of row i is line i + 1, whatever ends the lines") {
 
 TEST_CASE("as many lines as rows, and no name twice") {
   const TempDir dir;
-  const std::string advice = "; write the name of each row on a line of its own";
-  CHECK(refusal(dir, "a\nb\n", 3) == "2 lines, but the table has 3 rows" + advice);
-  CHECK(refusal(dir, "a\nb\nc", 2) == "3 lines, but the table has 2 rows" + advice);
-  CHECK(refusal(dir, "", 1) == "0 lines, but the table has 1 row" + advice);
+  const std::string advice = "; write the name of each row on its own line";
+  CHECK(refusal(dir, "a\nb\n", 3) == "the file has 2 lines, but the table has 3 rows" + advice);
+  CHECK(refusal(dir, "a\nb\nc", 2) == "the file has 3 lines, but the table has 2 rows" + advice);
+  CHECK(refusal(dir, "", 1) == "the file has 0 lines, but the table has 1 row" + advice);
   CHECK(refusal(dir, "a\nb\nc\nb", 4) == "the name 'b' is on line 2 and on line 4; give each row a name of its own");
   CHECK(refusal(dir, "\nx\n\n", 3) == "the name '' is on line 1 and on line 3; give each row a name of its own");
   CHECK(refusal(dir, "a\r\na\n", 2) == "the name 'a' is on line 1 and on line 2; give each row a name of its own");
-  CHECK_THROWS_WITH(map_of(dir, "a", uint64_t{1} << 40), Catch::Contains("look its rows up by number"));
+  CHECK_THROWS_WITH(map_of(dir, "a", uint64_t{1} << 40), Catch::Contains("look the rows up by number"));
 }
 
 TEST_CASE("many names, found many at a time") {

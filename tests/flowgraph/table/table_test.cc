@@ -89,9 +89,9 @@ TEST_CASE("what is no table is refused, with what to do") {
   CHECK(refusal(dir, npy("<f4", "(1, 2)", eight, "True")) ==
         "is in Fortran order, column by column; save numpy.ascontiguousarray(array) instead");
   CHECK(refusal(dir, npy("<f4", "(0, 2)", "")) ==
-        "has no rows, so nothing can be looked up; save an array that has some");
+        "the array has no rows, so nothing can be looked up; save an array that has rows");
   CHECK(refusal(dir, npy("<f4", "(1, 1, 1, 1, 1, 1, 1, 1, 1, 2)", eight)) ==
-        "its rows have 9 axes, and a tensor has at most 8; save it with fewer");
+        "its rows have 9 axes, but a tensor has at most 8; save an array with fewer axes");
   CHECK(refusal(dir, npy("<f4", "(3,)", eight)) == "has 8 bytes of elements, but its header says 3 rows of 4 bytes");
   CHECK(refusal(dir, npy("<f4", "(1,)", eight)) == "has 8 bytes of elements, but its header says 1 rows of 4 bytes");
   CHECK_THAT(refusal(dir, npy("<f4", "(1, 2147483648)", eight)), Catch::Contains("a row has more than 2 GiB"));
