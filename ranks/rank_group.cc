@@ -126,9 +126,10 @@ RankGroup::Pieces RankGroup::exchange_pieces(Head head, std::string_view bytes, 
   const size_t member = members_.empty() ? 0 : static_cast<size_t>(members_[0]);
   for (size_t rank = 0; rank < all.size(); rank++)
     if (heads[rank].says != (is_member(rank) ? heads[member].says : Head::done))
-      refuse_exchange("rank {} has made more or fewer exchanges than the other ranks; all ranks must run the same "
-                      "version of feedline",
-                      rank);
+      refuse_exchange(
+          "rank {} has made more or fewer exchanges than the other ranks; all ranks must run the same "
+          "version of feedline",
+          rank);
   pieces.last = std::ranges::all_of(pieces.rest, [](uint64_t rest) { return rest == 0; });
   pieces.all_done = heads[member].says == Head::done;
   over_ = false;

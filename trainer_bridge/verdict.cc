@@ -59,9 +59,10 @@ std::string threads_advice(const Report& report, std::string_view less) {
   const std::string threads =
       report.threads == 1 ? "The feed's thread was" : fmt::format("The feed's {} threads were", report.threads);
   if (busy < all_busy)
-    return fmt::format("{} busy for only {} of the time: raise parallelism.host_prefetch, so that more batches are "
-                       "made ahead.",
-                       threads, percent(busy));
+    return fmt::format(
+        "{} busy for only {} of the time: raise parallelism.host_prefetch, so that more batches are "
+        "made ahead.",
+        threads, percent(busy));
   return fmt::format("{} busy for {} of the time: {}.", threads, percent(busy), less);
 }
 

@@ -573,7 +573,7 @@ RowOutcome BatchWriter::call(const RowWriter& writer, std::span<const std::span<
 std::span<std::byte> BatchWriter::of_thread(const gpu::Memory& memory, uint64_t each) const {
   const auto thread = static_cast<size_t>(tbb::this_task_arena::current_thread_index());
   check_invariant(thread < static_cast<size_t>(plan_.threads), "thread {} writes rows, but only {} threads are planned",
-                                                               thread, plan_.threads);
+                  thread, plan_.threads);
   return memory.bytes().subspan(thread * each, each);
 }
 

@@ -58,9 +58,8 @@ std::string why_empty(const Schedule& schedule, uint64_t chosen) {
   for (const auto& order : schedule.orders) samples += order->samples();
   if (records == 0) return no_record(data);
   if (chosen == 0)
-    return fmt::format(
-        "source: 'range', num_shards and shard_id choose none of {}; choose a larger part",
-        format_count(records, "record"));
+    return fmt::format("source: 'range', num_shards and shard_id choose none of {}; choose a larger part",
+                       format_count(records, "record"));
   if (data.samples == 0) {
     const std::string& text = schedule.spec.filter_text;
     return fmt::format("filter: the formula keeps none of {}: {}", format_count(chosen, "record"),

@@ -235,9 +235,9 @@ void PackedBatches::add(const OutputSpec& output, const Packing::Output& packed)
     uint64_t bytes = 0;
     if (__builtin_mul_overflow(static_cast<uint64_t>(rows_), row, &bytes) ||
         bytes > most_batch_bytes - std::min(buffer_bytes_, most_batch_bytes))
-      throw Error(Category::bad_pipeline,
-                  fmt::format("batch: {} rows of output '{}' take too much memory; lower the batch size",
-                              rows_, output.name));
+      throw Error(
+          Category::bad_pipeline,
+          fmt::format("batch: {} rows of output '{}' take too much memory; lower the batch size", rows_, output.name));
     buffer_bytes_ += round_up(bytes, tensor_alignment);
   }
   tensors_.push_back(std::move(tensor));

@@ -11,7 +11,7 @@ namespace feedline::flow {
 
 CacheStore::CacheStore(const CachePlan& plan) : memory_(plan.store_bytes()) {
   if (!plan.why_off().empty()) {
-    log_warning(fmt::format("cache: it is off: {}", plan.why_off()));
+    log_warning(fmt::format("cache: the cache is off: {}", plan.why_off()));
     return;
   }
   if (plan.spec().where == CacheWhere::memory) {
@@ -23,7 +23,7 @@ CacheStore::CacheStore(const CachePlan& plan) : memory_(plan.store_bytes()) {
       io::EntryFile::remove_unused(plan.path(), plan.prefix());
     store_ = std::make_unique<io::DiskEntries>(plan.path(), plan.content(), plan.layout(), memory_.bytes());
   } catch (const Error& error) {
-    log_warning(fmt::format("cache: it is off: {}", error.what()));
+    log_warning(fmt::format("cache: the cache is off: {}", error.what()));
   }
 }
 

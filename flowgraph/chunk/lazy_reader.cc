@@ -44,9 +44,8 @@ void LazyReader::end_file() {
     if (keeps_index(source, id)) try {
         io::keep_index(index, id, io::all_files().stat(id.uri), count_options(source), source.index.dir);
       } catch (const Error& error) {
-        log_warning(
-            fmt::format("the index of {} cannot be stored, so this file will be counted again next time: {}", id.uri,
-                        error.what()));
+        log_warning(fmt::format("the index of {} cannot be stored, so this file will be counted again next time: {}",
+                                id.uri, error.what()));
       }
     indexes_.push_back(std::move(index));
   }

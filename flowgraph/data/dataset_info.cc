@@ -123,9 +123,10 @@ Splits read(const std::filesystem::path& folder, std::vector<std::string>& warni
     std::string text(std::min(file.size(), longest), '\0');
     file.read_at(0, std::as_writable_bytes(std::span(text)));
     if (auto splits = parse_splits(text)) return std::move(*splits);
-    warnings.push_back(fmt::format("{}: this is not the format of TensorFlow Datasets, so the record counts of shards "
-                                   "are not compared with this file",
-                                   path.string()));
+    warnings.push_back(
+        fmt::format("{}: this is not the format of TensorFlow Datasets, so the record counts of shards "
+                    "are not compared with this file",
+                    path.string()));
   } catch (const Error& unreadable) {
     warnings.push_back(unreadable.what());
   }
@@ -188,9 +189,10 @@ void warn_of_missing(const std::vector<DataFile>& files, std::vector<std::string
       if (count++ == 0) missing = std::string(folder) + name;
     }
     if (count > 0)
-      warnings.push_back(fmt::format("{} does not exist{}, but other files of this set of {} shards do; check whether "
-                                     "data is missing",
-                                     missing, count > 1 ? fmt::format(" (and {} more)", count - 1) : "", first.shards));
+      warnings.push_back(
+          fmt::format("{} does not exist{}, but other files of this set of {} shards do; check whether "
+                      "data is missing",
+                      missing, count > 1 ? fmt::format(" (and {} more)", count - 1) : "", first.shards));
   }
 }
 

@@ -99,10 +99,10 @@ Transfer::~Transfer() {
     const bool heard = changed_.wait_for(lock, leave_timeout, [&]() FEEDLINE_REQUIRES(mutex_) { return ended_; });
     lock.unlock();
     if (!heard)
-      communicator_.abort(Error(
-          Category::stalled, fmt::format("the feeder of this rank has ended, but some other ranks have not noticed "
-                                         "this within {} s; see the logs of the other ranks",
-                                         leave_timeout.count())));
+      communicator_.abort(Error(Category::stalled,
+                                fmt::format("the feeder of this rank has ended, but some other ranks have not noticed "
+                                            "this within {} s; see the logs of the other ranks",
+                                            leave_timeout.count())));
   }
   if (thread_.joinable()) thread_.join();
   for (auto& ring : rings_) ring->pool().close();
@@ -145,11 +145,11 @@ void Transfer::end_if_others_begin_anew() {
   // This rank, too, has received all steps that the other rank has received, and has done so long ago. So the trainer
   // of this rank asks for a step that will not come.
   if (std::chrono::steady_clock::now() - beginner_since_.load() < long_wait) return;
-  communicator_.abort(Error(
-      Category::stalled, fmt::format("rank {} calls set_state(), set_epoch() or set_weights(), but this rank calls "
-                                     "next(); all ranks must make these calls together (in Python also "
-                                     "load_state_dict())",
-                                     beginner_.load())));
+  communicator_.abort(Error(Category::stalled,
+                            fmt::format("rank {} calls set_state(), set_epoch() or set_weights(), but this rank calls "
+                                        "next(); all ranks must make these calls together (in Python also "
+                                        "load_state_dict())",
+                                        beginner_.load())));
 }
 
 void Transfer::stop() noexcept {

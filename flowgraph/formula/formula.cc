@@ -58,8 +58,8 @@ class Parser {
   Formula parse() {
     if (text_.size() > longest_formula)
       fail(fmt::format(
-               "the formula has {} characters, and at most {} are allowed; split it into several outputs, of which "
-               "one may read another",
+               "the formula has {} characters, and at most {} are allowed; split it into several outputs; a formula "
+               "reads the others as out.NAME",
                text_.size(), longest_formula),
            0);
     next();
@@ -106,8 +106,9 @@ class Parser {
   }
   void expect(std::string_view token, std::string_view after) {
     if (!accept(token))
-      fail(token_.empty() ? fmt::format("'{}' is missing {}", token, after)
-                          : fmt::format("'{}' instead of '{}' {}{}", token_, token, after, instead_of(token_)));
+      fail(token_.empty()
+               ? fmt::format("'{}' is missing {}", token, after)
+               : fmt::format("'{}' was found instead of '{}' {}{}", token_, token, after, instead_of(token_)));
   }
   static std::string_view instead_of(std::string_view token) {
     if (token == "%") return "; write mod(a, b)";
@@ -150,7 +151,11 @@ class Parser {
       values[node.arity] = operand.value;
       node.args[node.arity++] = arg;
     }
-    if (node.depth > deepest_formula) fail("the formula is too deep: use a second output for a part of it", at);
+    if (node.depth > deepest_formula)
+      fail(
+          "too many operations depend on each other here; move a part of the formula into a second output, and read "
+          "it as out.NAME",
+          at);
     node.type = with_operation(op, []<typename Operation>(Operation) { return result_type(&Operation::of); });
     if (constant) {
       uint64_t failed = 0;
@@ -196,7 +201,10 @@ class Parser {
   // stack.
   struct Level {
     explicit Level(Parser& p) : parser(p) {
-      if (++parser.level_ > deepest_nesting) parser.fail("nested too deeply; use a second output for a part of it");
+      if (++parser.level_ > deepest_nesting)
+        parser.fail(
+            "the formula is nested too deeply here; move a part of the formula into a second output, and read "
+            "it as out.NAME");
     }
     ~Level() { parser.level_--; }
     Parser& parser;
@@ -234,7 +242,7 @@ class Parser {
     const std::string_view sign = token_;
     next();
     const int b = sum();
-    if (is_comparison(token_)) fail("comparisons do not chain; join them by 'and'");
+    if (is_comparison(token_)) fail("comparisons cannot be chained; join them with 'and', as in a < b and b < c");
     if (sign == "==") return binary(Op::equal_int, Op::equal, a, b, at);
     if (sign == "!=") return operation(Op::not_, {binary(Op::equal_int, Op::equal, a, b, at)}, at);
     const bool swap = sign[0] == '>';  // a > b is b < a, also with NaN
@@ -286,7 +294,7 @@ class Parser {
     if (token_.empty()) fail("the formula ends where a value is expected");
     if (is_digit(token_[0]) || token_[0] == '.') return number();
     if (is_name(token_) && !is_keyword(token_)) return name();
-    fail(fmt::format("'{}' stands where a value is expected{}", token_, instead_of(token_)));
+    fail(fmt::format("'{}' was found where a value is expected{}", token_, instead_of(token_)));
   }
 
   int number() {
@@ -341,7 +349,7 @@ class Parser {
     if (it == functions.end()) {
       std::vector<std::string> names;
       for (const Function& f : functions) names.emplace_back(f.name);
-      fail(fmt::format("there is no function '{}'; there are: {}", name, fmt::join(names, " ")), at);
+      fail(fmt::format("there is no function '{}'; the functions are: {}", name, fmt::join(names, " ")), at);
     }
     next();
     int args[3] = {};
@@ -374,8 +382,8 @@ class Parser {
         for (char& c : plain)
           if (!is_name(std::string("_") + c)) c = '_';
         fail(fmt::format(
-                 "unknown name '{}'; names in formulas are letters, digits and _, so write the feature with such a "
-                 "name and its key: name: \"{}\" key: \"{}\"",
+                 "unknown name '{}'; names in formulas have only letters, digits and _; give the feature such a name, "
+                 "and its present name as the key: name: \"{}\" key: \"{}\"",
                  name, plain, input.name),
              at);
       }
@@ -384,8 +392,10 @@ class Parser {
     for (const FormulaInput& input : known_)
       if (input.offered && can_be_written(input.name)) names.push_back(input.name);
     fail(names.empty()
-             ? fmt::format("unknown name '{}': there is no scalar of numbers to calculate with", name)
-             : fmt::format("unknown name '{}'{} Known are: {}", name,
+             ? fmt::format("unknown name '{}': the pipeline has no feature or output of one number in each record, "
+                           "which a formula could read",
+                           name)
+             : fmt::format("unknown name '{}'{} The known names are: {}", name,
                            nearest(name, names).empty() ? "." : did_you_mean(name, names), fmt::join(names, " ")),
          at);
   }
@@ -410,7 +420,9 @@ Formula parse_formula(std::string_view text, const std::map<std::string, double>
   for (const auto& [name, value] : constants) {
     if (!is_name(name) || is_keyword(name))
       throw Error(Category::bad_pipeline,
-                  fmt::format("constant '{}': a name is letters, digits and _, and no digit first", name));
+                  fmt::format("constant '{}': a name has only letters, digits and _, does not begin with a digit, and "
+                              "is not 'and', 'or' or 'not'",
+                              name));
     for (const FormulaInput& input : known)
       if (input.name == name)
         throw Error(Category::bad_pipeline, fmt::format("'{}' is a constant and a feature; rename the constant", name));

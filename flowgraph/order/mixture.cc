@@ -53,15 +53,15 @@ Mixture::Mixture(const MixtureSpec& spec, const std::vector<uint64_t>& sizes, co
       throw Error(
           Category::bad_pipeline,
           fmt::format(
-              "source[{}]: it has no samples, so the mixture cannot draw from it; remove this source, or let its "
-              "range and the filter keep some samples",
+              "source[{}]: it has no samples, so the mixture cannot draw from it; remove this source, or change its "
+              "'range' or the filter so that samples remain",
               source));
     if (sizes[source] > most_samples)
       throw Error(
           Category::bad_pipeline,
           fmt::format(
-              "source[{}]: an epoch of a mixture can draw at most {} samples from one source, but this one has {} in "
-              "an epoch; give it a smaller `range`, or lower epoch.repeat",
+              "source[{}]: an epoch of a mixture can draw at most {} samples from one source, but this source has {} "
+              "in an epoch; give this source a smaller 'range', or lower epoch.repeat",
               source, most_samples, sizes[source]));
   }
   size_t first = 0, last = 0;  // the sources that are exhausted first and last
@@ -114,8 +114,8 @@ void Mixture::draw_by_weight(const std::vector<uint64_t>& sizes, size_t whole_so
       throw Error(
           Category::bad_pipeline,
           fmt::format(
-              "mixture: {} samples would be drawn from another source before source[{}] is exhausted, and at most {} "
-              "can be; raise the weight of source[{}]",
+              "mixture: {} samples would be drawn from another source before source[{}] is exhausted, but at most {} "
+              "are supported; raise the weight of source[{}]",
               part.back(), whole_source, most_samples, whole_source));
   }
   part[whole_source] = sizes[whole_source];
@@ -165,7 +165,7 @@ uint64_t Mixture::most_of(size_t source, uint64_t count) const noexcept {
 std::string Mixture::text(size_t source) const {
   const double weight = static_cast<double>(shares_[source]) / static_cast<double>(all_shares_);
   return epochs_go_on() ? fmt::format("weight {:.4g}", weight)
-                        : fmt::format("weight {:.4g}, {} samples of an epoch", weight, amounts_[source]);
+                        : fmt::format("weight {:.4g}, {} samples in each epoch", weight, amounts_[source]);
 }
 
 MixtureDraws::MixtureDraws(const Mixture& mixture, uint64_t epoch, uint64_t sample)

@@ -346,11 +346,11 @@ RowError FeatureValues::describe(size_t feature, const io::RecordView& record) {
   if (flaw.row != row_) {
     // List the names only once in a session: names are slow to compare, and many records may lack the same feature.
     const bool tell = !std::exchange(flaw.names_told, true);
-    error.message = fmt::format("the record does not have this feature{}{}. If records may lack the feature, {}",
-                                spec.key == spec.name ? "" : fmt::format(", whose key is '{}'", spec.key),
-                                tell ? names_instead(spec, feature_names_(record)) : "",
-                                spec.required ? "remove 'required'"
-                                              : "give the feature a default_value, or write kind: VARIABLE");
+    error.message =
+        fmt::format("the record does not have this feature{}{}. If records may lack the feature, {}",
+                    spec.key == spec.name ? "" : fmt::format(", whose key is '{}'", spec.key),
+                    tell ? names_instead(spec, feature_names_(record)) : "",
+                    spec.required ? "remove 'required'" : "give the feature a default_value, or write kind: VARIABLE");
   } else if (flaw.found != target.kind) {
     error.category = Category::wrong_dtype;
     error.message = fmt::format("{0} holds {1} values, but 'dtype' is {2}; write dtype: {1} if all records hold {1}",
@@ -380,14 +380,15 @@ std::string FeatureValues::describe_count(const FeatureTarget& target, const Fla
         "shape of one step if the number of steps differs between records",
         flaw.steps, to_string(shape), shape[0]);
   if (target.nested)
-    return fmt::format("the record has {} steps with {} values, but max_values allows at most {} of each; raise "
-                       "max_values",
-                       flaw.steps, flaw.count, target.max_values);
+    return fmt::format(
+        "the record has {} steps with {} values, but max_values allows at most {} of each; raise "
+        "max_values",
+        flaw.steps, flaw.count, target.max_values);
   const std::string wanted =
-      target.fixed
-          ? fmt::format("shape {} needs {} values; change 'shape', or write kind: VARIABLE without a shape if the "
-                        "number of values differs between records",
-                        to_string(shape), target.elements)
+      target.fixed ? fmt::format(
+                         "shape {} needs {} values; change 'shape', or write kind: VARIABLE without a shape if the "
+                         "number of values differs between records",
+                         to_string(shape), target.elements)
       : flaw.count > target.max_values
           ? fmt::format("max_values allows at most {}; raise max_values", target.max_values)
           : fmt::format("steps of shape {} need a multiple of {}; change 'shape'", to_string(shape), target.elements);

@@ -60,7 +60,7 @@ Reweighted read_mixture(uint64_t since, std::string_view digits, uint64_t versio
   Reweighted reweighted{.since_epoch = since};
   const size_t each = weight_digits + taken_digits(version);
   const auto refuse_digits = [&] {
-    refuse_text(fmt::format("'mixture' is not {} hexadecimal digits for each source", each));
+    refuse_text(fmt::format("'mixture' does not have {} hexadecimal digits for each source", each));
   };
   const auto hexadecimal = [&](std::string_view text) {
     uint64_t value = 0;
@@ -79,7 +79,8 @@ Reweighted read_mixture(uint64_t since, std::string_view digits, uint64_t versio
 
 Fields parse(std::string_view text) {
   using nlohmann::json;
-  if (text.size() > longest) refuse_state(fmt::format("{} bytes are too long for a state", text.size()));
+  if (text.size() > longest)
+    refuse_text(fmt::format("the text has {} bytes, but a state has at most {}", text.size(), longest));
   const json object = json::parse(text, nullptr, false);
   if (!object.is_object()) refuse_state("this is not a text that get_state() returned: it is not a JSON object");
   const auto number = [&](const char* name, uint64_t most) {
@@ -176,8 +177,10 @@ void check_position(const FeedIdentity& feed, const Position& position) {
     refuse_state(fmt::format("there is no step {}: the epoch has {}", position.step,
                              format_count(static_cast<uint64_t>(most), "step")));
   if (position.epoch < feed.mixed_since)
-    refuse_state(fmt::format("epoch {}: the weights of this mixture hold only from epoch {} on", position.epoch,
-                             feed.mixed_since));
+    refuse_state(
+        fmt::format("epoch {0} is too early: the weights of the mixture were set for epoch {1} and later; "
+                    "give epoch {1} or later",
+                    position.epoch, feed.mixed_since));
   if (feed.epochs_go_on && position.epoch >= static_cast<uint64_t>(countable / feed.steps_per_epoch))
     refuse_state(
         fmt::format("epoch {0} is too large: with {1} steps in an epoch, samples can be counted for {2} epochs; give "
@@ -201,21 +204,27 @@ FeedState read_state(std::string_view text, const FeedIdentity& feed, bool accep
   const std::string changed = changes(fields, feed);
   if (!changed.empty() && !accept_changes)
     refuse_state(
-        fmt::format("it belongs to another feed: step {} of epoch {} has other samples here; changed: {}; undo the "
-                    "change, or accept it (accept_changes, --accept-changes) to go on at this step all the same",
+        fmt::format("the state belongs to a different feed: step {} of epoch {} has different samples here; changed: "
+                    "{}; undo the change, or accept it (accept_changes, --accept-changes) to go on at this step all "
+                    "the same",
                     position.step, position.epoch, changed));
   if (reweighted && reweighted->shares.size() != feed.mixed_sources)
-    refuse_state(fmt::format("it has weights of {} sources, but the pipeline mixes {}", reweighted->shares.size(),
-                             feed.mixed_sources));
+    refuse_state(
+        fmt::format("the state has weights of {} sources, but the pipeline mixes {} sources; use the pipeline "
+                    "that the state was saved with",
+                    reweighted->shares.size(), feed.mixed_sources));
   if (reweighted && reweighted->since_epoch > position.epoch)
     refuse_state(
-        fmt::format("its weights of the mixture hold from epoch {} on, but its position is in epoch {}; give the text "
-                    "as get_state() returned it",
+        fmt::format("the weights of the mixture were set for epoch {} and later, but the position is in epoch {}; give "
+                    "the text as get_state() returned it",
                     reweighted->since_epoch, position.epoch));
   if (reweighted)
     for (const uint64_t taken : reweighted->taken)
       if (taken > static_cast<uint64_t>(countable_samples))
-        refuse_state(fmt::format("it says that {} samples were taken of a source, more than can be counted", taken));
+        refuse_state(
+            fmt::format("the text says that {} samples were taken from a source, which is more than can be "
+                        "counted; give the text as get_state() returned it",
+                        taken));
   return fields.state;
 }
 

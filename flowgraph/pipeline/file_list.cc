@@ -36,7 +36,7 @@ FileList list_files(const FilePatterns& patterns) {
                               patterns.field, pattern));
     const bool is_deep = ("/" + pattern + "/").find("/**/") != std::string::npos;
     constexpr std::string_view one_folder =
-        "means one folder, as '*' does; write a pattern for each depth, such as 'd/*' and 'd/*/*'";
+        "matches one level of folders, as '*' does; write a pattern for each level, such as 'd/*' and 'd/*/*'";
     if (is_deep) list.warnings.push_back(fmt::format("{}.files: '**' in '{}' {}", patterns.field, pattern, one_folder));
     io::Source::Listing found = list_pattern(pattern);
     if (!found.literal) std::erase_if(found.files, [](const std::string& file) { return io::is_byproduct_name(file); });
@@ -60,11 +60,13 @@ FileList list_files(const FilePatterns& patterns) {
     };
     std::erase_if(again, excluded);
     if (std::erase_if(list.files, excluded) == 0)
-      list.warnings.push_back(fmt::format("{}.exclude: no file matches '{}'", patterns.field, pattern));
+      list.warnings.push_back(
+          fmt::format("{}.exclude: no file matches '{}'; correct or remove this pattern", patterns.field, pattern));
   }
   if (list.files.empty())
-    throw Error(Category::bad_pipeline,
-                fmt::format("{}.exclude: it excludes every file; remove a pattern", patterns.field));
+    throw Error(
+        Category::bad_pipeline,
+        fmt::format("{}.exclude: its patterns exclude every file; correct or remove one of them", patterns.field));
   if (!again.empty())
     list.warnings.push_back(fmt::format("{}.files: {} named more than once, but fed only once", patterns.field,
                                         some_of(*again.begin(), again.size())));

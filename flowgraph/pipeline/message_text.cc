@@ -99,7 +99,7 @@ void explain(TextError& error, std::string_view text, const pb::Descriptor* root
     std::vector<std::string> values;
     for (int i = 0; i < field->enum_type()->value_count(); i++) values.push_back(field->enum_type()->value(i)->name());
     const std::string hint = did_you_mean(wrong, values);
-    error.message = fmt::format("{}: there is no '{}'{} It is one of: {}", field->name(), wrong,
+    error.message = fmt::format("{}: there is no value '{}'{} The values are: {}", field->name(), wrong,
                                 hint.empty() ? "." : hint, fmt::join(values, " "));
   }
 }
@@ -115,8 +115,8 @@ std::string no_such_field(const pb::Descriptor& message, std::string_view field)
         below && !message.field(i)->is_map() && below->FindFieldByName(std::string(field)))
       holders.push_back(message.field(i)->name());
   if (hint.empty() && !holders.empty()) hint = fmt::format("; it is a field of {}.", fmt::join(holders, ", and of "));
-  return fmt::format("{} has no field '{}'{} It has: {}", message.name(), field, hint.empty() ? "." : hint,
-                     fmt::join(names, " "));
+  return fmt::format("{0} has no field '{1}'{2} The fields of {0} are: {3}", message.name(), field,
+                     hint.empty() ? "." : hint, fmt::join(names, " "));
 }
 
 std::optional<TextError> read_text(std::string_view text, pb::Message& message, pb::TextFormat::ParseInfoTree* given) {
@@ -126,7 +126,7 @@ std::optional<TextError> read_text(std::string_view text, pb::Message& message, 
   parser.WriteLocationsTo(given);
   pb::io::ArrayInputStream input(text.data(), static_cast<int>(text.size()));
   if (parser.Parse(&input, &message)) return std::nullopt;
-  if (!errors.error) errors.error = TextError{1, 1, "not a message in protobuf's text format"};
+  if (!errors.error) errors.error = TextError{1, 1, "the text is not in protobuf's text format"};
   explain(*errors.error, text, message.GetDescriptor());
   return errors.error;
 }

@@ -21,7 +21,7 @@ struct TextError {
 std::optional<TextError> read_text(std::string_view text, google::protobuf::Message& message,
                                    google::protobuf::TextFormat::ParseInfoTree* given = nullptr);
 
-/// Returns "Batch has no field 'sise'; did you mean 'size'? It has: ...".
+/// Returns "Batch has no field 'sise'; did you mean 'size'? The fields of Batch are: ...".
 std::string no_such_field(const google::protobuf::Descriptor& message, std::string_view field);
 
 }  // namespace feedline::flow

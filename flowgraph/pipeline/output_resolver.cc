@@ -30,14 +30,14 @@ void OutputResolver::refuse(std::string_view field, const std::string& why) cons
 
 void OutputResolver::nothing_but(std::string_view what) const {
   if (!config.feature().empty())
-    refuse("feature", fmt::format("an output is made from a feature or by {}, not both; remove one", what));
+    refuse("feature", fmt::format("an output is made either from 'feature' or by '{}'; remove one of the two", what));
 }
 
 int OutputResolver::feature_number(std::string_view field, const std::string& wanted) const {
   if (const auto known = numbers.find(wanted); known != numbers.end()) return known->second;
   std::vector<std::string> names;
   for (const FeatureSpec& feature : features) names.push_back(feature.name);
-  refuse(field, fmt::format("there is no feature '{}'{} There are: {}", wanted,
+  refuse(field, fmt::format("there is no feature '{}'{} The features are: {}", wanted,
                             nearest(wanted, names).empty() ? "." : did_you_mean(wanted, names), fmt::join(names, " ")));
 }
 
@@ -52,7 +52,7 @@ int OutputResolver::bytes_feature(std::string_view operation) const {
 }
 
 void OutputResolver::add_job(const ColumnRef& column, unpack::UnpackSpec unpack, size_t values) {
-  if (values == 0) refuse("feature", "its shape has no value");
+  if (values == 0) refuse("feature", "the feature's shape has no elements; correct the shape of the feature");
   output.jobs.push_back({.column = column, .unpack = std::move(unpack), .values = values});
 }
 
@@ -62,9 +62,9 @@ int OutputResolver::turn(unpack::UnpackSpec& unpack, ImageLayout stored, ImageLa
   if (wanted != ImageLayout::unknown && unpack.shape.rank() != 3)
     refuse("layout", fmt::format("it needs a shape of 3 axes, not {}", to_string(unpack.shape)));
   if (wanted != ImageLayout::unknown && stored == ImageLayout::unknown)
-    refuse(
-        "layout",
-        "how the values lie is not known: only decode_raw.layout says it; remove layout to deliver them as they lie");
+    refuse("layout",
+           "the order of the stored axes is not known; with decode_raw, write decode_raw.layout; otherwise remove "
+           "'layout' to deliver the axes as they are stored");
   if (stored == ImageLayout::unknown) return -1;
   if (wanted != ImageLayout::unknown && wanted != stored) {
     const std::vector<size_t> axes =
@@ -96,7 +96,8 @@ void OutputResolver::finish(unpack::UnpackSpec& unpack, int channel_axis, DType 
                           (unpack.normalize && (unpack.normalize->mean.size() > 1 || unpack.normalize->std.size() > 1));
   unpack.channel_axis = by_channel ? channel_axis : -1;
   if (output.dtype == DType::unset) output.dtype = natural;
-  if (output.dtype == DType::bytes) refuse("dtype", "BYTES cannot be made from numbers; write a type of numbers");
+  if (output.dtype == DType::bytes)
+    refuse("dtype", "BYTES cannot be made from numbers; write a type of numbers, such as FLOAT32");
   unpack.out = output.dtype;
 }
 

@@ -67,22 +67,22 @@ class OutputResolver {
     const size_t rank = shape.rank();
     const auto count = static_cast<int64_t>(result.size());
     if (rank == 0)
-      refuse(field, fmt::format(
-                        "{} values are given, but the numbers of this output are normalised one by one; give one value",
-                        count));
+      refuse(field, fmt::format("{} values are given, but this output has no axis of channels; give one value", count));
     if (channel_axis < 0) {
       if (shape[rank - 1] != count)
-        refuse(field, fmt::format("{} values are given, but the last axis of {} is {}; give one value, or as many",
+        refuse(field, fmt::format("{0} values are given, but the last axis of shape {1} is {2}; give 1 value or {2} "
+                                  "values",
                                   count, to_string(shape), shape[rank - 1]));
       if (rank == 3 && shape[0] == count)
-        refuse(field, fmt::format("{} values are given, which could be for the first or the last axis of {}, because "
-                                  "its layout is not known",
+        refuse(field, fmt::format("{} values fit both the first and the last axis of shape {}, and it is not known "
+                                  "which axis has the channels; give one value, or with decode_raw write "
+                                  "decode_raw.layout",
                                   count, to_string(shape)));
       channel_axis = static_cast<int>(rank) - 1;
     }
     if (const int64_t channels = shape[static_cast<size_t>(channel_axis)]; channels != count)
-      refuse(field, fmt::format("{} values are given, but shape {} has {} channels; give one value, or as many", count,
-                                to_string(shape), channels));
+      refuse(field, fmt::format("{0} values are given, but shape {1} has {2} channels; give 1 value or {2} values",
+                                count, to_string(shape), channels));
     return result;
   }
 

@@ -40,13 +40,14 @@ void parse(std::string_view text, std::string_view text_name, pb::Message& messa
   if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
   if (text.size() > longest_text)
     throw Error(Category::bad_pipeline,
-                fmt::format("{}: {} bytes are too many for a pipeline, which has at most {}; is it another file?",
+                fmt::format("{}: the text has {} bytes, but a pipeline has at most {}; check that this is the right "
+                            "file",
                             text_name, text.size(), longest_text));
   if (text.find('\0') != text.npos)
     throw Error(
         Category::bad_pipeline,
-        fmt::format("{}: it is no text, and so no pipeline; of TFRecord files `feedline inspect --pipeline FILE...` "
-                    "writes one",
+        fmt::format("{}: this is not a text, and so it is not a pipeline; to write a pipeline for TFRecord files, use "
+                    "`feedline inspect --pipeline FILE...`",
                     text_name));
   if (const auto error = flow::read_text(text, message, given))
     throw Error(Category::bad_pipeline,
@@ -120,7 +121,7 @@ pb::Message* find_element(pb::Message& parent, const pb::FieldDescriptor* field,
     return reflection.MutableRepeatedMessage(&parent, field, 0);
   const std::string no_element = fmt::format("there is no {} '{}'{}", field->name(), next, did_you_mean(next, names));
   if (!nearest(next, names).empty()) bad_path(path, no_element);
-  bad_path(path, fmt::format("{}, and a new one can only come from a second pipeline text; and {}", no_element,
+  bad_path(path, fmt::format("{}; only a second pipeline text can add a new one; and {}", no_element,
                              flow::no_such_field(*field->message_type(), std::string(next))));
 }
 
@@ -144,7 +145,7 @@ std::unique_ptr<pb::Message> read_field(const pb::Message& message, const pb::Fi
   std::vector<const pb::FieldDescriptor*> fields;
   read->GetReflection()->ListFields(*read, &fields);
   if (fields.size() > 1 || (fields.size() == 1 && fields[0] != field))
-    bad_path(path, "the value sets other fields, too; write one value");
+    bad_path(path, "the value also sets other fields; write a value for this field only");
   return read;
 }
 
@@ -158,12 +159,15 @@ void replace_element(pb::Message& parent, const pb::FieldDescriptor* field, int 
     return reflection.RemoveLast(&parent, field);
   }
   const auto read = read_field(parent, field, fmt::format("{} {{ {} }}", field->name(), value), path);
-  if (read->GetReflection()->FieldSize(*read, field) != 1) bad_path(path, "the value is not one element; write one");
+  if (read->GetReflection()->FieldSize(*read, field) != 1)
+    bad_path(path, "the value must be one element; write the fields of one element");
   pb::Message* const made = read->GetReflection()->MutableRepeatedMessage(read.get(), field, 0);
   pb::Message* const element = reflection.MutableRepeatedMessage(&parent, field, number);
   const std::string name = element_name(*element);
   if (const std::string other = element_name(*made); !other.empty() && other != name)
-    bad_path(path, fmt::format("the value has the name '{}'; leave the name out, it stays '{}'", other, name));
+    bad_path(path, fmt::format("the value has the name '{}', but the name must stay '{}'; leave 'name' out of the "
+                               "value",
+                               other, name));
   made->GetReflection()->SetString(made, made->GetDescriptor()->FindFieldByName("name"), name);
   element->CopyFrom(*made);
 }
@@ -177,7 +181,8 @@ void set(pb::Message& root, std::string_view path, std::string_view value) {
     const pb::FieldDescriptor* field = message->GetDescriptor()->FindFieldByName(part);
     if (!field) bad_path(path, flow::no_such_field(*message->GetDescriptor(), part));
     if (dot != std::string_view::npos) {
-      if (!field->message_type() || field->is_map()) bad_path(path, fmt::format("'{}' has no fields of its own", part));
+      if (!field->message_type() || field->is_map())
+        bad_path(path, fmt::format("'{}' does not have fields; remove what follows it in the path", part));
       rest.remove_prefix(dot + 1);
       if (field->is_repeated())
         if (const int number = element_at(*message, field, rest); number >= 0)

@@ -22,15 +22,16 @@ void order_channels(OutputResolver& of, const config::UnpackBits& bits, unpack::
   if (rank == 0) of.refuse(field, "a scalar has no channels; give unpack_bits.shape");
   const int64_t channels = unpack.shape[rank - 1];
   if (bits.channel_order_size() != channels)
-    of.refuse(field, fmt::format("{} entries are given, but shape {} has {} channels; give one for each",
+    of.refuse(field, fmt::format("{} channel numbers are given, but shape {} has {} channels; give one number for each "
+                                 "channel",
                                  bits.channel_order_size(), to_string(unpack.shape), channels));
   std::set<int> used;
   for (int stored : bits.channel_order()) {
     if (stored < 0 || stored >= channels)
-      of.refuse(field, fmt::format("there is no channel {}; stored are 0 to {}", stored, channels - 1));
+      of.refuse(field, fmt::format("there is no channel {}; the stored channels are 0 to {}", stored, channels - 1));
     if (!used.insert(stored).second)
-      of.warnings.push_back(
-          fmt::format("{}: {}: channel {} is delivered twice, so another one is not", of.path, field, stored));
+      of.warnings.push_back(fmt::format("{}: {}: channel {} is named twice, so at least one channel is not delivered",
+                                        of.path, field, stored));
     unpack.channel_bits.push_back(int64_t{stored} * unpack.width);
   }
   unpack.stride_bits[rank - 1] = 0;  // channel_bits has the whole offset of a channel
@@ -53,16 +54,18 @@ void resolve_bits(OutputResolver& of) {
   unpack.stride_bits = row_major(unpack.shape, unpack.width);
   const int64_t wanted = unpack.shape.elements() * unpack.width;
   if (unpack.bit_offset < 0)
-    of.refuse("unpack_bits.bit_offset", fmt::format("{} is negative; count from 0", unpack.bit_offset));
+    of.refuse("unpack_bits.bit_offset", fmt::format("{} is negative; write 0 or more", unpack.bit_offset));
   if (from.length < 0)
     of.refuse(
         "unpack_bits",
-        fmt::format("the length of feature '{}' must be known; write it there: length: {}, or more if bytes follow",
+        fmt::format("the length of feature '{0}' must be known; write length: {1} in feature '{0}', or more if other "
+                    "bytes follow",
                     from.name, unpack.bit_offset / 8 + (unpack.bit_offset % 8 + wanted + 7) / 8));
   const int64_t available = from.length * 8;
   if (unpack.bit_offset > available || wanted > available - unpack.bit_offset)
-    of.refuse("unpack_bits", fmt::format("{} bits from {} on are wanted, but feature '{}' has {} ({} bytes); correct "
-                                         "shape, width or bit_offset of unpack_bits, or the feature's length",
+    of.refuse("unpack_bits", fmt::format("{} bits from bit {} on are needed, but feature '{}' has {} bits ({} bytes); "
+                                         "correct 'shape', 'width' or bit_offset of unpack_bits, or the feature's "
+                                         "'length'",
                                          wanted, unpack.bit_offset, from.name, available, from.length));
 
   const size_t rank = unpack.shape.rank();

@@ -23,7 +23,7 @@ uint64_t limit_of(const config::Cache& cache) {
   } catch (const Error& error) {
     refuse_cache("limit: " + error.message());
   }
-  refuse_cache("limit: 0 bytes are too few; write a size above 0, or remove the cache");
+  refuse_cache("limit: 0 bytes is not a valid size; write a size above 0, or remove the cache");
 }
 
 }  // namespace
@@ -35,11 +35,13 @@ void resolve_cache(const Pipeline& pipeline, PipelineSpec& spec) {
   of.where = static_cast<CacheWhere>(cache.where());
   of.what = static_cast<CacheWhat>(cache.what());
   of.limit = limit_of(cache);
-  if (!cache.dir().empty() && of.where == CacheWhere::memory) refuse_cache("dir: it is for where: DISK; remove it");
+  if (!cache.dir().empty() && of.where == CacheWhere::memory)
+    refuse_cache("dir: it has no effect without where: DISK; remove 'dir', or write where: DISK");
   if (cache.dir().find('\0') != std::string::npos)
     refuse_cache(fmt::format("dir: '{}' is not a folder name, because it has a NUL character", cache.dir()));
   if (!io::scheme_of(cache.dir()).empty())
-    refuse_cache(fmt::format("dir: '{}' is no folder of this machine; write the path of one", cache.dir()));
+    refuse_cache(
+        fmt::format("dir: '{}' is not a folder on this machine; write the path of a local folder", cache.dir()));
   if (!cache.dir().empty()) {
     const std::filesystem::path dir = std::filesystem::path(pipeline.folder()) / cache.dir();
     of.dir = absolute_path(dir).lexically_normal().string();
@@ -57,7 +59,10 @@ void check_cache_keeps(const PipelineSpec& spec) {
     why += fmt::format("; output '{}': {}", output.name, step->why_not);
   }
   if (why.empty()) why = "; no output is a picture";
-  refuse_cache(fmt::format("what: {}: nothing could be kept{}; write another `what`, or remove the cache", what, why));
+  refuse_cache(
+      fmt::format("what: {}: no output can be kept in the cache{}; write a different 'what', or remove the "
+                  "cache",
+                  what, why));
 }
 
 }  // namespace feedline::flow

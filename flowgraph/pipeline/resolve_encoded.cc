@@ -17,8 +17,9 @@ int encoded_pictures(const OutputResolver& of) {
   if (from.dtype != DType::bytes || (!is_sequence && from.kind != FeatureKind::fixed) ||
       from.shape.rank() > (is_sequence ? 0 : 1) || from.shape.elements() == 0)
     of.refuse("decode_image",
-              fmt::format("it needs a feature of BYTES with one picture in each record, or several: FIXED with a shape "
-                          "of one axis, or FIXED_SEQUENCE without a shape; feature '{}' is {}",
+              fmt::format("it needs a feature of BYTES; for one picture in each record FIXED without a shape, for "
+                          "several pictures FIXED with a shape of one axis, or FIXED_SEQUENCE without a shape; feature "
+                          "'{}' is {}",
                           from.name, describe(from)));
   if (is_sequence && from.has_default)
     of.refuse("decode_image",

@@ -22,12 +22,12 @@ void from_reserved(OutputResolver& of) {
     return;
   }
   of.refuse("feature",
-            fmt::format("there is no '{}'; reserved are @record @file @offset @source", of.config.feature()));
+            fmt::format("there is no '{}'; the reserved names are @record @file @offset @source", of.config.feature()));
 }
 
 void pass_bytes(OutputResolver& of, int number) {
   const FeatureSpec& from = of.feature(number);
-  const std::string no_numbers = "the feature is BYTES; make numbers of it by decode_raw or unpack_bits";
+  const std::string no_numbers = "the feature is BYTES; convert it to numbers with decode_raw or unpack_bits";
   if (of.config.has_normalize()) of.refuse("normalize", no_numbers);
   if (of.config.layout() != Output::AS_IS) of.refuse("layout", no_numbers);
   const bool dense = from.kind == FeatureKind::fixed && from.length >= 0 && of.output.dtype != DType::bytes;
@@ -40,7 +40,9 @@ void pass_bytes(OutputResolver& of, int number) {
   }
   // Each value is a row of bytes by itself. The output has the bytes as its last axis.
   if (from.shape.rank() == Shape::max_rank)
-    of.refuse("feature", fmt::format("{} and its bytes are more axes than {}", to_string(from.shape), Shape::max_rank));
+    of.refuse("feature", fmt::format("shape {} and an axis for the bytes have more than {} axes; give the feature a "
+                                     "shape with fewer axes",
+                                     to_string(from.shape), Shape::max_rank));
   of.from_numbers({.number = number}, DType::uint8, Shape({from.length}), static_cast<size_t>(from.shape.elements()));
   std::vector<int64_t> axes(from.shape.begin(), from.shape.end());
   axes.push_back(from.length);
@@ -56,7 +58,8 @@ void from_values(OutputResolver& of) {
   if (from.dtype == DType::bytes) return pass_bytes(of, number);
   if (from.kind == FeatureKind::fixed) return of.from_numbers({.number = number}, from.dtype, from.shape);
   if (of.config.layout() != Output::AS_IS)
-    of.refuse("layout", fmt::format("feature '{}' is {}, which has no layout", from.name, describe(from)));
+    of.refuse("layout",
+              fmt::format("feature '{}' is {}, which has no layout; remove 'layout'", from.name, describe(from)));
   unpack::UnpackSpec value = stored_elements(from.dtype, Shape());
   of.finish(value, -1, from.dtype);
   of.output.feature = number;
@@ -67,7 +70,7 @@ void from_values(OutputResolver& of) {
 
 void resolve_feature(OutputResolver& of) {
   if (of.config.feature().empty())
-    of.refuse("feature", "an output is made from a feature, an expression or a stack; name one");
+    of.refuse("feature", "the output does not say what it is made from; write 'feature', 'expression' or 'stack'");
   if (of.config.feature()[0] == '@')
     from_reserved(of);
   else
@@ -76,7 +79,8 @@ void resolve_feature(OutputResolver& of) {
 
 void resolve_expression(OutputResolver& of) {
   of.nothing_but("expression");
-  if (of.config.has_normalize()) of.refuse("normalize", "an expression cannot have it; write it into the formula");
+  if (of.config.has_normalize())
+    of.refuse("normalize", "it cannot be combined with 'expression'; write the arithmetic into the formula");
   // FormulaResolver sets ColumnRef::number, and INT64 for the stored elements if that is the formula's type.
   of.from_numbers({.kind = ColumnRef::Kind::expression}, DType::float64, Shape());
 }

@@ -36,7 +36,7 @@ void read_defaults(const config::Feature& config, FeatureSpec& feature) {
     }
     if (found == DType::bytes && feature.length >= 0 &&
         static_cast<int64_t>(value.bytes_value().size()) != feature.length)
-      refuse(feature, fmt::format("default_value: it has {} bytes, but length is {}; give as many",
+      refuse(feature, fmt::format("default_value: it has {} bytes, but 'length' is {}; give a value of that length",
                                   value.bytes_value().size(), feature.length));
     if (found == DType::bytes) feature.default_bytes.push_back(value.bytes_value());
     if (found == DType::float32) feature.default_floats.push_back(value.float32_value());
@@ -50,17 +50,21 @@ void resolve_defaults(const config::Feature& config, FeatureSpec& feature) {
   const int64_t given = config.default_value_size();
   if (feature.kind == FeatureKind::variable || feature.kind == FeatureKind::ragged)
     refuse(feature,
-           fmt::format("default_value: a {} feature has no values in a record that lacks it; remove the default",
+           fmt::format("default_value: a {} feature cannot have a default, because a record that lacks the feature has "
+                       "no values; remove default_value",
                        config::Feature::Kind_Name(config.kind())));
   const int64_t wanted = feature.kind == FeatureKind::fixed ? feature.shape.elements() : 1;
   if (given != 1 && given != wanted)
-    refuse(feature,
-           feature.kind == FeatureKind::fixed
-               ? fmt::format("default_value: {} values are given; give one, or {}, which is as many as shape {} has",
-                             given, wanted, to_string(feature.shape))
-               : fmt::format("default_value: {} values are given, but padding is a single value; give one", given));
+    refuse(
+        feature,
+        feature.kind == FeatureKind::fixed
+            ? fmt::format("default_value: {} values are given; give one value, or {} values, one for each element "
+                          "of shape {}",
+                          given, wanted, to_string(feature.shape))
+            : fmt::format("default_value: {} values are given, but padding is a single value; give one value", given));
   if (wanted > most_default_values)
-    refuse(feature, fmt::format("default_value: shape {} has too many elements for a default (at most {})",
+    refuse(feature, fmt::format("default_value: shape {} has more than {} elements, the most that a feature with a "
+                                "default may have; remove default_value, or use a smaller shape",
                                 to_string(feature.shape), most_default_values));
   read_defaults(config, feature);
   const auto count = static_cast<size_t>(wanted);
@@ -83,7 +87,7 @@ void resolve_where(const config::Feature& config, RecordType record_type, Featur
   else if (in_list)
     refuse(feature,
            "where: only SequenceExamples have feature lists; write source.record_type: SEQUENCE_EXAMPLE, or remove "
-           "`where`");
+           "'where'");
 }
 
 FeatureSpec resolve(const config::Feature& config, int index, int count, RecordType record_type) {
@@ -99,7 +103,8 @@ FeatureSpec resolve(const config::Feature& config, int index, int count, RecordT
   if (feature.dtype == DType::unset)
     refuse(feature, "dtype: it is missing; write BYTES, FLOAT32 or INT64, as the records have it");
   if (feature.dtype != DType::bytes && feature.dtype != DType::float32 && feature.dtype != DType::int64)
-    refuse(feature, fmt::format("dtype: records hold BYTES, FLOAT32 and INT64 only; {} can be the dtype of an output",
+    refuse(feature, fmt::format("dtype: records hold only BYTES, FLOAT32 or INT64; write one of these, and give an "
+                                "output the dtype {}",
                                 name(feature.dtype)));
   feature.kind = static_cast<FeatureKind>(config.kind());
   resolve_where(config, record_type, feature);
@@ -111,31 +116,32 @@ FeatureSpec resolve(const config::Feature& config, int index, int count, RecordT
                                   Shape::max_rank - (sequence ? 1 : 0));
   else if (config.shape_size() > 0)
     refuse(feature,
-           fmt::format("shape: a {} feature has no shape; remove it", config::Feature::Kind_Name(config.kind())));
+           fmt::format("shape: a {} feature has no shape; remove 'shape'", config::Feature::Kind_Name(config.kind())));
   if (feature.in_list() && feature.kind == FeatureKind::fixed && feature.shape.rank() == 0)
     refuse(feature,
            "shape: it is missing; give the number of steps, and then the shape of one step, or write kind: "
-           "FIXED_SEQUENCE if records differ");
+           "FIXED_SEQUENCE if the number of steps differs between records");
 
   constexpr int64_t largest_value = 16;  // bytes of a value in a column: the size of a reference to bytes
   if (feature.shape.elements() > longest_value / largest_value)
-    refuse(feature, fmt::format("shape: {} values in a record; at most {} are supported", feature.shape.elements(),
-                                longest_value / largest_value));
+    refuse(feature, fmt::format("shape: it has {} values in each record, but at most {} are supported",
+                                feature.shape.elements(), longest_value / largest_value));
   if (config.length() < 0)
     refuse(feature, fmt::format("length: {} is negative; write a number of bytes, or leave it out", config.length()));
   if (config.length() > 0 && feature.dtype != DType::bytes)
     refuse(feature,
-           fmt::format("length: only BYTES features have a length, but this one is {}; remove length, and give the "
-                       "number of values by shape",
+           fmt::format("length: only a feature of BYTES has a length, but this feature is {}; remove 'length', and "
+                       "give the number of values by 'shape'",
                        name(feature.dtype)));
   if (config.length() > longest_value)
-    refuse(feature, fmt::format("length: {} bytes are more than a record can have, which is 2 GiB", config.length()));
+    refuse(feature, fmt::format("length: {} bytes is more than the largest record has, 2 GiB; write a smaller length",
+                                config.length()));
   if (config.length() > 0) feature.length = config.length();
 
   if (config.max_values() < 0)
     refuse(feature, fmt::format("max_values: {} is negative; write 1 or more, or leave it out", config.max_values()));
   if (config.max_values() > 0 && feature.kind == FeatureKind::fixed)
-    refuse(feature, "max_values: remove it; a FIXED feature has as many values as its `shape` says");
+    refuse(feature, "max_values: a FIXED feature has as many values as its 'shape' says; remove max_values");
   if (config.max_values() > longest_value)
     refuse(feature,
            fmt::format("max_values: {} values are more than a record of 2 GiB can have; give fewer, or leave it out",
@@ -143,7 +149,8 @@ FeatureSpec resolve(const config::Feature& config, int index, int count, RecordT
   if (config.max_values() > 0) feature.max_values = config.max_values();
 
   if (config.required() && feature.kind == FeatureKind::fixed)
-    refuse(feature, "required: remove it; a record must have a FIXED feature that has no default_value");
+    refuse(feature,
+           "required: a FIXED feature is required in every record unless it has a default_value; remove 'required'");
   feature.required = config.required();
 
   resolve_defaults(config, feature);
@@ -158,12 +165,13 @@ std::vector<FeatureSpec> raw_record(const std::vector<FeatureSpec>& declared) {
   for (const FeatureSpec& feature : declared) {
     if (feature.name != "record" || declared.size() > 1)
       refuse(feature,
-             "a source of record_type RAW has only the feature `record`, the bytes of the record; remove the other "
+             "a source of record_type RAW has only the feature 'record', the bytes of the record; remove the other "
              "features");
     if (feature.key != "record" || feature.dtype != DType::bytes || feature.kind != FeatureKind::fixed ||
         feature.shape.rank() > 0 || feature.has_default)
       refuse(feature,
-             "with record_type RAW this feature has the dtype BYTES, and no setting but `length`; remove the others");
+             "with record_type RAW this feature must have the dtype BYTES, and may set only 'length'; remove the other "
+             "settings");
     record.length = feature.length;
   }
   return {record};
@@ -203,8 +211,8 @@ std::vector<FeatureSpec> resolve_features(const config::Pipeline& pipeline, Reco
   for (int i = 1; i < pipeline.source_size(); i++)
     if (!same(of(pipeline.source(i)), declared))
       throw Error(Category::bad_pipeline,
-                  fmt::format("{}: feature: its features differ from those of source[0], which is not supported yet; "
-                              "give all sources the same features, best outside of `source`",
+                  fmt::format("{}: feature: the features differ from those of source[0], which is not supported yet; "
+                              "give all sources the same features, best outside of 'source'",
                               element_path("source", i, pipeline.source_size(), pipeline.source(i).name())));
 
   std::vector<FeatureSpec> features;
@@ -220,14 +228,14 @@ std::vector<FeatureSpec> resolve_features(const config::Pipeline& pipeline, Reco
       refuse(feature, "name: another feature has this name; give each feature a name of its own");
     if (!keys.insert(feature.place()).second)
       refuse(feature,
-             fmt::format("key: another feature reads '{}' already; remove one of them, because several outputs can be "
-                         "made from one feature",
+             fmt::format("key: another feature already reads '{}'; remove one of the two features; several outputs can "
+                         "be made from one feature",
                          feature.key));
   }
   if (record_type == RecordType::raw) return raw_record(features);
   if (features.empty())
     throw Error(Category::bad_pipeline,
-                "feature: none is declared; name what to read from each record: feature { name: \"...\" dtype: ... }");
+                "feature: it is missing; name what to read from each record: feature { name: \"...\" dtype: ... }");
   return features;
 }
 

@@ -34,7 +34,10 @@ class FormulaResolver {
       if (expression_of(spec_.outputs[i])) place(i);
     for (size_t i = 0; i < spec_.outputs.size(); i++)
       if (spec_.outputs[i].internal && !read_.contains(i))
-        spec_.warnings.push_back(fmt::format("output '{}': internal, but no formula reads it", spec_.outputs[i].name));
+        spec_.warnings.push_back(
+            fmt::format("output '{}': it is internal, but no formula reads it; remove the output, "
+                        "or 'internal'",
+                        spec_.outputs[i].name));
   }
 
  private:
@@ -50,13 +53,12 @@ class FormulaResolver {
       std::string circle;
       for (auto it = std::find(open_.begin(), open_.end(), output); it != open_.end(); ++it)
         circle += "out." + spec_.outputs[*it].name + " -> ";
-      refuse(output, fmt::format("it reads its own result, in a circle: {}out.{}", circle, spec_.outputs[output].name));
+      refuse(output, fmt::format("the formula reads its own result: {}out.{}", circle, spec_.outputs[output].name));
     }
     constexpr size_t deepest = 1000;
     if (open_.size() == deepest)
-      refuse(output,
-             fmt::format("it is one of a chain of more than {} formulas that read each other; join some of them",
-                         deepest));
+      refuse(output, fmt::format("more than {} formulas read each other in a chain; join some of them into one formula",
+                                 deepest));
     open_.push_back(output);
     ExpressionSpec expression;
     expression.output = spec_.outputs[output].name;
@@ -87,7 +89,8 @@ class FormulaResolver {
       for (const FeatureSpec& feature : spec_.features)
         if (error.message().starts_with(fmt::format("unknown name '{}'", feature.name)) &&
             !error.message().starts_with(fmt::format("unknown name '{}'; names in", feature.name)))
-          refuse(output, fmt::format("feature '{}' is {}; a formula reads features of one number in each record",
+          refuse(output, fmt::format("feature '{}' is {}; a formula can read only features with one number in each "
+                                     "record",
                                      feature.name, describe(feature)));
       refuse(output, error.message());
     }
@@ -107,11 +110,11 @@ class FormulaResolver {
     if (output.dense() && output.jobs[0].column.kind == ColumnRef::Kind::reserved)
       return "formulas cannot read @record, @file, @offset and @source";
     if (!output.dense() || output.shape.rank() > 0)
-      return fmt::format("a formula reads outputs of one number in each record, and this is {}",
+      return fmt::format("a formula can read only outputs with one number in each record, and this output is {}",
                          output.variable || output.padded ? "of varying length"
                          : output.dtype == DType::bytes   ? "BYTES"
-                                                          : to_string(output.shape));
-    if (output.dense() && output.jobs[0].rows) return "formulas cannot read what is looked up in a table";
+                                                          : fmt::format("of shape {}", to_string(output.shape)));
+    if (output.dense() && output.jobs[0].rows) return "formulas cannot read values that are looked up in a table";
     return "";
   }
 

@@ -43,7 +43,8 @@ void resolve_lookup(OutputResolver& of) {
   const config::Lookup& lookup = of.config.lookup();
   if (of.config.feature().empty())
     of.refuse("feature",
-              "lookup needs a feature of one INT64 value, a row's number, or one of BYTES, its name; name one");
+              "lookup needs a feature with one value in each record: an INT64 value, the number of a row, or a BYTES "
+              "value, the name of a row; name such a feature");
   const int number = of.feature_number("feature", of.config.feature());
   const FeatureSpec& from = of.feature(number);
   if (from.dtype == DType::float32 || from.kind != FeatureKind::fixed || from.shape.rank() > 0)
@@ -53,17 +54,18 @@ void resolve_lookup(OutputResolver& of) {
   if (lookup.table().empty()) of.refuse("lookup.table", "it is missing; name the .npy file");
   if (by_name && lookup.keys_file().empty())
     of.refuse("lookup.keys_file",
-              fmt::format("feature '{}' is BYTES, so rows are looked up by name; give a file with the "
-                          "name of each row, one on a line",
+              fmt::format("feature '{}' is BYTES, so rows are looked up by name; give a file with one name on each "
+                          "line, in the order of the rows",
                           from.name));
   if (!by_name && !lookup.keys_file().empty())
     of.refuse(
         "lookup.keys_file",
-        fmt::format("feature '{}' is INT64, so rows are looked up by number; remove it, or declare the feature as "
-                    "BYTES",
+        fmt::format("feature '{}' is INT64, so rows are looked up by number; remove lookup.keys_file, or declare the "
+                    "feature as BYTES",
                     from.name));
   if (lookup.resident() && lookup.on_device())
-    of.refuse("lookup.resident", "lookup.on_device has the table in the memory of the device already; remove it");
+    of.refuse("lookup.resident",
+              "lookup.on_device already puts the table into the memory of each device; remove lookup.resident");
   const size_t table = table_of(of, path_of(of, "lookup.table", lookup.table()),
                                 path_of(of, "lookup.keys_file", lookup.keys_file()), lookup);
   const DType stored = of.tables[table].dtype;

@@ -54,7 +54,8 @@ void take_lengths(const google::protobuf::RepeatedPtrField<Output>& outputs, con
     for (const std::string& value : feature.default_bytes)
       if (static_cast<int64_t>(value.size()) != feature.length)
         throw Error(Category::bad_pipeline,
-                    fmt::format("default_value: it has {} bytes, but output '{}' decodes {}; give as many",
+                    fmt::format("default_value: it has {} bytes, but output '{}' decodes {} bytes; give a value of "
+                                "that length",
                                 value.size(), output.name(), feature.length),
                     {"", -1, -1, feature.name});
   }
@@ -72,12 +73,13 @@ void check_names(const PipelineSpec& spec) {
       if (!tensors.insert(tensor).second)
         throw Error(
             Category::bad_pipeline,
-            fmt::format("output '{}': name: another output has a tensor with the name '{}', too; rename one of them",
+            fmt::format("output '{}': name: another output has a tensor with the name '{}', too; rename one of the two "
+                        "outputs",
                         output.name, tensor));
   }
   if (tensors.empty())
     throw Error(Category::bad_pipeline,
-                "output: all outputs are internal, so nothing would be delivered; remove `internal` from one");
+                "output: all outputs are internal, so nothing would be delivered; remove 'internal' from one output");
   if (!spec.valid_mask.empty() && (outputs.contains(spec.valid_mask) || tensors.contains(spec.valid_mask)))
     throw Error(Category::bad_pipeline,
                 fmt::format("batch.valid_mask: there is an output '{}' already; choose another name for the mask",
@@ -104,8 +106,10 @@ void warn_of_unused_features(PipelineSpec& spec) {
   for (size_t i = 0; i < used.size(); i++)
     if (!used[i]) unused.push_back("'" + spec.features[i].name + "'");
   if (!unused.empty())
-    spec.warnings.push_back(fmt::format("feature {}: read and checked in every record, but no output is made from {}",
-                                        fmt::join(unused, ", "), unused.size() == 1 ? "it" : "them"));
+    spec.warnings.push_back(
+        fmt::format("feature {0}: read and checked in every record, but no output is made from "
+                    "{1}; remove {1} if the check is not needed",
+                    fmt::join(unused, ", "), unused.size() == 1 ? "it" : "them"));
 }
 
 }  // namespace
@@ -123,8 +127,8 @@ void resolve_outputs(const config::Pipeline& pipeline, const std::string& folder
   take_lengths(outputs, numbers, spec.features);
   for (int i = 0; i < outputs.size(); i++) {
     if (outputs[i].name().empty())
-      throw Error(Category::bad_pipeline,
-                  fmt::format("{}: name: every output needs one", element_path("output", i, outputs.size(), "")));
+      throw Error(Category::bad_pipeline, fmt::format("{}: name: it is missing; give the output a name",
+                                                      element_path("output", i, outputs.size(), "")));
     spec.outputs.push_back(resolve_output(
         {outputs[i], fmt::format("output '{}'", outputs[i].name()), pipeline.seed(), folder, numbers, spec}));
   }

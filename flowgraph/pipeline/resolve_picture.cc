@@ -38,12 +38,13 @@ class PictureResolver {
     const auto size = spec.geometry.made();
     if (!size)
       refuse("decode_image",
-             "the size of the tensor would depend on the picture; give resize.size, or crop.size (if resize.shorter is "
-             "given, crop.after_resize, too)");
+             "the size of the tensor would depend on the picture; give resize.size or crop.size; with resize.shorter, "
+             "give crop.size and crop.after_resize");
     spec.size = *size;
     const auto& [crop, after_resize] = std::pair(spec.geometry.crop, spec.geometry.crop_after_resize);
     if (crop && !after_resize && crop->height * crop->width > options.max_pixels)
-      refuse("crop.size", fmt::format("{} x {} are more pixels than decode_image.max_pixels, {}; give more there",
+      refuse("crop.size", fmt::format("{} x {} pixels are more than decode_image.max_pixels, which is {}; raise "
+                                      "decode_image.max_pixels, or lower crop.size",
                                       crop->height, crop->width, options.max_pixels));
     return spec;
   }
@@ -92,26 +93,33 @@ class PictureResolver {
     if (crop.has_random_area()) return random_area(geometry);
     if (!geometry.crop) refuse("crop.size", "it is missing; give height and width");
     if (crop.after_resize() && !config_.has_resize())
-      refuse("crop.after_resize", "there is no resize; add it, or remove after_resize");
+      refuse("crop.after_resize", "there is no 'resize'; add 'resize', or remove crop.after_resize");
     if (crop.padding() < 0 || crop.padding() > longest_side)
       refuse("crop.padding", fmt::format("{}; it must be 0 to {} pixels", crop.padding(), longest_side));
-    if (crop.padding() > 0 && crop.after_resize()) refuse("crop.padding", "it is for a crop before resize; remove it");
+    if (crop.padding() > 0 && crop.after_resize())
+      refuse("crop.padding", "it is only for a crop before 'resize'; remove crop.padding or crop.after_resize");
     if (crop.fill() < 0 || crop.fill() > 255) refuse("crop.fill", fmt::format("{}; it must be 0 to 255", crop.fill()));
-    if (crop.fill() > 0 && crop.padding() == 0) refuse("crop.fill", "it is the value of padding; give crop.padding");
+    if (crop.fill() > 0 && crop.padding() == 0)
+      refuse("crop.fill",
+             "it is the value of padded pixels, but there is no padding; give crop.padding, or remove crop.fill");
     spec.finish.fill = static_cast<uint8_t>(crop.fill());
     if (!crop.group().empty() && !geometry.crop_randomly)
-      refuse("crop.group", "nothing is random in the middle of a picture; write mode: RANDOM, or remove it");
+      refuse("crop.group",
+             "a group shares random choices, but this crop is not random; write crop.mode: RANDOM, or remove "
+             "crop.group");
   }
 
   void random_area(pictures::GeometrySpec& geometry) const {
     const config::Crop& crop = config_.crop();
-    if (!geometry.crop_randomly) refuse("crop.random_area", "it is random; write mode: RANDOM");
+    if (!geometry.crop_randomly)
+      refuse("crop.random_area", "the area is random, but crop.mode is CENTER; write crop.mode: RANDOM");
     for (const auto& [field, given] : {std::pair{"size", geometry.crop.has_value()},
                                        {"padding", crop.padding() != 0},
                                        {"fill", crop.fill() != 0},
                                        {"after_resize", crop.after_resize()}})
-      if (given) refuse(fmt::format("crop.{}", field), "random_area takes a window of the whole picture; remove it");
-    if (config_.resize().size().empty()) refuse("crop.random_area", "its windows have many sizes; give resize.size");
+      if (given)
+        refuse(fmt::format("crop.{}", field), "it cannot be combined with crop.random_area; remove one of the two");
+    if (config_.resize().size().empty()) refuse("crop.random_area", "its windows differ in size; give resize.size");
     pictures::RandomArea area;
     range("crop.random_area.scale", crop.random_area().scale(), 1, area.least_scale, area.most_scale);
     range("crop.random_area.ratio", crop.random_area().ratio(), 1000, area.least_ratio, area.most_ratio);
@@ -122,7 +130,7 @@ class PictureResolver {
   void range(std::string_view field, const auto& given, double highest, double& least, double& most) const {
     if (given.empty()) return;
     if (given.size() != 2 || !(given[0] > 0) || !(given[0] <= given[1]) || !(given[1] <= highest))
-      refuse(field, fmt::format("give two numbers, the least and the most, above 0 and up to {}", highest));
+      refuse(field, fmt::format("give two numbers, the smallest and the largest, above 0 and at most {}", highest));
     least = given[0];
     most = given[1];
   }
@@ -147,9 +155,11 @@ class PictureResolver {
     if (!spec.geometry.resize && !spec.geometry.shorter)
       refuse("resize", "its size is missing; give resize.size, or resize.shorter");
     if (spec.geometry.shorter && spec.geometry.crop && !spec.geometry.crop_after_resize)
-      refuse("resize.shorter", "the crop comes first and has one size already; give resize.size, or crop.after_resize");
+      refuse("resize.shorter",
+             "the crop comes before the resize and already has a fixed size; give crop.after_resize, or resize.size in "
+             "place of resize.shorter");
     if (resize.antialias() && resize.filter() != config::Resize::BILINEAR)
-      refuse("resize.antialias", "it is only for BILINEAR; remove it");
+      refuse("resize.antialias", "it is only for resize.filter: BILINEAR; remove resize.antialias");
     spec.finish.filter = resize.filter() == config::Resize::AREA      ? pictures::Filter::area
                          : resize.filter() == config::Resize::NEAREST ? pictures::Filter::nearest
                          : resize.antialias()                         ? pictures::Filter::bilinear_antialiased

@@ -12,15 +12,18 @@ namespace {
 
 StoredPixels pixels_of(const OutputResolver& of, const Shape& shape, DType stored, ImageLayout layout) {
   if (layout == ImageLayout::unknown)
-    of.refuse("decode_raw.layout", "crop, resize and flip need to know what the axes are; write HWC or CHW");
+    of.refuse("decode_raw.layout", "'crop', 'resize' and 'flip' need the order of the axes; write HWC or CHW");
   if (stored != DType::uint8)
-    of.refuse("decode_raw.stored", fmt::format("{}; crop, resize and flip are for pictures of UINT8",
+    of.refuse("decode_raw.stored", fmt::format("it is {}, but 'crop', 'resize' and 'flip' work only on pictures of "
+                                               "UINT8; remove them, or store the pictures as UINT8",
                                                config::DType_Name(of.config.decode_raw().stored())));
   const bool channels_first = layout == ImageLayout::chw;
   const int64_t channels = shape[channels_first ? 0 : 2];
   if (channels != 1 && channels != 3)
     of.refuse("decode_raw.shape",
-              fmt::format("there are {} channels; crop, resize and flip are for pictures of 1 or 3", channels));
+              fmt::format("the picture has {} channels, but 'crop', 'resize' and 'flip' work only on pictures of 1 or "
+                          "3 channels; remove them",
+                          channels));
   return {shape[channels_first ? 1 : 0], shape[channels_first ? 2 : 1], static_cast<int>(channels), channels_first};
 }
 
@@ -38,8 +41,8 @@ void resolve_raw(OutputResolver& of) {
   unpack.big_endian = raw.big_endian();
   const int64_t bytes = unpack.shape.elements() * static_cast<int64_t>(size_of(stored));
   if (bytes != from.length)
-    of.refuse("decode_raw.shape", fmt::format("{} of {} are {} bytes, but feature '{}' has {}; correct "
-                                              "decode_raw.shape, decode_raw.stored or the feature's length",
+    of.refuse("decode_raw.shape", fmt::format("shape {} of {} takes {} bytes, but feature '{}' has {} bytes; correct "
+                                              "decode_raw.shape, decode_raw.stored or the feature's 'length'",
                                               to_string(unpack.shape), name(stored), bytes, from.name, from.length));
   const ImageLayout layout = layout_of(raw.layout());
   if (layout != ImageLayout::unknown && unpack.shape.rank() != 3)

@@ -39,7 +39,8 @@ void resolve_stack(OutputResolver& of) {
   for (int number : features) {
     const FeatureSpec& from = of.feature(number);
     if (from.dtype == DType::bytes || from.kind != FeatureKind::fixed || from.shape.rank() > 0)
-      of.refuse("stack.features", fmt::format("feature '{}' is {}; only scalars of numbers can stand side by side",
+      of.refuse("stack.features", fmt::format("feature '{}' is {}; only features with one number in each record can be "
+                                              "stacked",
                                               from.name, describe(from)));
     if (from.dtype != first && of.output.dtype == DType::unset && !of.config.has_normalize())
       of.refuse("dtype", fmt::format("feature '{}' is {} and '{}' is {}; write the dtype of the output",

@@ -20,8 +20,8 @@ struct Missing {
 };
 // In the order of pipeline.proto.
 constexpr Missing missing[] = {
-    {"Output.custom", "unpack_bits, decode_raw, expression and stack are there"},
-    {"Distribute.timeout", "the communicator has a timeout of its own, see MpiOptions"},
+    {"Output.custom", "use unpack_bits, decode_raw, 'expression' or 'stack' instead"},
+    {"Distribute.timeout", "set the timeout of the communicator instead: TcpOptions or MpiOptions"},
 };
 
 const Missing* find(const std::string& full_name) {
@@ -32,7 +32,7 @@ const Missing* find(const std::string& full_name) {
 
 [[noreturn]] void refuse_missing(const std::string& path, const std::string& what, const Missing& entry) {
   throw Error(Category::bad_pipeline,
-              fmt::format("{}{}: not in this version yet; remove it ({})", path, what, entry.instead));
+              fmt::format("{}{}: this version does not support it yet; remove it ({})", path, what, entry.instead));
 }
 
 void check(const pb::Message& message, const std::string& path);

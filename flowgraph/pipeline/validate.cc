@@ -39,7 +39,7 @@ uint64_t byte_size(const std::string& path, const std::string& text, uint64_t ot
   } catch (const Error& error) {
     refuse("{}: {}", path, error.message());
   }
-  if (bytes == 0) refuse("{}: 0 bytes are too few; write a size above 0", path);
+  if (bytes == 0) refuse("{}: 0 bytes is not a valid size; write a size above 0", path);
   return bytes;
 }
 
@@ -52,7 +52,7 @@ IndexSpec resolve_index(const Pipeline& pipeline, const config::Source& source, 
   if (index.dir().find('\0') != std::string::npos)
     refuse("{}: index.dir: '{}' is not a folder name, because it has a NUL character", path, index.dir());
   if (!io::scheme_of(index.dir()).empty())
-    refuse("{}: index.dir: '{}' is no folder of this machine; write the path of one", path, index.dir());
+    refuse("{}: index.dir: '{}' is not a folder on this machine; write the path of a local folder", path, index.dir());
   if (!index.dir().empty()) {
     const std::filesystem::path dir = std::filesystem::path(pipeline.folder()) / index.dir();
     spec.dir = absolute_path(dir).lexically_normal().string();
@@ -69,7 +69,8 @@ IndexSpec resolve_index(const Pipeline& pipeline, const config::Source& source, 
 RangeEnd resolve_range_end(const std::string& field, std::string_view text, RangeEnd otherwise) {
   if (text.empty()) return otherwise;
   const auto refuse_it = [&] {
-    refuse("{}: '{}'; write two numbers of records or per cents, as in \"0%:90%\" or \"0:50000\"", field, text);
+    refuse("{}: '{}' is not a number of records or a percentage; write both ends, as in \"0%:90%\" or \"0:50000\"",
+           field, text);
   };
   RangeEnd end{.percent = text.back() == '%'};
   if (!end.percent) {
@@ -89,7 +90,8 @@ void resolve_part(const config::Source& source, const std::string& path, SourceS
     const std::string_view range = source.range();
     const size_t colon = range.find(':');
     if (colon == range.npos)
-      refuse("{}: range: '{}'; write where it begins and ends, as in \"0%:90%\" or \"0:50000\"", path, range);
+      refuse("{}: range: '{}' has no colon; write where the range begins and ends, as in \"0%:90%\" or \"0:50000\"",
+             path, range);
     spec.begin = resolve_range_end(path + ": range", range.substr(0, colon), spec.begin);
     spec.end = resolve_range_end(path + ": range", range.substr(colon + 1), spec.end);
     if (spec.begin.percent == spec.end.percent && spec.begin.value > spec.end.value)
@@ -99,8 +101,8 @@ void resolve_part(const config::Source& source, const std::string& path, SourceS
     refuse("{}: num_shards: {} is negative; write 1 or more, or leave it out", path, source.num_shards());
   if (source.num_shards() > 0) spec.num_shards = static_cast<uint32_t>(source.num_shards());
   if (source.shard_id() < 0 || static_cast<uint32_t>(source.shard_id()) >= spec.num_shards)
-    refuse("{}: shard_id: {}; of {} shards it must be 0 to {}", path, source.shard_id(), spec.num_shards,
-           spec.num_shards - 1);
+    refuse("{}: shard_id: {}; with num_shards {} it must be 0 to {}; correct shard_id or num_shards", path,
+           source.shard_id(), spec.num_shards, spec.num_shards - 1);
   spec.shard_id = static_cast<uint32_t>(source.shard_id());
 }
 
@@ -122,18 +124,18 @@ void warn_of_shared_files(const config::Pipeline& config, const std::vector<Sour
     for (const auto& [other, files] : shared)
       if (pairs++ < most_pairs)
         warnings.push_back(
-            fmt::format("{}: files: {} in {}, too, and fed by both; give each source files or a `range` "
-                        "of its own",
+            fmt::format("{}: files: {} in {}, too, so both sources feed the same records; give each source its own "
+                        "files or its own 'range'",
                         name_of(s), some_of(files.front(), files.size()), name_of(other)));
   }
-  if (pairs > most_pairs) warnings.back() += fmt::format(" (and {} more pairs of sources)", pairs - most_pairs);
+  if (pairs > most_pairs)
+    warnings.back() += fmt::format(" (and {} more pairs of sources share files)", pairs - most_pairs);
 }
 
 std::vector<SourceSpec> resolve_sources(const Pipeline& pipeline, const ListFiles& list,
                                         std::vector<std::string>& warnings) {
   const config::Pipeline& config = pipeline.message();
-  if (config.source().empty())
-    refuse("source: none is declared; name the files: source {{ files: \"data/*.tfrecord\" }}");
+  if (config.source().empty()) refuse("source: it is missing; name the files: source {{ files: \"data/*.tfrecord\" }}");
   std::vector<SourceSpec> sources;
   std::set<std::string> names;
   for (int i = 0; i < config.source_size(); i++) {
@@ -149,7 +151,7 @@ std::vector<SourceSpec> resolve_sources(const Pipeline& pipeline, const ListFile
     spec.index = resolve_index(pipeline, source, path);
     resolve_part(source, path, spec);
     if (i > 0 && spec.record_type != sources[0].record_type)
-      refuse("{}: record_type: it is {}, but source[0] has {}; give all sources the same", path,
+      refuse("{}: record_type: it is {}, but source[0] has {}; give all sources the same record_type", path,
              config::Source::RecordType_Name(source.record_type()),
              config::Source::RecordType_Name(config.source(0).record_type()));
     if (source.files().empty()) refuse("{}: files: no path is given; name paths or patterns", path);
@@ -187,7 +189,8 @@ void resolve_batch(const config::Pipeline& config, PipelineSpec& spec) {
 
   spec.repeat = config.epoch().repeat() == 0 ? 1 : config.epoch().repeat();
   if (spec.repeat < -1)
-    refuse("epoch.repeat: {} is neither a number of passes nor -1, which repeats without end", spec.repeat);
+    refuse("epoch.repeat: {} is not valid; write the number of passes in an epoch, or -1 to repeat without end",
+           spec.repeat);
   spec.epoch_steps = config.epoch().steps();
   spec.allow_empty = config.epoch().allow_empty();
   constexpr int64_t most_steps = int64_t{1} << 40;
@@ -196,8 +199,8 @@ void resolve_batch(const config::Pipeline& config, PipelineSpec& spec) {
   if (spec.epoch_steps > 0) {
     if (config.epoch().repeat() > 0)
       refuse(
-          "epoch.repeat: it has no effect with epoch.steps, with which passes follow one another without end; remove "
-          "one of the two");
+          "epoch.repeat: it has no effect with epoch.steps, because an epoch then ends after that number of steps; "
+          "remove one of the two");
     spec.repeat = -1;
   }
 }
@@ -253,7 +256,7 @@ InterleaveSpec resolve_interleave(const config::Pipeline& config, ShuffleMode mo
   InterleaveSpec spec;
   if (!config.has_interleave()) return spec;
   if (interleave.cycle_length() < 1)
-    refuse("interleave.cycle_length: {}; it is the number of files that are open at once, at least 1",
+    refuse("interleave.cycle_length: {}; it must be 1 or more, because it is the number of files that are open at once",
            interleave.cycle_length());
   if (interleave.block_length() < 0)
     refuse("interleave.block_length: {} is negative; write 1 or more, or leave it out", interleave.block_length());
@@ -282,16 +285,15 @@ std::optional<WindowSpec> resolve_window(const config::Pipeline& config, const P
   out.stride = in_range("stride", window.stride(), 1);
   if (out.size * out.stride > most)
     refuse(
-        "window: it spans {} records from its first to its last, and at most {} are supported; lower window.size or "
-        "window.stride",
-        (out.size - 1) * out.stride + 1, most);
+        "window: window.size times window.stride is {}, but it must be at most {}; lower window.size or window.stride",
+        out.size * out.stride, most);
   out.drop_remainder = !window.has_drop_remainder() || window.drop_remainder();
   out.across_files = window.across_files();
   out.key = window.key();
   if (out.across_files && spec.interleave.on())
     refuse(
-        "window.across_files: a window cannot continue in the next file, because `interleave` takes samples of several "
-        "files in turn; remove window.across_files or interleave");
+        "window.across_files: a window cannot continue in the next file, because 'interleave' takes samples of several "
+        "files in turn; remove window.across_files or 'interleave'");
   if (out.across_files && spec.shuffle.shuffle_files)
     refuse(
         "window.across_files: a window cannot continue in the next file, because shuffle.shuffle_files reads the files "
@@ -313,21 +315,26 @@ std::optional<MixtureSpec> resolve_mixture(const config::Pipeline& config, const
   out.stop = static_cast<MixtureStop>(config.mixture().stop());
   const std::string stop = config::Mixture::Stop_Name(config.mixture().stop());
   if (out.stop == MixtureStop::cycle_forever && spec.epoch_steps == 0)
-    refuse("mixture.stop: CYCLE_FOREVER has no end; write epoch.steps, or another mixture.stop");
+    refuse(
+        "mixture.stop: with CYCLE_FOREVER an epoch has no end of its own; write epoch.steps, or choose a different "
+        "mixture.stop");
   if (out.stop != MixtureStop::cycle_forever && spec.epoch_steps > 0)
     refuse(
-        "epoch.steps: a mixture's epoch ends by mixture.stop, which is {}; write mixture.stop: CYCLE_FOREVER, or "
+        "epoch.steps: mixture.stop {} already decides where an epoch ends; write mixture.stop: CYCLE_FOREVER, or "
         "remove epoch.steps",
         stop);
   if (out.stop != MixtureStop::cycle_forever && spec.repeat < 0)
     refuse(
-        "epoch.repeat: -1 has no end, but a mixture's epoch ends by mixture.stop, which is {}; write a positive "
-        "epoch.repeat, or mixture.stop: CYCLE_FOREVER and epoch.steps",
+        "epoch.repeat: -1 repeats without end, but mixture.stop {} ends each epoch; write a positive epoch.repeat, or "
+        "mixture.stop: CYCLE_FOREVER with epoch.steps",
         stop);
   std::vector<double> weights;
   for (int s = 0; s < config.source_size(); s++) {
     if (any_weight && !config.source(s).has_weight())
-      refuse("source[{}].weight: it is missing, but other sources have one; give each source a weight", s);
+      refuse(
+          "source[{}].weight: it is missing, but other sources have a weight; give every source a weight, or remove "
+          "all weights",
+          s);
     weights.push_back(any_weight ? config.source(s).weight() : 1);
   }
   out.shares = shares_of(weights);
@@ -338,16 +345,17 @@ void resolve_errors(const config::Errors& errors, PipelineSpec& spec) {
   spec.on_error = static_cast<OnError>(errors.on_error());
   spec.absent_feature = static_cast<AbsentFeature>(errors.absent_feature());
   if (errors.max_failures() < 0)
-    refuse("errors.max_failures: {} is negative; leave it out for any number", errors.max_failures());
+    refuse("errors.max_failures: {} is negative; write 1 or more, or leave it out to allow any number of failures",
+           errors.max_failures());
   if (errors.max_failures() > 0) spec.max_failures = errors.max_failures();
   const double rate = errors.max_failure_rate();
   if (!(rate >= 0 && rate <= 1))
-    refuse("errors.max_failure_rate: {} is not a share of the records, which is 0 to 1", rate);
+    refuse("errors.max_failure_rate: {}; it must be 0 to 1, the share of the records that may be bad", rate);
   if (rate > 0) spec.max_failure_rate = rate;
   if (spec.on_error == OnError::raise && (errors.max_failures() > 0 || rate > 0))
     spec.warnings.push_back(
         "errors: max_failures and max_failure_rate have no effect with on_error RAISE, which stops at the first bad "
-        "record");
+        "record; remove them, or write on_error: SKIP_RECORD or SKIP_FILE");
 }
 
 // Returns the numbers of the CPUs in a text such as "0-3,8", ascending. Throws Error bad_pipeline for a CPU that this
@@ -356,7 +364,9 @@ std::vector<int> resolve_cpu_set(const std::string& text) {
   std::set<int> cpus;
   const char* at = text.data();
   const char* const end = at + text.size();
-  const auto refuse_text = [&] { refuse("parallelism.cpu_set: '{}'; write CPUs and ranges, as in \"0-3,8\"", text); };
+  const auto refuse_text = [&] {
+    refuse("parallelism.cpu_set: '{}' is not a list of CPUs; write numbers and ranges, as in \"0-3,8\"", text);
+  };
   const auto number = [&] {
     int cpu = 0;
     const auto [rest, error] = std::from_chars(at, end, cpu);
@@ -381,7 +391,8 @@ std::vector<int> resolve_cpu_set(const std::string& text) {
       std::vector<int> those;
       for (int other = 0; other < CPU_SETSIZE; other++)
         if (CPU_ISSET(static_cast<size_t>(other), &usable)) those.push_back(other);
-      refuse("parallelism.cpu_set: this process may not use CPU {}, only {}", cpu, fmt::join(those, ","));
+      refuse("parallelism.cpu_set: this process may not use CPU {}; choose from the CPUs that it may use: {}", cpu,
+             fmt::join(those, ","));
     }
   }
   return {cpus.begin(), cpus.end()};
@@ -413,10 +424,13 @@ int resolve_key(const std::string& key, const std::vector<FeatureSpec>& features
     names.push_back(feature.name);
     if (feature.name != key) continue;
     if (feature.dtype == DType::float32 || feature.kind != FeatureKind::fixed || feature.shape.rank() > 0)
-      refuse("window.key: feature '{}' is not one INT64 or BYTES value in each record; name a feature that is", key);
+      refuse(
+          "window.key: feature '{}' does not have exactly one INT64 or BYTES value in each record; name a feature "
+          "that does",
+          key);
     return static_cast<int>(names.size()) - 1;
   }
-  refuse("window.key: there is no feature '{}'; there are: {}", key, fmt::join(names, " "));
+  refuse("window.key: there is no feature '{}'; the features are: {}", key, fmt::join(names, " "));
 }
 
 // Sets spec.filter, the pipeline of a second feed that evaluates the filter and window.key before the main feed starts.
@@ -475,22 +489,22 @@ void refuse_with_lazy(const PipelineSpec& spec) {
   const auto refuse_if = [](bool wanted, const char* what) {
     if (wanted)
       refuse(
-          "source: index.mode: LAZY feeds files as they lie and counts them on the way, so it cannot have {}; use "
-          "source.index.mode BUILD, or leave that out",
+          "source: index.mode: LAZY does not support {0}, because it counts the records while it feeds them; remove "
+          "{0}, or write source.index.mode: BUILD",
           what);
   };
-  refuse_if(static_cast<size_t>(lazy) < spec.sources.size(), "sources of another index.mode");
+  refuse_if(static_cast<size_t>(lazy) < spec.sources.size(), "sources with a different index.mode");
   for (const SourceSpec& source : spec.sources)
     refuse_if(
         source.begin.value > 0 || !source.end.percent || source.end.value < RangeEnd::all || source.num_shards > 1,
-        "a range or shard");
-  refuse_if(spec.filter != nullptr, "a filter");
-  refuse_if(spec.interleave.on(), "interleave");
-  refuse_if(spec.window.has_value(), "a window");
-  refuse_if(spec.mixture.has_value(), "a mixture");
-  refuse_if(spec.shuffle.mode != ShuffleMode::none, "a shuffle");
+        "'range' or num_shards");
+  refuse_if(spec.filter != nullptr, "'filter'");
+  refuse_if(spec.interleave.on(), "'interleave'");
+  refuse_if(spec.window.has_value(), "'window'");
+  refuse_if(spec.mixture.has_value(), "'mixture'");
+  refuse_if(spec.shuffle.mode != ShuffleMode::none, "'shuffle'");
   refuse_if(spec.repeat != 1, "epoch.repeat or epoch.steps");
-  refuse_if(spec.cache.has_value(), "a cache");
+  refuse_if(spec.cache.has_value(), "'cache'");
   refuse_if(spec.on_error == OnError::skip_file, "errors.on_error: SKIP_FILE");
   refuse_if(spec.max_failure_rate < 1, "errors.max_failure_rate");
   for (const OutputSpec& output : spec.outputs)
@@ -504,15 +518,18 @@ std::vector<uint32_t> shares_of(const std::vector<double>& weights) {
   double sum = 0;
   for (size_t s = 0; s < weights.size(); s++) {
     if (!(weights[s] > 0) || weights[s] > std::numeric_limits<float>::max())
-      refuse("source[{}].weight: {} is not a positive number; to draw nothing from a source, remove it", s, weights[s]);
+      refuse("source[{}].weight: {} is not a positive number; to draw nothing from this source, remove the source", s,
+             weights[s]);
     sum += weights[s];
   }
   std::vector<uint32_t> shares;
   for (size_t s = 0; s < weights.size(); s++) {
     const double share = weights[s] / sum * MixtureSpec::whole;
     if (share < 0.5)
-      refuse("source[{}].weight: {} is less than {:.1g} of all weights together, {}; raise it, or remove the source", s,
-             weights[s], 0.5 / MixtureSpec::whole, sum);
+      refuse(
+          "source[{}].weight: {} is too small: it is less than {:.1g} of the sum of all weights, which is {}; raise "
+          "this weight, or remove the source",
+          s, weights[s], 0.5 / MixtureSpec::whole, sum);
     shares.push_back(static_cast<uint32_t>(std::lround(share)));
   }
   return shares;
@@ -541,8 +558,8 @@ PipelineSpec validate(const Pipeline& pipeline, const ListFiles& list) {
     for (const OutputSpec& output : spec.outputs)
       if (!output.internal && !output.dense())
         refuse(
-            "window: output '{}' has no fixed shape, but windows are tensors of [samples, {}, ...]; make it from a "
-            "FIXED feature, with `length` if it is BYTES",
+            "window: output '{}' does not have a fixed shape, but with windows its tensor must be [rows, {}, "
+            "shape...]; make the output from a FIXED feature, and give that feature a 'length' if it is BYTES",
             output.name, spec.window->size);
   return spec;
 }

@@ -67,9 +67,10 @@ std::optional<uint64_t> CachePlan::room(const PipelineSpec& spec, const DataSet&
     else
       most = samples_ * parts_.parts.size();
     if (found->entries > most) {  // otherwise memory would be planned for so large a table
-      why_off_ = fmt::format("{} is damaged: it says that it has {} entries, but this data has at most {}; remove this "
-                             "file",
-                             path_, found->entries, most);
+      why_off_ = fmt::format(
+          "{} is damaged: it says that it has {} entries, but this data has at most {}; remove this "
+          "file",
+          path_, found->entries, most);
       return std::nullopt;
     }
     layout_ = *found;
@@ -154,8 +155,7 @@ void CachePlan::keep_pieces(const PipelineSpec& spec, const DataSet& data) {
   }
   kept_ = pieces.samples();
   if (room)
-    refuse_if_none(*room, pieces.smallest() + fixed,
-                   pieces.plain() > 0 ? "part of a file" : "whole compressed file");
+    refuse_if_none(*room, pieces.smallest() + fixed, pieces.plain() > 0 ? "part of a file" : "whole compressed file");
   else if (kept_ == 0)
     why_off_ = fmt::format("{} was made with a different layout; remove this file", path_);
 }

@@ -13,10 +13,9 @@ namespace feedline::flow {
 namespace {
 
 [[noreturn]] void refuse(int rank, const std::string& what) {
-  throw Error(
-      Category::bad_pipeline,
-      fmt::format("rank {} sent an invalid description of {}; all ranks must run the same version of feedline", rank,
-                  what));
+  throw Error(Category::bad_pipeline,
+              fmt::format("rank {} sent an invalid description of {}; all ranks must run the same version of feedline",
+                          rank, what));
 }
 
 // Throws Error bad_pipeline unless a state and a place of the feed can be computed from these numbers.

@@ -76,9 +76,10 @@ class PassSums {
     const uint64_t allowed =
         std::max(frames / most_read_one_in, data_.bytes > 0 ? mul_div(always_read_bytes, frames, data_.bytes) : 0);
     if (at_edges > allowed)
-      throw Unknown{fmt::format("{} of {} frames are near the end of a file or a change of window.key, and these are "
-                                "too many to read for the audit",
-                                at_edges, frames)};
+      throw Unknown{
+          fmt::format("{} of {} frames are near the end of a file or a change of window.key, and these are "
+                      "too many to read for the audit",
+                      at_edges, frames)};
     for (DataFile& file : data_.files) *file.pass_audit *= common;
     windows.for_each_edge([&](uint64_t begin, uint64_t end) {
       windows.for_each_file(begin, end, [&](uint32_t f, uint64_t first, uint64_t count) {

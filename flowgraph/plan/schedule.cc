@@ -24,8 +24,8 @@ int64_t choose_global_batch(const PipelineSpec& spec, const Ranks& ranks) {
   const int64_t below = size / replicas * replicas;
   throw Error(
       Category::bad_pipeline,
-      fmt::format("batch.global_batch_size: {} rows cannot be divided evenly among {} replicas{}; set it to {}{}",
-                  size, replicas, ranks.world_size > 1 ? fmt::format(" of {} ranks", ranks.world_size) : "",
+      fmt::format("batch.global_batch_size: {} rows cannot be divided evenly among {} replicas{}; set it to {}{}", size,
+                  replicas, ranks.world_size > 1 ? fmt::format(" of {} ranks", ranks.world_size) : "",
                   below > 0 ? fmt::format("{} or ", below) : "", below + replicas));
 }
 

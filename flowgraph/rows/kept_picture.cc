@@ -81,7 +81,7 @@ void KeptPicture::keep_decoded() {
     return;
   }
   if (decode->may_shrink) {
-    step_.why_not = "decode_image.scale AUTO decodes each window in its own way";
+    step_.why_not = "with decode_image.scale AUTO the decoded size depends on the crop";
     return;
   }
   before_ = {};
@@ -154,7 +154,7 @@ bool KeptPicture::make(std::span<const std::byte> picture, std::span<std::byte> 
     const pictures::Geometry geometry = call.of.kept_geometry(width, height);
     if (call.pixel_bytes > 0) {
       if (static_cast<uint64_t>(geometry.made.width * geometry.made.height) * call.of.pixel_bytes_ != call.pixel_bytes)
-        throw pictures::BadPicture("the header of the picture says another size than its pixels have");
+        throw pictures::BadPicture("the header of the picture gives a different size than its pixels have");
       const Head head{static_cast<uint32_t>(geometry.made.height), static_cast<uint32_t>(geometry.made.width), 0};
       std::memcpy(call.entry.data(), &head, sizeof head);
     }
@@ -194,7 +194,7 @@ void KeptPicture::finish(std::span<const std::byte> entry, pictures::Choices cho
     entry = entry.subspan(sizeof head);
   }
   check_invariant(static_cast<uint64_t>(size.height * size.width) * pixel_bytes_ == entry.size(),
-                  "an entry of {} x {} pixels has {} bytes", size.height, size.width, entry.size());
+                  "a cached picture of {} x {} pixels has {} bytes", size.height, size.width, entry.size());
   if (is_window_) {
     const pictures::Geometry geometry = pictures::geometry_of(after_, size.width, size.height, choices);
     pictures::copy_window(entry.data(), size, geometry.source, geometry.is_mirrored, finish_, out);

@@ -85,7 +85,8 @@ Table::Table(TableSpec spec)
       header_(io::read_npy_header(*file_, most_row_bytes)) {
   const DType dtype = dtype_of(*file_, header_);
   const Shape row_shape = shape_of(*file_, header_);
-  if (header_.rows == 0) refuse(*file_, "the array has no rows, so nothing can be looked up; save an array that has rows");
+  if (header_.rows == 0)
+    refuse(*file_, "the array has no rows, so nothing can be looked up; save an array that has rows");
   const bool is_known = spec_.dtype != DType::unset;
   if (is_known && (spec_.dtype != dtype || spec_.row_shape != row_shape || spec_.rows != header_.rows))
     refuse(*file_, fmt::format("has changed while the feed was made: it had {} of {} {}, and has {} of {} {}; start "

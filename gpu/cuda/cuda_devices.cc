@@ -44,8 +44,9 @@ Gpus visible_gpus() {
       if (gpus.count == 0) gpus.why = "the CUDA driver finds no GPU";
       return gpus;
     case cudaErrorInsufficientDriver:
-      gpus.why = "the system has no CUDA driver, or its CUDA driver is older than the CUDA version that feedline was "
-                 "built with";
+      gpus.why =
+          "the system has no CUDA driver, or its CUDA driver is older than the CUDA version that feedline was "
+          "built with";
       break;
     case cudaErrorNoDevice:
       gpus.why = "the CUDA driver finds no GPU (CUDA_VISIBLE_DEVICES may hide them)";

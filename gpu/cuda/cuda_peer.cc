@@ -90,10 +90,10 @@ bool reach(DeviceId gpu, DeviceId other) {
     why = error.message();
   }
   if (why.empty()) return true;
-  const std::string line =
-      fmt::format("GPU {} cannot read the memory of GPU {}, so rows for both GPUs are copied from the host to each of "
-                  "them: {}",
-                  gpu.ordinal, other.ordinal, why);
+  const std::string line = fmt::format(
+      "GPU {} cannot read the memory of GPU {}, so rows for both GPUs are copied from the host to each of "
+      "them: {}",
+      gpu.ordinal, other.ordinal, why);
   static Mutex mutex;
   static std::set<std::string> said;
   const Lock lock(mutex);

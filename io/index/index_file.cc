@@ -84,9 +84,10 @@ void check_header(const Header& h, uint64_t bytes, const FileId& data) {
                          h.sums == sums_of(h.stream_size, h.stride) && h.bad <= most_bad_regions &&
                          h.message_bytes <= most_message_bytes;
   if (!plausible)
-    refuse("is damaged: its header says {} entries, {} sums, and {} bad regions with messages of {} bytes, which do "
-           "not fit the data file",
-           h.entries, h.sums, h.bad, h.message_bytes);
+    refuse(
+        "is damaged: its header says {} entries, {} sums, and {} bad regions with messages of {} bytes, which do "
+        "not fit the data file",
+        h.entries, h.sums, h.bad, h.message_bytes);
   if (bytes !=
       sizeof h + h.entries * sizeof(IndexEntry) + h.sums * sizeof(uint64_t) + h.bad * sizeof(BadRow) + h.message_bytes)
     refuse("has {} bytes, but its header says a different size: it is cut short or damaged", bytes);

@@ -36,10 +36,9 @@ MPI_Comm duplicate(const MpiOptions& options) {
   MPI_Initialized(&initialized);
   if (initialized) MPI_Query_thread(&level);
   if (level != MPI_THREAD_MULTIPLE)
-    throw Error(
-        Category::bad_pipeline,
-        "mpi_communicator: MPI is not initialised with MPI_THREAD_MULTIPLE; first call MPI_Init_thread() with "
-        "MPI_THREAD_MULTIPLE, and check that the MPI library provides this level");
+    throw Error(Category::bad_pipeline,
+                "mpi_communicator: MPI is not initialised with MPI_THREAD_MULTIPLE; first call MPI_Init_thread() with "
+                "MPI_THREAD_MULTIPLE, and check that the MPI library provides this level");
   MPI_Comm copy = MPI_COMM_NULL;
   check(MPI_Comm_dup(options.communicator ? MPI_Comm_f2c(*options.communicator) : MPI_COMM_WORLD, &copy),
         "MPI_Comm_dup");

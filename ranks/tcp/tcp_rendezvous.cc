@@ -304,11 +304,11 @@ class Host {
                                              place_of(options_), refusals_.text()));
       wait.go_on([&](int64_t seconds) {
         const std::vector<int> here = ranks_that(true);
-        return fmt::format("rank 0 has waited {} s at {} for {} (world size {}); {}{}", seconds, place_of(options_),
-                           named(missing), options_.world_size,
-                           here.empty() ? "no other rank has connected"
-                                        : fmt::format("{} {} connected", named(here), have(here)),
-                           refusals_.text());
+        return fmt::format(
+            "rank 0 has waited {} s at {} for {} (world size {}); {}{}", seconds, place_of(options_), named(missing),
+            options_.world_size,
+            here.empty() ? "no other rank has connected" : fmt::format("{} {} connected", named(here), have(here)),
+            refusals_.text());
       });
     }
   }

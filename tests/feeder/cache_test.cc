@@ -311,7 +311,7 @@ TEST_CASE("a cache that is off takes no memory and says so") {
   CHECK(memory_of(off) == memory_of(plain));
   CHECK(off.report().cache_share == 0);
   REQUIRE(log.lines().size() == 1);
-  CHECK_THAT(log.lines()[0], Catch::Contains("cache: it is off: "));
+  CHECK_THAT(log.lines()[0], Catch::Contains("cache: the cache is off: "));
 }
 
 TEST_CASE("ranks of a machine share the file") {
@@ -531,9 +531,10 @@ TEST_CASE("caches that could keep nothing, or are wrong, are refused with the re
   CHECK_THAT(why(cache("MEMORY", "RESIZED", "1MiB")), Catch::Contains("no output is a picture"));
   CHECK_THAT(why(middle + "cache { what: RESIZED } "), Catch::Contains("cache: limit: it is missing"));
   CHECK_THAT(why(middle + "cache { what: RESIZED limit: '5 apples' } "), Catch::Contains("cache: limit: "));
-  CHECK_THAT(why(middle + "cache { what: DECODED limit: '1MiB' dir: 'x' } "), Catch::Contains("it is for where: DISK"));
+  CHECK_THAT(why(middle + "cache { what: DECODED limit: '1MiB' dir: 'x' } "),
+             Catch::Contains("it has no effect without where: DISK"));
   CHECK_THAT(why(middle + cache("MEMORY", "RESIZED", "100B")), Catch::Contains("cannot hold one sample"));
   CHECK_THAT(why("output { name: 'image' feature: 'image' decode_image { scale: AUTO } resize { size: [4, 4] } } " +
                  cache("MEMORY", "DECODED", "1MiB")),
-             Catch::Contains("scale AUTO decodes each window in its own way"));
+             Catch::Contains("scale AUTO the decoded size depends on the crop"));
 }

@@ -335,13 +335,13 @@ TEST_CASE("choices that make no sense are refused with the reason") {
     return std::string("accepted");
   };
   using Catch::Contains;
-  CHECK_THAT(refusal({{"source.range", "10"}}), Contains("where it begins and ends"));
-  CHECK_THAT(refusal({{"source.range", "a:b"}}), Contains("two numbers"));
-  CHECK_THAT(refusal({{"source.range", "0%:101%"}}), Contains("two numbers"));
-  CHECK_THAT(refusal({{"source.range", "-1:5"}}), Contains("two numbers"));
+  CHECK_THAT(refusal({{"source.range", "10"}}), Contains("where the range begins and ends"));
+  CHECK_THAT(refusal({{"source.range", "a:b"}}), Contains("is not a number of records"));
+  CHECK_THAT(refusal({{"source.range", "0%:101%"}}), Contains("is not a number of records"));
+  CHECK_THAT(refusal({{"source.range", "-1:5"}}), Contains("is not a number of records"));
   CHECK_THAT(refusal({{"source.range", "7:3"}}), Contains("ends before it begins"));
   CHECK_THAT(refusal({{"source.num_shards", "3"}, {"source.shard_id", "3"}}), Contains("it must be 0 to 2"));
-  CHECK_THAT(refusal({}, "interleave { cycle_length: 0 }"), Contains("at least 1"));
+  CHECK_THAT(refusal({}, "interleave { cycle_length: 0 }"), Contains("it must be 1 or more"));
   CHECK_THAT(refusal({}, "interleave { cycle_length: 2 } shuffle { mode: BLOCK }"), Contains("random order"));
   CHECK_THAT(refusal({}, "interleave { cycle_length: 2 } shuffle { mode: GLOBAL }"), Contains("random order"));
   CHECK_THAT(refusal({}, "shuffle { mode: GLOBAL buffer_size: 10 }"), Contains("it has no effect"));

@@ -429,9 +429,8 @@ TEST_CASE("rows are uploaded to each GPU that cannot have them from the one befo
   act_garbled(9);
   CHECK(uploads(pipeline, three) == 2);
   CHECK_THAT(
-      log,
-      Contains("GPU 10 cannot read the memory of GPU 9, so rows for both GPUs are copied from the host to each of "
-               "them: a test copy between these GPUs arrived with wrong bytes"));
+      log, Contains("GPU 10 cannot read the memory of GPU 9, so rows for both GPUs are copied from the host to each of "
+                    "them: a test copy between these GPUs arrived with wrong bytes"));
   CHECK(fake_cuda_state().reaching == std::set<std::pair<int, int>>{{11, 10}});
 
   set_fake_gpus(12);
@@ -686,10 +685,10 @@ TEST_CASE("a table on GPUs: each once, all is given back, and a failing call end
       const bool has_fired = !hook->pending();
       hook->fail_nth_call(0);
       if (!error.empty()) CHECK_THAT(error, Catch::Contains("GPU 1: " + name + ": unspecified launch failure"));
-      named = named || (name == "cudaMalloc" &&
-                        error.starts_with(
-                            "the table cannot be copied to GPU 1, where it takes 492 B: GPU 1: cudaMalloc: ") &&
-                        error.ends_with("; if the GPU has too little memory, leave out lookup.on_device"));
+      named = named ||
+              (name == "cudaMalloc" &&
+               error.starts_with("the table cannot be copied to GPU 1, where it takes 492 B: GPU 1: cudaMalloc: ") &&
+               error.ends_with("; if the GPU has too little memory, leave out lookup.on_device"));
       if (!has_fired) break;
     }
     INFO(name);

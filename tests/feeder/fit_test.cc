@@ -127,14 +127,12 @@ TEST_CASE("an epoch without a step is refused, and says which stage leaves too l
   CHECK(refusal(data, drop + "epoch { repeat: 6 }") == "no error");
   CHECK(refusal(data, batch_of(64, "PARTIAL")) == "no error");
   CHECK(refusal(data, batch_of(12, "DROP")) == "no error");
-  CHECK(refusal(nothing, batch_of(2, "PAD")) ==
-        "the data has no records: 2 files, the first of them '" + nothing.path(0) +
-            "' of 0 bytes; check source.files" + empty_hint);
+  CHECK(refusal(nothing, batch_of(2, "PAD")) == "the data has no records: 2 files, the first of them '" +
+                                                    nothing.path(0) + "' of 0 bytes; check source.files" + empty_hint);
   CHECK(refusal(data, small + "filter: 'id > 11'") ==
         "filter: the formula keeps none of 12 records: id > 11" + empty_hint);
   CHECK(error_of([&] { Feeder(data.pipeline(small).with("source.range", "12:20")); }) ==
-        "source: 'range', num_shards and shard_id choose none of 12 records; choose a larger part" +
-            empty_hint);
+        "source: 'range', num_shards and shard_id choose none of 12 records; choose a larger part" + empty_hint);
   CHECK(error_of([&] { Feeder(data.pipeline(small + "filter: 'id > 5'").with("source.range", "0:3")); }) ==
         "filter: the formula keeps none of 3 records: id > 5" + empty_hint);
   CHECK(refusal(data, small + "window { size: 4 stride: 3 }") ==
@@ -220,9 +218,9 @@ TEST_CASE("a lazy feed finds at the end of the first epoch that it has no step")
     return said[0];
   };
   const Data nothing({0, 0});
-  CHECK(first_call(nothing, batch_of(2, "PAD")) ==
-        "the data has no records: 2 files, the first of them '" + nothing.path(0) +
-            "' of 0 bytes; check source.files" + empty_hint);
+  CHECK(first_call(nothing, batch_of(2, "PAD")) == "the data has no records: 2 files, the first of them '" +
+                                                       nothing.path(0) + "' of 0 bytes; check source.files" +
+                                                       empty_hint);
   CHECK_THAT(first_call(Data({5, 3}), batch_of(10, "DROP")), Catch::StartsWith("the data has 8 samples, but with"));
   CHECK(first_call(Data({5, 3}), batch_of(10, "DROP") + "epoch { allow_empty: true }") == "no error");
   const Data enough({5, 3});

@@ -129,7 +129,7 @@ TEST_CASE("how many samples an epoch draws of each source, by the four ways to s
     const auto first = drawn("FIRST_DATASET_EXHAUSTED");
     CHECK(Feeder(mixed.pipeline("mixture {} " + order + batch_of(24, "DROP")))
               .plan_text()
-              .find("mixture  source[1]: weight 0.2, 40 samples of an epoch\n") != std::string::npos);
+              .find("mixture  source[1]: weight 0.2, 40 samples in each epoch\n") != std::string::npos);
     CHECK(std::abs(Mixed::total(first[0]) - 100) <= 1);
     CHECK(Mixed::total(first[1]) == 40);
     CHECK(std::abs(Mixed::total(first[2]) - 60) <= 1);
@@ -434,13 +434,14 @@ TEST_CASE("what set_weights refuses") {
         "set_weights: 1 weights were given, but the mixture has 2 sources; give one weight for each source");
   CHECK(refusal([&] {
           feeder.set_weights({1, 0});
-        }) == "source[1].weight: 0 is not a positive number; to draw nothing from a source, remove it");
+        }) == "source[1].weight: 0 is not a positive number; to draw nothing from this source, remove the source");
   CHECK(refusal([&] { feeder.set_weights({1, 1e-12}); }).rfind("source[1].weight: 1e-12 is less than", 0) == 0);
   REQUIRE(feeder.next(0));
   CHECK(refusal([&] {
           feeder.set_weights({2, 1});
-        }) == "set_weights: epoch 0 has begun; call set_weights() only after every replica has received the end of an "
-              "epoch");
+        }) ==
+        "set_weights: epoch 0 has begun; call set_weights() only after every replica has received the end of an "
+        "epoch");
   Feeder plain(mixed.data.pipeline(batch_of(8, "DROP")));
   CHECK(refusal([&] {
           plain.set_weights({2, 1});
@@ -449,8 +450,8 @@ TEST_CASE("what set_weights refuses") {
   CHECK(refusal([&] {
           Feeder(empty.pipeline("mixture { stop: CYCLE_UNTIL_ALL_DATASETS_EXHAUSTED } " + batch_of(8, "DROP")));
         }) ==
-        "source[1]: it has no samples, so the mixture cannot draw from it; remove this source, or let its range and "
-        "the filter keep some samples");
+        "source[1]: it has no samples, so the mixture cannot draw from it; remove this source, or change its 'range' "
+        "or the filter so that samples remain");
 }
 
 TEST_CASE("a mixture of windows") {

@@ -302,8 +302,9 @@ TEST_CASE("classes become vectors, and a number that is no class is a bad record
   } catch (const Error& error) {
     CHECK(error.category() == Category::wrong_value);
     CHECK((error.place().record == 7 && error.place().feature == "id"));
-    CHECK(error.message() == "the class is 7, but one_hot.classes is 7, which allows 0 to 6; correct one_hot.classes, "
-                             "or the data");
+    CHECK(error.message() ==
+          "the class is 7, but one_hot.classes is 7, which allows 0 to 6; correct one_hot.classes, "
+          "or the data");
   }
 }
 

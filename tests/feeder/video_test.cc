@@ -287,13 +287,14 @@ TEST_CASE("video: windows take records that all have as many frames") {
                alone.at({6 * step + static_cast<int64_t>(place), frame})));
   }
   CHECK_THROWS_WITH(Feeder(data.pipeline(shapes[2], window)),
-                    Contains("window: output 'frames' has no fixed shape, but windows are tensors of [samples, 3"));
+                    Contains("window: output 'frames' does not have a fixed shape, but with windows its tensor must be "
+                             "[rows, 3"));
 }
 
 TEST_CASE("video: a cache keeps only single pictures, and says so") {
   const Clips data;
   const std::string cache = "cache { what: DECODED limit: '1MiB' } " + batch_of(4, "DROP");
   CHECK_THROWS_WITH(Feeder(data.pipeline(shapes[0], cache)),
-                    Contains("nothing could be kept; output 'frames': a record has several pictures; output 'pair': a "
-                             "record has several pictures"));
+                    Contains("no output can be kept in the cache; output 'frames': a record has several pictures; "
+                             "output 'pair': a record has several pictures"));
 }

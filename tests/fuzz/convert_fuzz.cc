@@ -61,10 +61,10 @@ void binary(std::string_view labels) {
             "other pictures");
   } catch (const std::runtime_error& error) {
     require(!is_whole || wrong != labels.end(), "a batch is refused");
-    const std::string why = is_whole ? "picture " + std::to_string(wrong - labels.begin()) + " has label " +
-                                           std::to_string(static_cast<uint8_t>(*wrong)) + ","
-                                     : "the file has " + std::to_string(content.size()) +
-                                           " bytes, but needs a multiple of 3073 bytes";
+    const std::string why =
+        is_whole ? "picture " + std::to_string(wrong - labels.begin()) + " has label " +
+                       std::to_string(static_cast<uint8_t>(*wrong)) + ","
+                 : "the file has " + std::to_string(content.size()) + " bytes, but needs a multiple of 3073 bytes";
     require(std::string_view(error.what()).starts_with(why), "a batch is refused for another reason");
   }
 }

@@ -80,10 +80,9 @@ std::string counted(size_t count, const std::string& what) {
 
 void check_other_numbers_of_rows(std::string_view text, size_t lines) {
   for (const size_t rows : {lines + 1, lines - 1})
-    require(rows == SIZE_MAX ||
-                refusal(text, rows)
-                    .starts_with("the file has " + counted(lines, "line") + ", but the table has " +
-                                 counted(rows, "row") + ";"),
+    require(rows == SIZE_MAX || refusal(text, rows)
+                                    .starts_with("the file has " + counted(lines, "line") + ", but the table has " +
+                                                 counted(rows, "row") + ";"),
             "a table of another number of rows has names");
   const uint64_t most = uint64_t{1} << 31;
   require(refusal(text, most + 1).starts_with("the table has " + std::to_string(most + 1) + " rows, but only the rows"),

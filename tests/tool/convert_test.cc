@@ -482,7 +482,8 @@ TEST_CASE("images: a folder for each class") {
   CHECK(got == std::vector<std::pair<int64_t, std::string>>{
                    {0, jpeg + "x"}, {2, jpeg + "a"}, {2, png + "b"}, {2, jpeg + "c"}});
   CHECK(result.at("left_out") ==
-        json({in + "/notes.txt: is not in the folder of a class", in + "/bird/.hidden: the value is neither a JPEG nor a PNG",
+        json({in + "/notes.txt: is not in the folder of a class",
+              in + "/bird/.hidden: the value is neither a JPEG nor a PNG",
               in + "/bird: has no JPEG or PNG files, so no record has the label of this folder, 1",
               in + "/cat/pipe: is not a regular file",
               in + "/cat/empty.jpg: the value is empty, and neither a JPEG nor a PNG",

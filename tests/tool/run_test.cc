@@ -112,10 +112,9 @@ TEST_CASE("run has a monitor where it is told to") {
   CHECK_THAT(nowhere.err, Catch::Contains("--monitor: 'nowhere' is no address"));
   const ToolResult open = run_tool({"run", pipeline, "--monitor", "0.0.0.0:0"});
   CHECK(open.code == 1);
-  CHECK_THAT(
-      open.err,
-      Catch::Contains("other machines can reach 0.0.0.0:0; give the monitor a token (monitor_token, or "
-                      "FEEDLINE_MONITOR_TOKEN"));
+  CHECK_THAT(open.err,
+             Catch::Contains("other machines can reach 0.0.0.0:0; give the monitor a token (monitor_token, or "
+                             "FEEDLINE_MONITOR_TOKEN"));
   setenv("FEEDLINE_MONITOR_TOKEN", "secret", 1);
   CHECK(run_tool({"run", pipeline, "--monitor", "0.0.0.0:0"}).code == 0);
   unsetenv("FEEDLINE_MONITOR_TOKEN");
@@ -129,9 +128,9 @@ TEST_CASE("a run that is too short reports no rates") {
   CHECK(report.at("records_per_s").is_null());
   CHECK(report.at("bytes_per_s").is_null());
   CHECK(report.at("error").is_null());
-  CHECK_THAT(run_tool({"run", pipeline, "--steps", "1"}).out,
-             Catch::StartsWith("256 records in 1 step, ") &&
-                 Catch::Contains(": the run was too short to measure a rate\n"));
+  CHECK_THAT(
+      run_tool({"run", pipeline, "--steps", "1"}).out,
+      Catch::StartsWith("256 records in 1 step, ") && Catch::Contains(": the run was too short to measure a rate\n"));
 }
 
 TEST_CASE("what another process writes to is left alone") {

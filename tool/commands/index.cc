@@ -121,8 +121,7 @@ int index(const IndexArgs& args) {
       continue;
     }
     print_line("{}", describe(result.summary));
-    if (result.state == "built" && !result.refused.empty())
-      print_line("  counted again, because {}", result.refused);
+    if (result.state == "built" && !result.refused.empty()) print_line("  counted again, because {}", result.refused);
     if (!result.index.empty())
       print_line("  {} {}, {}", result.state == "built" ? "built" : "index", result.index,
                  format_byte_size(result.index_bytes));

@@ -64,8 +64,8 @@ LockedFile::LockedFile(const std::string& path) : lock_(path + ".lock"), fd_(ope
     fd_ = open_locked(lock_, O_RDWR | O_CREAT);
   }
   if (fd_ < 0)
-    throw failed(
-        path, "another feedline process is using this file; wait until that process ends, or use a different file");
+    throw failed(path,
+                 "another feedline process is using this file; wait until that process ends, or use a different file");
 }
 
 LockedFile::~LockedFile() {

@@ -18,9 +18,10 @@ uint8_t checked_label(int64_t label, size_t picture) {
 Cifar10Batch read_cifar10_batch(std::string_view content) {
   constexpr size_t picture_bytes = 1 + cifar10_image_bytes;
   if (content.empty() || content.size() % picture_bytes != 0)
-    throw std::runtime_error(fmt::format("the file has {} bytes, but needs a multiple of {} bytes, the size of a "
-                                         "picture with its label; download the archive again",
-                                         content.size(), picture_bytes));
+    throw std::runtime_error(
+        fmt::format("the file has {} bytes, but needs a multiple of {} bytes, the size of a "
+                    "picture with its label; download the archive again",
+                    content.size(), picture_bytes));
   Cifar10Batch batch;
   batch.images.reserve(content.size());
   for (size_t i = 0; i < content.size() / picture_bytes; i++) {

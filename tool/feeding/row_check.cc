@@ -96,9 +96,9 @@ void RowCheck::check(const Batch& batch) {
     const std::optional<uint64_t> alone = hash_of(source, record);
     if (alone == hash) return;
     if (of_batch.differing++ == 0)
-      of_batch.first = fmt::format(
-          "epoch {}, step {}: the row of record {} of source {} {} when records are fed one at a time", batch.epoch(),
-          batch.step(), record, source, alone ? "is not the same as" : "is missing");
+      of_batch.first =
+          fmt::format("epoch {}, step {}: the row of record {} of source {} {} when records are fed one at a time",
+                      batch.epoch(), batch.step(), record, source, alone ? "is not the same as" : "is missing");
   });
   const Lock lock(mutex_);
   result_.rows += of_batch.rows;

@@ -28,9 +28,10 @@ SampleSize parse_sample_size(const std::string& text, const std::string& option)
     const auto [stop, error] = std::from_chars(text.data(), end, size.number);
     if (error == std::errc() && stop == end && size.number > 0) return size;
   }
-  throw UsageError(fmt::format("{}: '{}' is neither a number of records, such as 10000, nor a percentage of all "
-                               "records, such as 1%",
-                               option, text));
+  throw UsageError(
+      fmt::format("{}: '{}' is neither a number of records, such as 10000, nor a percentage of all "
+                  "records, such as 1%",
+                  option, text));
 }
 
 }  // namespace feedline::tool

@@ -35,18 +35,17 @@ std::string body_of_answer(std::string_view answer) {
   const std::string_view code = status.substr(0, 3);
   if (code.size() < 3 || !std::ranges::all_of(code, is_digit) || (status.size() > 3 && status[3] != ' ')) no_monitor();
   std::string_view body = answer.substr(end + end_of_head.size());
-  const bool are_fields =
-      for_each_field(answer.substr(line.size() + 2, end - std::min(end, line.size() + 2)),
-                     [&](std::string_view name, std::string_view value) {
-                       if (same_letters(name, "Transfer-Encoding")) no_monitor();
-                       if (!same_letters(name, "Content-Length")) return;
-                       uint64_t length = 0;
-                       const auto [last, error] = std::from_chars(value.data(), value.data() + value.size(), length);
-                       if (value.empty() || error != std::errc() || last != value.data() + value.size()) no_monitor();
-                       if (length != body.size())
-                         refuse(fmt::format("the answer has {} bytes, but its Content-Length is {}; ask again",
-                                            body.size(), length));
-                     });
+  const bool are_fields = for_each_field(
+      answer.substr(line.size() + 2, end - std::min(end, line.size() + 2)),
+      [&](std::string_view name, std::string_view value) {
+        if (same_letters(name, "Transfer-Encoding")) no_monitor();
+        if (!same_letters(name, "Content-Length")) return;
+        uint64_t length = 0;
+        const auto [last, error] = std::from_chars(value.data(), value.data() + value.size(), length);
+        if (value.empty() || error != std::errc() || last != value.data() + value.size()) no_monitor();
+        if (length != body.size())
+          refuse(fmt::format("the answer has {} bytes, but its Content-Length is {}; ask again", body.size(), length));
+      });
   if (!are_fields) no_monitor();
   if (code == ok) return std::string(body);
   while (body.ends_with('\n')) body.remove_suffix(1);

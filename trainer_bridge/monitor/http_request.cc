@@ -107,8 +107,9 @@ std::variant<HttpRequest, HttpResponse> read_request(std::string_view head, cons
                             ? "the monitor needs a login: the user is feedline, and the password is the monitor's token"
                             : "the given token is not the token of this monitor");
   if (!access.token && access.local_names && !is_local_name(fields.host.value_or("localhost")))
-    return refusal(403, "a monitor without a token answers only at an IP address or localhost; use such an address, or "
-                        "give the monitor a token");
+    return refusal(403,
+                   "a monitor without a token answers only at an IP address or localhost; use such an address, or "
+                   "give the monitor a token");
   if (method != "GET" && method != "HEAD") return refusal(405, "the monitor answers only GET and HEAD");
   if (for_nonce) return HttpResponse{.body = access.token->make_nonce()};
   if (!target.starts_with('/')) return refusal(400, "the target of a request must begin with /");

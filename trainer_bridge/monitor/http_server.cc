@@ -255,8 +255,8 @@ void HttpServer::run() {
       // The system is short of memory or of descriptors. The server waits and goes on: the trainer does not need the
       // monitor, so an error of the monitor must not end the program.
       if (!std::exchange(warned, true))
-        log_warning(fmt::format("the monitor has closed its connections after an error, and goes on: {}",
-                                error.what()));
+        log_warning(
+            fmt::format("the monitor has closed its connections after an error, and goes on: {}", error.what()));
       connections_.clear();
       pollfd end{ending_.fd(), POLLIN, 0};
       if (poll(&end, 1, 100) > 0) return;

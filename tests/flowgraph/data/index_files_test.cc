@@ -374,7 +374,6 @@ TEST_CASE("a rank says of each file whether it has an index") {
       group.run([&] { flow::count_data(specs[0], 1, {}, group); });
     });
     INFO(wrong);
-    CHECK_THAT(thrown[0],
-               Catch::Contains("rank 1 sent an invalid description of its files: it does not say for each"));
+    CHECK_THAT(thrown[0], Catch::Contains("rank 1 sent an invalid description of its files: it does not say for each"));
   }
 }

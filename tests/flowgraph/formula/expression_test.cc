@@ -244,21 +244,22 @@ TEST_CASE("errors of formulas point at the place") {
       {"1 +", "the formula ends where a value is expected\n  1 +\n     ^"},
       {"(1 + 2", "')' is missing at the end of the parenthesis\n  (1 + 2\n        ^"},
       {"1 2", "'2' does not belong here\n  1 2\n    ^"},
-      {"1 + * 2", "'*' stands where a value is expected\n  1 + * 2\n      ^"},
+      {"1 + * 2", "'*' was found where a value is expected\n  1 + * 2\n      ^"},
       {"x ^ 2", "'^' does not belong here; write pow(a, b)\n  x ^ 2\n    ^"},
       {"x ** 2", "'**' does not belong here; write pow(a, b)\n  x ** 2\n    ^"},
       {"i % 2", "'%' does not belong here; write mod(a, b)\n  i % 2\n    ^"},
       {"x && y", "'&&' does not belong here; write 'and'\n  x && y\n    ^"},
       {"x | y", "'|' does not belong here; write 'or'\n  x | y\n    ^"},
-      {"!x", "'!' stands where a value is expected; write 'not'\n  !x\n  ^"},
+      {"!x", "'!' was found where a value is expected; write 'not'\n  !x\n  ^"},
       {"x = y", "'=' does not belong here; write '=='\n  x = y\n    ^"},
       {"x ? 1 : 2", "'?' does not belong here; write if(c, a, b)\n  x ? 1 : 2\n    ^"},
-      {"1 < x < 2", "comparisons do not chain; join them by 'and'\n  1 < x < 2\n        ^"},
-      {"foo", "unknown name 'foo'. Known are: A B i j k x y z out.o\n  foo\n  ^"},
-      {"out.p", "unknown name 'out.p'; did you mean 'out.o'? Known are: A B i j k x y z out.o\n  out.p\n  ^"},
+      {"1 < x < 2",
+       "comparisons cannot be chained; join them with 'and', as in a < b and b < c\n  1 < x < 2\n        ^"},
+      {"foo", "unknown name 'foo'. The known names are: A B i j k x y z out.o\n  foo\n  ^"},
+      {"out.p", "unknown name 'out.p'; did you mean 'out.o'? The known names are: A B i j k x y z out.o\n  out.p\n  ^"},
       {"out.", "the name of an output is expected after 'out.'\n  out.\n      ^"},
       {"cosh(x)",
-       "there is no function 'cosh'; there are: abs sign min max floor mod exp log sqrt pow tanh sigmoid if\n  "
+       "there is no function 'cosh'; the functions are: abs sign min max floor mod exp log sqrt pow tanh sigmoid if\n  "
        "cosh(x)\n  ^"},
       {"min(1)", "min takes 2 values, not 1\n  min(1)\n       ^"},
       {"tanh()", "tanh takes 1 value, not 0\n  tanh()\n       ^"},
@@ -273,7 +274,7 @@ TEST_CASE("errors of formulas point at the place") {
       {"0x10", "'0x10' is not a number\n  0x10\n  ^"},
       {"1.2.3", "'1.2.3' is not a number\n  1.2.3\n  ^"},
       {"1e", "'1e' is not a number\n  1e\n  ^"},
-      {"x + and", "'and' stands where a value is expected\n  x + and\n      ^"},
+      {"x + and", "'and' was found where a value is expected\n  x + and\n      ^"},
       {"9223372036854775807 + 1",
        "this overflows int64; write a number with a decimal point to compute in float64\n  9223372036854775807 + 1\n   "
        "                  "
@@ -300,10 +301,11 @@ TEST_CASE("long and deep formulas are calculated or refused") {
   CHECK(value_of(repeated("(", 90) + "x" + repeated(")", 90), {}, {{"x", 1}}) == 1);
   CHECK(value_of(repeated("x + (", 90) + "x" + repeated(")", 90), {}, {{"x", 1}}) == 91);
   CHECK(error_of(repeated("x + ", 2000) + "x")
-            .starts_with("the formula is too deep: use a second output for a part of it"));
-  CHECK(error_of(repeated("(", 10000) + "x").starts_with("nested too deeply"));
-  CHECK(error_of(repeated("-", 10000) + "x").starts_with("nested too deeply"));
-  CHECK(error_of(repeated("not ", 10000) + "x").starts_with("nested too deeply"));
+            .starts_with("too many operations depend on each other here; move a part of the formula into a second "
+                         "output, and read it as out.NAME"));
+  CHECK(error_of(repeated("(", 10000) + "x").starts_with("the formula is nested too deeply"));
+  CHECK(error_of(repeated("-", 10000) + "x").starts_with("the formula is nested too deeply"));
+  CHECK(error_of(repeated("not ", 10000) + "x").starts_with("the formula is nested too deeply"));
   CHECK(error_of(repeated(" ", 70000) + "x")
             .starts_with("the formula has 70001 characters, and at most 65536 are allowed"));
 

@@ -219,10 +219,9 @@ TEST_CASE("a refused sequence record says what was found and what was wanted") {
     return std::string(name(parsed.errors[0].category)) + ": " + parsed.errors[0].message;
   };
   const FeatureSpec steps = list("t", DType::int64, FeatureKind::fixed_sequence);
-  CHECK(
-      refusal(steps, record(label, list_entry("t", {ints({1}), wire::float_feature({2})}))) ==
-      "wrong_dtype: step 1 of the record holds FLOAT32 values, but 'dtype' is INT64; write dtype: FLOAT32 if all "
-      "records hold FLOAT32");
+  CHECK(refusal(steps, record(label, list_entry("t", {ints({1}), wire::float_feature({2})}))) ==
+        "wrong_dtype: step 1 of the record holds FLOAT32 values, but 'dtype' is INT64; write dtype: FLOAT32 if all "
+        "records hold FLOAT32");
   CHECK(refusal(steps, record(label, list_entry("t", {ints({1}), ints({2}), ints({3, 4})}))) ==
         "wrong_count: step 2 of the record holds 2 values, but shape [] needs 1 in each step; change 'shape', or write "
         "kind: RAGGED without a shape if the number of values differs between steps");

@@ -87,9 +87,10 @@ TEST_CASE_METHOD(Files, "exclude") {
   CHECK(names({"data/*"}, {"data/b-*"}) == Names{"data/B-2.rec", "data/a.rec"});
   CHECK(names({"*/*.rec"}, {"b-0.rec"}) == Names{"[odd] */x[1].rec", "data/B-2.rec", "data/a.rec", "data/b-1.rec"});
   CHECK(names({"data/*"}, {"*/b-0.rec", folder.file("data/a*")}) == Names{"data/B-2.rec", "data/b-1.rec"});
-  CHECK(list({"data/*"}, {"c*"}).warnings == Names{"source.exclude: no file matches 'c*'"});
+  CHECK(list({"data/*"}, {"c*"}).warnings ==
+        Names{"source.exclude: no file matches 'c*'; correct or remove this pattern"});
   CHECK(error_of({"source", folder.path(), {"data/*"}, {"*"}}) ==
-        "source.exclude: it excludes every file; remove a pattern");
+        "source.exclude: its patterns exclude every file; correct or remove one of them");
 }
 
 TEST_CASE_METHOD(Files, "wildcards are for characters of UTF-8, in each locale") {
@@ -158,16 +159,17 @@ TEST_CASE_METHOD(Files, "patterns leave out indexes and what killed commands hav
   CHECK(names({"data/a.rec.4711-12.feedline-part"}) == Names{"data/a.rec.4711-12.feedline-part"});
 }
 
-TEST_CASE_METHOD(Files, "** means one folder, and says so") {
+TEST_CASE_METHOD(Files, "** matches one level of folders, and says so") {
   const FileList found = list({"**/b-*.rec"});
   CHECK(found.files.size() == 3);
   REQUIRE(found.warnings.size() == 1);
-  CHECK(found.warnings[0].starts_with("source.files: '**' in '**/b-*.rec' means one folder, as '*' does;"));
+  CHECK(found.warnings[0].starts_with("source.files: '**' in '**/b-*.rec' matches one level of folders, as '*' does;"));
   CHECK(list({"data/a**"}).warnings.empty());
   std::filesystem::create_directories(folder.file("deep/inner"));
   CHECK(error_of({"source", folder.path(), {"deep/**"}, {}}, Category::bad_pipeline)
             .ends_with(
-                "; '**' means one folder, as '*' does; write a pattern for each depth, such as 'd/*' and 'd/*/*'"));
+                "; '**' matches one level of folders, as '*' does; write a pattern for each level, such as 'd/*' and "
+                "'d/*/*'"));
 }
 
 TEST_CASE_METHOD(Files, "a folder that cannot be listed is not an empty one") {

@@ -46,31 +46,31 @@ TEST_CASE("what is written is read back") {
 TEST_CASE("an error of the text says where it is and what else could stand there") {
   const auto [text, message] = GENERATE(table<const char*, const char*>({
       {"suffle { mode: NONE }",
-       "p:1:1: Pipeline has no field 'suffle'; did you mean 'shuffle'? It has: source feature filter interleave window "
-       "mixture shuffle epoch batch output distribute cache errors memory parallelism seed"},
+       "p:1:1: Pipeline has no field 'suffle'; did you mean 'shuffle'? The fields of Pipeline are: source feature "
+       "filter interleave window mixture shuffle epoch batch output distribute cache errors memory parallelism seed"},
       {"batch {\n  globl_batch_size: 5\n}",
-       "p:2:3: Batch has no field 'globl_batch_size'; did you mean 'global_batch_size'? It "
-       "has: global_batch_size batch_size_per_replica last_batch_policy valid_mask"},
+       "p:2:3: Batch has no field 'globl_batch_size'; did you mean 'global_batch_size'? The fields of Batch are: "
+       "global_batch_size batch_size_per_replica last_batch_policy valid_mask"},
       {"index { mode: LAZY }",
-       "p:1:1: Pipeline has no field 'index'; it is a field of source. It has: source feature filter interleave "
-       "window mixture shuffle epoch batch output distribute cache errors memory parallelism seed"},
+       "p:1:1: Pipeline has no field 'index'; it is a field of source. The fields of Pipeline are: source feature "
+       "filter interleave window mixture shuffle epoch batch output distribute cache errors memory parallelism seed"},
       {"batch { wobble: 5 }",
-       "p:1:9: Batch has no field 'wobble'. It has: global_batch_size batch_size_per_replica "
+       "p:1:9: Batch has no field 'wobble'. The fields of Batch are: global_batch_size batch_size_per_replica "
        "last_batch_policy valid_mask"},
       {"# a comment {\nbatch { last_batch_policy: PADD\n}\nseed: 1",
-       "p:2:28: last_batch_policy: there is no 'PADD'; did you mean 'PAD'? It is one of: DROP PARTIAL PAD"},
+       "p:2:28: last_batch_policy: there is no value 'PADD'; did you mean 'PAD'? The values are: DROP PARTIAL PAD"},
       {"feature { name: \"{\" dtype: FLOAT }",
-       "p:1:28: dtype: there is no 'FLOAT'; did you mean 'FLOAT16'? It is one of: DTYPE_UNSET BYTES BOOL UINT8 INT8 "
-       "UINT16 "
-       "INT16 UINT32 INT32 INT64 FLOAT16 BFLOAT16 FLOAT32 FLOAT64"},
-      {"shuffle { mode: RANDOM }", "p:1:17: mode: there is no 'RANDOM'. It is one of: BLOCK NONE BUFFER GLOBAL"},
+       "p:1:28: dtype: there is no value 'FLOAT'; did you mean 'FLOAT16'? The values are: DTYPE_UNSET BYTES BOOL UINT8 "
+       "INT8 UINT16 INT16 UINT32 INT32 INT64 FLOAT16 BFLOAT16 FLOAT32 FLOAT64"},
+      {"shuffle { mode: RANDOM }",
+       "p:1:17: mode: there is no value 'RANDOM'. The values are: BLOCK NONE BUFFER GLOBAL"},
       {"output { name: \"o\" unpack_bits < shape: [2, 3] scael: 1 > }",
-       "p:1:48: UnpackBits has no field 'scael'; did you mean 'scale'? It has: bit_offset width sign_extend bit_order "
-       "shape "
-       "channel_order scale bias"},
+       "p:1:48: UnpackBits has no field 'scael'; did you mean 'scale'? The fields of UnpackBits are: bit_offset width "
+       "sign_extend bit_order shape channel_order scale bias"},
       {"output [{ name: \"o\" }, { nam: \"o\" }]",
-       "p:1:26: Output has no field 'nam'; did you mean 'name'? It has: name dtype feature unpack_bits decode_raw "
-       "decode_image expression lookup stack custom one_hot crop resize flip normalize layout internal"},
+       "p:1:26: Output has no field 'nam'; did you mean 'name'? The fields of Output are: name dtype feature "
+       "unpack_bits decode_raw decode_image expression lookup stack custom one_hot crop resize flip normalize layout "
+       "internal"},
       {"seed: -1", "p:1:7: Expected integer, got: -"},
       {"seed: 1 seed: 2", "p:1:13: Non-repeated field \"seed\" is specified multiple times."},
       {"batch { global_batch_size: 1 batch_size_per_replica: 2 }",
@@ -192,28 +192,29 @@ TEST_CASE("one field by its path") {
   CHECK(dotted.with("feature.a.b", "dtype: INT64").message().feature(1).length() == 0);
   CHECK(dotted.with("feature.a.b", "").message().feature_size() == dotted.message().feature_size() - 1);
   CHECK(error_of([&] { base.with("output.board", "name: 'other' feature: 'd'"); }) ==
-        "output.board: the value has the name 'other'; leave the name out, it stays 'board'");
+        "output.board: the value has the name 'other', but the name must stay 'board'; leave 'name' out of the value");
   CHECK(error_of([&] { base.with("output.board", "featur: 'd'"); }).starts_with("output.board: "));
   CHECK(error_of([&] { base.with("output.board", "} output { feature: 'd'"); }) ==
-        "output.board: the value is not one element; write one");
+        "output.board: the value must be one element; write the fields of one element");
   CHECK(error_of([&] { base.with("batch.last_batch_polcy", "PAD"); })
             .starts_with(
                 "batch.last_batch_polcy: Batch has no field 'last_batch_polcy'; did you mean 'last_batch_policy'?"));
   CHECK(error_of([&] { base.with("batch.last_batch_policy", "PADD"); }) ==
-        "batch.last_batch_policy: last_batch_policy: there is no 'PADD'; did you mean 'PAD'? It is one of: DROP "
-        "PARTIAL PAD");
+        "batch.last_batch_policy: last_batch_policy: there is no value 'PADD'; did you mean 'PAD'? The values are: "
+        "DROP PARTIAL PAD");
   CHECK(error_of([&] { base.with("output.bord.dtype", "INT8"); }) ==
         "output.bord.dtype: there is no output 'bord'; did you mean 'board'?");
-  CHECK(
-      error_of([&] { base.with("output.new", "feature: 'd'"); })
-          .starts_with("output.new: there is no output 'new', and a new one can only come from a second pipeline text; "
-                       "and Output has no field 'new'"));
+  CHECK(error_of([&] { base.with("output.new", "feature: 'd'"); })
+            .starts_with("output.new: there is no output 'new'; only a second pipeline text can add a new one; and "
+                         "Output has no field 'new'"));
   CHECK(error_of([&] { parse_pipeline(std::string_view("batch\0", 6), "", "p"); }) ==
-        "p: it is no text, and so no pipeline; of TFRecord files `feedline inspect --pipeline FILE...` writes one");
-  CHECK(error_of([&] { base.with("seed.x", "1"); }) == "seed.x: 'seed' has no fields of its own");
+        "p: this is not a text, and so it is not a pipeline; to write a pipeline for TFRecord files, use `feedline "
+        "inspect --pipeline FILE...`");
+  CHECK(error_of([&] { base.with("seed.x", "1"); }) ==
+        "seed.x: 'seed' does not have fields; remove what follows it in the path");
   CHECK(error_of([&] { base.with("", "1"); }).starts_with(": Pipeline has no field ''."));
   CHECK(error_of([&] { base.with("seed", "1 batch { global_batch_size: 1 }"); }) ==
-        "seed: the value sets other fields, too; write one value");
+        "seed: the value also sets other fields; write a value for this field only");
 }
 
 TEST_CASE("a pipeline names the same files when the process has gone to another folder") {

@@ -82,7 +82,7 @@ TEST_CASE("lookup: the tensor is a row of the table, and a table that is wrong i
       Catch::Contains("output 'o': normalize.mean: 2 values are given, but the last axis"));
   CHECK_THROWS_WITH(resolve_in("output { name: 'o' feature: 'n' lookup { table: 'scalars.npy' } } "
                                "output { name: 'f' expression { formula: 'out.o + 1' } }"),
-                    Catch::Contains("out.o: formulas cannot read what is looked up in a table"));
+                    Catch::Contains("out.o: formulas cannot read values that are looked up in a table"));
 }
 
 TEST_CASE("the chess pipeline") {
@@ -285,11 +285,11 @@ TEST_CASE("records that are no message are one feature") {
             .features[0]
             .length == 10);
   CHECK(error_of(raw + "feature { name: \"d\" dtype: BYTES }") ==
-        "feature 'd': a source of record_type RAW has only the feature `record`, the bytes of the record; remove the "
+        "feature 'd': a source of record_type RAW has only the feature 'record', the bytes of the record; remove the "
         "other features");
   CHECK(error_of(raw + "feature { name: \"record\" dtype: BYTES kind: VARIABLE }") ==
-        "feature 'record': with record_type RAW this feature has the dtype BYTES, and no setting but `length`; remove "
-        "the others");
+        "feature 'record': with record_type RAW this feature must have the dtype BYTES, and may set only 'length'; "
+        "remove the other settings");
 }
 
 TEST_CASE("features of SequenceExamples lie in the context or in feature lists") {
@@ -313,12 +313,12 @@ TEST_CASE("features of SequenceExamples lie in the context or in feature lists")
   CHECK(spec.outputs[3].shape == Shape({8, 2, 5}));
   CHECK(error_of(sequences + "feature { name: \"x\" dtype: INT64 where: FEATURE_LIST }") ==
         "feature 'x': shape: it is missing; give the number of steps, and then the shape of one step, or write kind: "
-        "FIXED_SEQUENCE if records differ");
+        "FIXED_SEQUENCE if the number of steps differs between records");
   CHECK(error_of(sequences + "feature { name: \"x\" dtype: INT64 where: FEATURE_LIST shape: 0 }") ==
         "feature 'x': shape: [0] has an axis of 0; an axis must be at least 1");
   CHECK(error_of(sequences + "feature { name: \"x\" dtype: INT64 } feature { name: \"y\" key: \"x\" dtype: INT64 }") ==
-        "feature 'y': key: another feature reads 'x' already; remove one of them, because several outputs can be made "
-        "from one feature");
+        "feature 'y': key: another feature already reads 'x'; remove one of the two features; several outputs can be "
+        "made from one feature");
 }
 
 TEST_CASE("outputs are plain values: equal if pipelines say the same, and different in whatever they say") {
@@ -361,9 +361,9 @@ TEST_CASE("pictures in steps: one shape if records have as many, otherwise padde
   for (const std::string& wrong :
        {std::string("kind: RAGGED"), std::string("shape: [4, 2]"), std::string("kind: FIXED_SEQUENCE shape: 2")})
     CHECK_THAT(error_of(of(wrong)),
-               Catch::StartsWith("output 'o': decode_image: it needs a feature of BYTES with one picture in each "
-                                 "record, or several: FIXED with a shape of one axis, or FIXED_SEQUENCE without a "
-                                 "shape; feature 'f' is "));
+               Catch::StartsWith("output 'o': decode_image: it needs a feature of BYTES; for one picture in each "
+                                 "record FIXED without a shape, for several pictures FIXED with a shape of one axis, "
+                                 "or FIXED_SEQUENCE without a shape; feature 'f' is "));
   CHECK(error_of(of("kind: FIXED_SEQUENCE default_value { bytes_value: \"x\" }")) ==
         "output 'o': decode_image: rows are padded with zeros; remove default_value from feature 'f'");
 }
@@ -452,7 +452,8 @@ TEST_CASE("formulas in an order in which each needs only those before it") {
 TEST_CASE("an only CPU set") {
   CHECK(resolve(source + batch + features + "parallelism { cpu_set: \"\" }").cpu_set.empty());
   CHECK(error_of(source + batch + features + "parallelism { cpu_set: \"1000-1001\" }")
-            .starts_with("parallelism.cpu_set: this process may not use CPU 1000, only "));
+            .starts_with("parallelism.cpu_set: this process may not use CPU 1000; choose from the CPUs that it may "
+                         "use: "));
 }
 
 TEST_CASE("warnings") {
@@ -461,14 +462,15 @@ TEST_CASE("warnings") {
        "\"list\" } "
        "output { name: \"b\" feature: \"texts\" } output { name: \"c\" feature: \"steps\" } output { name: \"e\" "
        "feature: \"d\" }",
-       "feature 'open', 'image', 'square': read and checked in every record, but no output is made from them"},
+       "feature 'open', 'image', 'square': read and checked in every record, but no output is made from them; remove "
+       "them if the check is not needed"},
       {"output { name: \"o\" feature: \"d\" unpack_bits { shape: 3 channel_order: [0, 0, 2] } }",
-       "output 'o': unpack_bits.channel_order: channel 0 is delivered twice, so another one is not"},
+       "output 'o': unpack_bits.channel_order: channel 0 is named twice, so at least one channel is not delivered"},
       {"output { name: \"o\" feature: \"n\" } output { name: \"i\" feature: \"n\" internal: true }",
-       "output 'i': internal, but no formula reads it"},
+       "output 'i': it is internal, but no formula reads it; remove the output, or 'internal'"},
       {"errors { max_failures: 3 }",
        "errors: max_failures and max_failure_rate have no effect with on_error RAISE, which stops at the first bad "
-       "record"},
+       "record; remove them, or write on_error: SKIP_RECORD or SKIP_FILE"},
   }));
   CHECK(with_output(text).warnings.at(0) == warning);
 }
@@ -477,18 +479,18 @@ TEST_CASE("a file in two sources is warned of, unless each takes a part of it") 
   const auto warnings = [](const std::string& sources) { return resolve(sources + batch + features).warnings; };
   CHECK(warnings("source { files: 'f' } source { files: 'g' }").empty());
   CHECK(warnings("source { files: 'f' } source { name: 'b' files: ['g', 'f'] }") ==
-        std::vector<std::string>{"source 'b': files: 'f' is in source[0], too, and fed by both; give each source "
-                                 "files or a `range` of its own"});
+        std::vector<std::string>{"source 'b': files: 'f' is in source[0], too, so both sources feed the same records; "
+                                 "give each source its own files or its own 'range'"});
   CHECK(
       warnings("source { files: ['f', 'g'] } source { files: 'h' range: '0:10' } source { files: ['f', 'g', 'h'] }") ==
-      std::vector<std::string>{"source[2]: files: 'f' and 1 other file are in source[0], too, and fed by both; give "
-                               "each source files or a `range` of its own",
-                               "source[2]: files: 'h' is in source[1], too, and fed by both; give each source files or "
-                               "a `range` of its own"});
+      std::vector<std::string>{"source[2]: files: 'f' and 1 other file are in source[0], too, so both sources feed the "
+                               "same records; give each source its own files or its own 'range'",
+                               "source[2]: files: 'h' is in source[1], too, so both sources feed the same records; "
+                               "give each source its own files or its own 'range'"});
   std::string many;
   for (int i = 0; i < 600; i++) many += "source { files: 'f' } ";
   REQUIRE(warnings(many).size() == 3);
-  CHECK(warnings(many).back().ends_with("of its own (and 596 more pairs of sources)"));
+  CHECK(warnings(many).back().ends_with("its own 'range' (and 596 more pairs of sources share files)"));
   CHECK(warnings("source { files: 'f' range: '0%:50%' } source { files: 'f' range: '50%:100%' }").empty());
   CHECK(warnings("source { files: 'f' num_shards: 2 } source { files: 'f' num_shards: 2 shard_id: 1 }").empty());
 }
@@ -511,22 +513,22 @@ TEST_CASE("fields that make no sense are refused by name") {
   const Case cases[] = {
       whole("", "batch: the number of rows is missing; give batch.global_batch_size or batch.batch_size_per_replica"),
       whole("batch { global_batch_size: 8 }",
-            "source: none is declared; name the files: source { files: \"data/*.tfrecord\" }"),
+            "source: it is missing; name the files: source { files: \"data/*.tfrecord\" }"),
       whole("batch { global_batch_size: 0 }", "batch.global_batch_size: 0 rows; it must be 1 to 2147483647"),
       whole("batch { batch_size_per_replica: -1 }",
             "batch.batch_size_per_replica: -1 rows; it must be 1 to 2147483647"),
       whole("batch { global_batch_size: 8 } source {}", "source: files: no path is given; name paths or patterns"),
       whole("batch { global_batch_size: 8 } source { files: \"a\" }",
-            "feature: none is declared; name what to read from each record: feature { name: \"...\" dtype: ... }"),
+            "feature: it is missing; name what to read from each record: feature { name: \"...\" dtype: ... }"),
       whole("batch { global_batch_size: 8 } source { name: \"a\" files: \"a\" } source { name: \"a\" files: \"a\" }",
             "source 'a': name: another source has this name; give each source a name of its own"),
       whole("batch { global_batch_size: 8 } source { files: \"a\" } source { files: \"b\" record_type: RAW }",
-            "source[1]: record_type: it is RAW, but source[0] has EXAMPLE; give all sources the same"),
+            "source[1]: record_type: it is RAW, but source[0] has EXAMPLE; give all sources the same record_type"),
       whole("batch { global_batch_size: 8 } source { files: \"a\" } source { files: \"b\" feature { name: \"x\" dtype: "
             "INT64 } } "
             "feature { name: \"y\" dtype: INT64 }",
-            "source[1]: feature: its features differ from those of source[0], which is not supported yet; give all "
-            "sources the same features, best outside of `source`"),
+            "source[1]: feature: the features differ from those of source[0], which is not supported yet; give all "
+            "sources the same features, best outside of 'source'"),
       whole("batch { global_batch_size: 8 } source { files: \"a\" record_limit: \"much\" }",
             "source: record_limit: 'much' is not a size in bytes; write a number and a unit, as in 4096, 256KiB, "
             "1.5GiB or 100MB"),
@@ -535,23 +537,27 @@ TEST_CASE("fields that make no sense are refused by name") {
             "source: index.stride: 15 bytes; it must be 16 bytes to 1 TiB"),
 
       // Stages, sources, and what this version does not support.
-      besides("filter: \"nn > 0\"", "filter: unknown name 'nn'. Known are: n m x\n  nn > 0\n  ^"),
+      besides("filter: \"nn > 0\"", "filter: unknown name 'nn'. The known names are: n m x\n  nn > 0\n  ^"),
       besides("interleave {}",
-              "interleave.cycle_length: 0; it is the number of files that are open at once, at least 1"),
+              "interleave.cycle_length: 0; it must be 1 or more, because it is the number of files that are open at "
+              "once"),
       besides("window { size: 3 key: \"nn\" }",
-              "window.key: there is no feature 'nn'; there are: d open n m x image square list texts steps"),
+              "window.key: there is no feature 'nn'; the features are: d open n m x image square list texts steps"),
       besides("mixture { stop: CYCLE_FOREVER }",
-              "mixture.stop: CYCLE_FOREVER has no end; write epoch.steps, or another mixture.stop"),
+              "mixture.stop: with CYCLE_FOREVER an epoch has no end of its own; write epoch.steps, or choose a "
+              "different mixture.stop"),
       besides("mixture {} epoch { steps: 9 }",
-              "epoch.steps: a mixture's epoch ends by mixture.stop, which is FIRST_DATASET_EXHAUSTED; write "
+              "epoch.steps: mixture.stop FIRST_DATASET_EXHAUSTED already decides where an epoch ends; write "
               "mixture.stop: CYCLE_FOREVER, or remove epoch.steps"),
       besides("mixture {} epoch { repeat: -1 }",
-              "epoch.repeat: -1 has no end, but a mixture's epoch ends by mixture.stop, which is "
-              "FIRST_DATASET_EXHAUSTED; write a positive epoch.repeat, or mixture.stop: CYCLE_FOREVER and epoch.steps"),
+              "epoch.repeat: -1 repeats without end, but mixture.stop FIRST_DATASET_EXHAUSTED ends each epoch; write a "
+              "positive epoch.repeat, or mixture.stop: CYCLE_FOREVER with epoch.steps"),
       besides("mixture {} source { files: \"g\" weight: 0 }",
-              "source[0].weight: it is missing, but other sources have one; give each source a weight"),
+              "source[0].weight: it is missing, but other sources have a weight; give every source a weight, or remove "
+              "all weights"),
       besides("mixture {} source { files: \"g\" weight: 2 }",
-              "source[0].weight: it is missing, but other sources have one; give each source a weight"),
+              "source[0].weight: it is missing, but other sources have a weight; give every source a weight, or remove "
+              "all weights"),
       besides("shuffle { mode: GLOBAL lanes: 2 }", "shuffle.lanes: it has no effect with mode GLOBAL; leave it out"),
       besides("shuffle { mode: BUFFER }",
               "shuffle.mode: BUFFER needs the size of the buffer; give shuffle.buffer_size or shuffle.buffer_bytes"),
@@ -566,39 +572,43 @@ TEST_CASE("fields that make no sense are refused by name") {
               "no error"),
       besides("epoch { steps: -1 }", "epoch.steps: -1; it must be 1 to 1099511627776, or left out"),
       besides("distribute { timeout: '5s' }",
-              "distribute.timeout: not in this version yet; remove it (the communicator has a timeout of its own, see "
-              "MpiOptions)"),
+              "distribute.timeout: this version does not support it yet; remove it (set the timeout of the "
+              "communicator instead: TcpOptions or MpiOptions)"),
       besides("cache {}", "cache: limit: it is missing; say how many bytes the cache may take, such as \"20GiB\""),
-      besides("memory { device_limit: \"0\" }", "memory.device_limit: 0 bytes are too few; write a size above 0"),
+      besides("memory { device_limit: \"0\" }",
+              "memory.device_limit: 0 bytes is not a valid size; write a size above 0"),
       besides("parallelism { device_prefetch: 5000 }", "parallelism.device_prefetch: 5000; it must be 1 to 1024"),
       besides(
           "source { files: \"g\" index { mode: LAZY } }",
-          "source: index.mode: LAZY feeds files as they lie and counts them on the way, so it cannot have sources of "
-          "another index.mode; use source.index.mode BUILD, or leave that out"),
+          "source: index.mode: LAZY does not support sources with a different index.mode, because it counts the "
+          "records while it feeds them; remove sources with a different index.mode, or write source.index.mode: BUILD"),
       besides(
           "source { files: \"g\" weight: 2 }",
           "source.weight: it has no effect, because sources are read one after another; write mixture {} to draw from "
           "them by weight, or remove the weights"),
       besides("source { files: \"g\" range: \"9\" }",
-              "source[1]: range: '9'; write where it begins and ends, as in \"0%:90%\" or \"0:50000\""),
+              "source[1]: range: '9' has no colon; write where the range begins and ends, as in \"0%:90%\" or "
+              "\"0:50000\""),
       besides("source { files: \"g\" num_shards: -2 }",
               "source[1]: num_shards: -2 is negative; write 1 or more, or leave it out"),
       besides("source { name: \"s\" files: \"g\" num_shards: 2 shard_id: 2 }",
-              "source 's': shard_id: 2; of 2 shards it must be 0 to 1"),
+              "source 's': shard_id: 2; with num_shards 2 it must be 0 to 1; correct shard_id or num_shards"),
       besides("source { files: \"g\" record_type: SEQUENCE_EXAMPLE }",
-              "source[1]: record_type: it is SEQUENCE_EXAMPLE, but source[0] has EXAMPLE; give all sources the same"),
+              "source[1]: record_type: it is SEQUENCE_EXAMPLE, but source[0] has EXAMPLE; give all sources the same "
+              "record_type"),
       feature(
           "name: \"f\" dtype: INT64 where: FEATURE_LIST",
           "feature 'f': where: only SequenceExamples have feature lists; write source.record_type: SEQUENCE_EXAMPLE, "
-          "or remove `where`"),
+          "or remove 'where'"),
       feature("name: \"f\" dtype: INT64 required: true",
-              "feature 'f': required: remove it; a record must have a FIXED feature that has no default_value"),
+              "feature 'f': required: a FIXED feature is required in every record unless it has a default_value; "
+              "remove 'required'"),
       output("feature: \"d\" decode_image {}",
-             "output 'o': decode_image: the size of the tensor would depend on the picture; give resize.size, or "
-             "crop.size (if resize.shorter is given, crop.after_resize, too)"),
+             "output 'o': decode_image: the size of the tensor would depend on the picture; give resize.size or "
+             "crop.size; with resize.shorter, give crop.size and crop.after_resize"),
       output("feature: \"d\" decode_image {} resize { shorter: 9 }",
-             "output 'o': decode_image: the size of the tensor would depend on the picture; give resize.size, or "
-             "crop.size (if resize.shorter is given, crop.after_resize, too)"),
+             "output 'o': decode_image: the size of the tensor would depend on the picture; give resize.size or "
+             "crop.size; with resize.shorter, give crop.size and crop.after_resize"),
       output("feature: \"d\" decode_image { channels: 2 }",
              "output 'o': decode_image.channels: 2; it must be 1 (grey) or 3 (red, green, blue)"),
       output("feature: \"d\" decode_image { max_pixels: -1 }",
@@ -606,33 +616,38 @@ TEST_CASE("fields that make no sense are refused by name") {
       output("feature: \"d\" decode_image { bit_depth: 12 }",
              "output 'o': decode_image.bit_depth: 12; it must be 8 or 16"),
       output("feature: \"d\" decode_image { max_pixels: 99 } crop { size: [10, 10] }",
-             "output 'o': crop.size: 10 x 10 are more pixels than decode_image.max_pixels, 99; give more there"),
+             "output 'o': crop.size: 10 x 10 pixels are more than decode_image.max_pixels, which is 99; raise "
+             "decode_image.max_pixels, or lower crop.size"),
       output("feature: \"d\" decode_image {} crop {}", "output 'o': crop.size: it is missing; give height and width"),
       output("feature: \"d\" decode_image {} crop { size: 3 }",
              "output 'o': crop.size: 1 numbers are given; give height and width"),
       output("feature: \"d\" decode_image {} crop { size: [3, 0] }",
              "output 'o': crop.size: 0; height and width must be 1 to 65535 pixels"),
       output("feature: \"d\" decode_image {} crop { size: [3, 3] after_resize: true }",
-             "output 'o': crop.after_resize: there is no resize; add it, or remove after_resize"),
+             "output 'o': crop.after_resize: there is no 'resize'; add 'resize', or remove crop.after_resize"),
       output("feature: \"d\" decode_image {} crop { size: [3, 3] padding: -1 }",
              "output 'o': crop.padding: -1; it must be 0 to 65535 pixels"),
       output("feature: \"d\" decode_image {} crop { size: [3, 3] fill: 3 }",
-             "output 'o': crop.fill: it is the value of padding; give crop.padding"),
+             "output 'o': crop.fill: it is the value of padded pixels, but there is no padding; give crop.padding, or "
+             "remove crop.fill"),
       output("feature: \"d\" decode_image {} crop { size: [3, 3] padding: 1 fill: 256 }",
              "output 'o': crop.fill: 256; it must be 0 to 255"),
       output("feature: \"d\" decode_image {} crop { size: [3, 3] group: 'g' }",
-             "output 'o': crop.group: nothing is random in the middle of a picture; write mode: RANDOM, or remove it"),
+             "output 'o': crop.group: a group shares random choices, but this crop is not random; write crop.mode: "
+             "RANDOM, or remove crop.group"),
       output("feature: \"d\" decode_image {} crop { size: [3, 3] padding: 1 after_resize: true } resize { shorter: 9 }",
-             "output 'o': crop.padding: it is for a crop before resize; remove it"),
+             "output 'o': crop.padding: it is only for a crop before 'resize'; remove crop.padding or "
+             "crop.after_resize"),
       output("feature: \"d\" decode_image {} crop { random_area {} } resize { size: [3, 3] }",
-             "output 'o': crop.random_area: it is random; write mode: RANDOM"),
+             "output 'o': crop.random_area: the area is random, but crop.mode is CENTER; write crop.mode: RANDOM"),
       output("feature: \"d\" decode_image {} crop { mode: RANDOM random_area {} }",
-             "output 'o': crop.random_area: its windows have many sizes; give resize.size"),
+             "output 'o': crop.random_area: its windows differ in size; give resize.size"),
       output("feature: \"d\" decode_image {} crop { mode: RANDOM random_area {} size: [3, 3] } resize { size: [3, 3] }",
-             "output 'o': crop.size: random_area takes a window of the whole picture; remove it"),
+             "output 'o': crop.size: it cannot be combined with crop.random_area; remove one of the two"),
       output("feature: \"d\" decode_image {} crop { mode: RANDOM random_area { scale: [0.5, 2] } } resize { size: [3, "
              "3] }",
-             "output 'o': crop.random_area.scale: give two numbers, the least and the most, above 0 and up to 1"),
+             "output 'o': crop.random_area.scale: give two numbers, the smallest and the largest, above 0 and at most "
+             "1"),
       output("feature: \"d\" decode_image {} resize { size: [3, 3] } flip { probability: 1.5 }",
              "output 'o': flip.probability: 1.5; it must be 0 to 1"),
       output("feature: \"d\" decode_image {} resize {}",
@@ -640,16 +655,18 @@ TEST_CASE("fields that make no sense are refused by name") {
       output("feature: \"d\" decode_image {} resize { size: [3, 3] shorter: 3 }",
              "output 'o': resize.shorter: resize.size is given, too; remove one of them"),
       output("feature: \"d\" decode_image {} crop { size: [3, 3] } resize { shorter: 3 }",
-             "output 'o': resize.shorter: the crop comes first and has one size already; give resize.size, or "
-             "crop.after_resize"),
+             "output 'o': resize.shorter: the crop comes before the resize and already has a fixed size; give "
+             "crop.after_resize, or resize.size in place of resize.shorter"),
       output("feature: \"d\" decode_image {} resize { size: [3, 3] antialias: true filter: AREA }",
-             "output 'o': resize.antialias: it is only for BILINEAR; remove it"),
+             "output 'o': resize.antialias: it is only for resize.filter: BILINEAR; remove resize.antialias"),
       output("feature: \"d\" decode_raw { shape: [2, 2, 3] } flip {}",
-             "output 'o': decode_raw.layout: crop, resize and flip need to know what the axes are; write HWC or CHW"),
+             "output 'o': decode_raw.layout: 'crop', 'resize' and 'flip' need the order of the axes; write HWC or CHW"),
       output("feature: \"d\" decode_raw { shape: [3, 2, 2] layout: HWC } flip {}",
-             "output 'o': decode_raw.shape: there are 2 channels; crop, resize and flip are for pictures of 1 or 3"),
+             "output 'o': decode_raw.shape: the picture has 2 channels, but 'crop', 'resize' and 'flip' work only on "
+             "pictures of 1 or 3 channels; remove them"),
       output("feature: \"d\" decode_raw { stored: FLOAT32 shape: [3, 1, 1] layout: HWC } flip {}",
-             "output 'o': decode_raw.stored: FLOAT32; crop, resize and flip are for pictures of UINT8"),
+             "output 'o': decode_raw.stored: it is FLOAT32, but 'crop', 'resize' and 'flip' work only on pictures of "
+             "UINT8; remove them, or store the pictures as UINT8"),
       output(
           "feature: \"d\" decode_raw { shape: [2, 2, 3] layout: HWC } crop { size: [3, 2] }",
           "output 'o': crop.size: the picture is 2 pixels high and 2 pixels wide before the crop, but crop.size is 3 x "
@@ -662,8 +679,8 @@ TEST_CASE("fields that make no sense are refused by name") {
       output("feature: \"n\" one_hot {}", "output 'o': one_hot.classes: 0; it must be 1 to 1048576"),
       output(
           "lookup { table: 't.npy' }",
-          "output 'o': feature: lookup needs a feature of one INT64 value, a row's number, or one of BYTES, its name; "
-          "name one"),
+          "output 'o': feature: lookup needs a feature with one value in each record: an INT64 value, the number of a "
+          "row, or a BYTES value, the name of a row; name such a feature"),
       output("feature: \"x\" lookup { table: 't.npy' }",
              "output 'o': lookup: it needs one INT64 or BYTES value in each record; feature 'x' is FIXED FLOAT32"),
       output("feature: \"list\" lookup { table: 't.npy' }",
@@ -671,20 +688,19 @@ TEST_CASE("fields that make no sense are refused by name") {
       output("feature: \"n\" lookup {}", "output 'o': lookup.table: it is missing; name the .npy file"),
       output(
           "feature: \"open\" lookup { table: 't.npy' }",
-          "output 'o': lookup.keys_file: feature 'open' is BYTES, so rows are looked up by name; give a file with the "
-          "name of each row, one on a line"),
-      output(
-          "feature: \"n\" lookup { table: 't.npy' keys_file: 'k' }",
-          "output 'o': lookup.keys_file: feature 'n' is INT64, so rows are looked up by number; remove it, or declare "
-          "the feature as BYTES"),
+          "output 'o': lookup.keys_file: feature 'open' is BYTES, so rows are looked up by name; give a file with one "
+          "name on each line, in the order of the rows"),
+      output("feature: \"n\" lookup { table: 't.npy' keys_file: 'k' }",
+             "output 'o': lookup.keys_file: feature 'n' is INT64, so rows are looked up by number; remove "
+             "lookup.keys_file, or declare the feature as BYTES"),
       output("feature: \"n\" lookup { table: 't\\000.npy' }",
              "output 'o': lookup.table: it is not a file name, because it has a NUL character"),
       output("feature: \"n\" lookup { table: 't.npy' resident: true on_device: true }",
-             "output 'o': lookup.resident: lookup.on_device has the table in the memory of the device already; remove "
-             "it"),
+             "output 'o': lookup.resident: lookup.on_device already puts the table into the memory of each device; "
+             "remove lookup.resident"),
       output("custom {}",
-             "output 'o': custom: not in this version yet; remove it (unpack_bits, decode_raw, expression and stack "
-             "are there)"),
+             "output 'o': custom: this version does not support it yet; remove it (use unpack_bits, decode_raw, "
+             "'expression' or 'stack' instead)"),
       output("feature: \"image\" crop {}",
              "output 'o': crop: it is only for pictures of decode_image and decode_raw; remove it"),
       output("feature: \"image\" resize {}",
@@ -698,22 +714,27 @@ TEST_CASE("fields that make no sense are refused by name") {
       feature("name: \"\\355\\240\\200\" dtype: INT64", "feature: name: the text is not UTF-8"),
       besides("errors { on_error: 7 }", "errors.on_error: 7 is not a value of OnError"),
       besides("epoch { repeat: -2 }",
-              "epoch.repeat: -2 is neither a number of passes nor -1, which repeats without end"),
-      besides("errors { max_failures: -1 }", "errors.max_failures: -1 is negative; leave it out for any number"),
+              "epoch.repeat: -2 is not valid; write the number of passes in an epoch, or -1 to repeat without end"),
+      besides("errors { max_failures: -1 }",
+              "errors.max_failures: -1 is negative; write 1 or more, or leave it out to allow any number of failures"),
       besides("errors { max_failure_rate: 1.5 }",
-              "errors.max_failure_rate: 1.5 is not a share of the records, which is 0 to 1"),
+              "errors.max_failure_rate: 1.5; it must be 0 to 1, the share of the records that may be bad"),
       besides("errors { max_failure_rate: nan }",
-              "errors.max_failure_rate: nan is not a share of the records, which is 0 to 1"),
+              "errors.max_failure_rate: nan; it must be 0 to 1, the share of the records that may be bad"),
       besides(
           "memory { limit: \"-1\" }",
           "memory.limit: '-1' is not a size in bytes; write a number and a unit, as in 4096, 256KiB, 1.5GiB or 100MB"),
-      besides("memory { limit: \"0\" }", "memory.limit: 0 bytes are too few; write a size above 0"),
+      besides("memory { limit: \"0\" }", "memory.limit: 0 bytes is not a valid size; write a size above 0"),
       besides("parallelism { threads: -1 }", "parallelism.threads: -1; it must be 1 to 4096"),
       besides("parallelism { host_prefetch: 5000 }", "parallelism.host_prefetch: 5000; it must be 1 to 1024"),
-      besides("parallelism { cpu_set: \"0-\" }", "parallelism.cpu_set: '0-'; write CPUs and ranges, as in \"0-3,8\""),
-      besides("parallelism { cpu_set: \"3-1\" }", "parallelism.cpu_set: '3-1'; write CPUs and ranges, as in \"0-3,8\""),
-      besides("parallelism { cpu_set: \"0,\" }", "parallelism.cpu_set: '0,'; write CPUs and ranges, as in \"0-3,8\""),
-      besides("parallelism { cpu_set: \"0;1\" }", "parallelism.cpu_set: '0;1'; write CPUs and ranges, as in \"0-3,8\""),
+      besides("parallelism { cpu_set: \"0-\" }",
+              "parallelism.cpu_set: '0-' is not a list of CPUs; write numbers and ranges, as in \"0-3,8\""),
+      besides("parallelism { cpu_set: \"3-1\" }",
+              "parallelism.cpu_set: '3-1' is not a list of CPUs; write numbers and ranges, as in \"0-3,8\""),
+      besides("parallelism { cpu_set: \"0,\" }",
+              "parallelism.cpu_set: '0,' is not a list of CPUs; write numbers and ranges, as in \"0-3,8\""),
+      besides("parallelism { cpu_set: \"0;1\" }",
+              "parallelism.cpu_set: '0;1' is not a list of CPUs; write numbers and ranges, as in \"0-3,8\""),
 
       // Features.
       feature("dtype: INT64", "feature: name: it is missing; give the feature a name"),
@@ -721,15 +742,16 @@ TEST_CASE("fields that make no sense are refused by name") {
       besides("feature { name: \"n\" dtype: INT64 }",
               "feature 'n': name: another feature has this name; give each feature a name of its own"),
       besides("feature { name: \"k\" key: \"n\" dtype: INT64 }",
-              "feature 'k': key: another feature reads 'n' already; remove one of them, because several outputs can "
-              "be made from one feature"),
+              "feature 'k': key: another feature already reads 'n'; remove one of the two features; several outputs "
+              "can be made from one feature"),
       feature("name: \"@n\" dtype: INT64",
               "feature '@n': name: names that begin with @ are reserved (@record @file @offset @source); choose "
               "another name"),
       feature("name: \"f\"",
               "feature 'f': dtype: it is missing; write BYTES, FLOAT32 or INT64, as the records have it"),
       feature("name: \"f\" dtype: UINT8",
-              "feature 'f': dtype: records hold BYTES, FLOAT32 and INT64 only; UINT8 can be the dtype of an output"),
+              "feature 'f': dtype: records hold only BYTES, FLOAT32 or INT64; write one of these, and give an output "
+              "the dtype UINT8"),
       feature("name: \"f\" dtype: INT64 shape: [2, -1]",
               "feature 'f': shape: [2, -1] has an axis of -1; an axis must be at least 0"),
       feature("name: \"f\" dtype: INT64 shape: [1,1,1,1,1,1,1,1,1]",
@@ -741,25 +763,26 @@ TEST_CASE("fields that make no sense are refused by name") {
       feature("name: \"f\" dtype: INT64 shape: [4294967296, 4294967296]",
               "feature 'f': shape: [4294967296, 4294967296] has more than 2^31 elements"),
       feature("name: \"f\" dtype: INT64 kind: VARIABLE shape: [2]",
-              "feature 'f': shape: a VARIABLE feature has no shape; remove it"),
+              "feature 'f': shape: a VARIABLE feature has no shape; remove 'shape'"),
       feature("name: \"f\" dtype: BYTES length: -1",
               "feature 'f': length: -1 is negative; write a number of bytes, or leave it out"),
       feature("name: \"f\" dtype: BYTES length: 4294967296",
-              "feature 'f': length: 4294967296 bytes are more than a record can have, which is 2 GiB"),
+              "feature 'f': length: 4294967296 bytes is more than the largest record has, 2 GiB; write a smaller "
+              "length"),
       feature(
           "name: \"f\" dtype: INT64 length: 8",
-          "feature 'f': length: only BYTES features have a length, but this one is INT64; remove length, and give the "
-          "number of values by shape"),
+          "feature 'f': length: only a feature of BYTES has a length, but this feature is INT64; remove 'length', and "
+          "give the number of values by 'shape'"),
       feature(
           "name: \"f\" dtype: INT64 kind: RAGGED max_values: 18014398509481984",
           "feature 'f': max_values: 18014398509481984 values are more than a record of 2 GiB can have; give fewer, or "
           "leave it out"),
       feature("name: \"f\" dtype: INT64 shape: [536870912]",
-              "feature 'f': shape: 536870912 values in a record; at most 134217728 are supported"),
+              "feature 'f': shape: it has 536870912 values in each record, but at most 134217728 are supported"),
       feature("name: \"f\" dtype: INT64 kind: RAGGED max_values: -5",
               "feature 'f': max_values: -5 is negative; write 1 or more, or leave it out"),
       feature("name: \"f\" dtype: INT64 max_values: 5",
-              "feature 'f': max_values: remove it; a FIXED feature has as many values as its `shape` says"),
+              "feature 'f': max_values: a FIXED feature has as many values as its 'shape' says; remove max_values"),
       feature("name: \"f\" dtype: INT64 default_value { float32_value: 1 }",
               "feature 'f': default_value: it is not of the feature's dtype, INT64; write default_value { int64_value: "
               "... }"),
@@ -767,57 +790,64 @@ TEST_CASE("fields that make no sense are refused by name") {
               "feature 'f': default_value: it is not of the feature's dtype, BYTES; write default_value { bytes_value: "
               "... }"),
       feature("name: \"f\" dtype: INT64 shape: 3 default_value { int64_value: 1 } default_value { int64_value: 1 }",
-              "feature 'f': default_value: 2 values are given; give one, or 3, which is as many as shape [3] has"),
+              "feature 'f': default_value: 2 values are given; give one value, or 3 values, one for each element of "
+              "shape [3]"),
       feature(
           "name: \"f\" dtype: INT64 kind: RAGGED default_value { int64_value: 1 }",
-          "feature 'f': default_value: a RAGGED feature has no values in a record that lacks it; remove the default"),
+          "feature 'f': default_value: a RAGGED feature cannot have a default, because a record that lacks the feature "
+          "has no values; remove default_value"),
       feature("name: \"f\" dtype: INT64 kind: FIXED_SEQUENCE default_value { int64_value: 1 } default_value { "
               "int64_value: 1 }",
-              "feature 'f': default_value: 2 values are given, but padding is a single value; give one"),
+              "feature 'f': default_value: 2 values are given, but padding is a single value; give one value"),
       feature("name: \"f\" dtype: BYTES length: 3 default_value { bytes_value: \"ab\" }",
-              "feature 'f': default_value: it has 2 bytes, but length is 3; give as many"),
+              "feature 'f': default_value: it has 2 bytes, but 'length' is 3; give a value of that length"),
       feature("name: \"f\" dtype: INT64 shape: [5000, 5000] default_value { int64_value: 1 }",
-              "feature 'f': default_value: shape [5000, 5000] has too many elements for a default (at most 4194304)"),
+              "feature 'f': default_value: shape [5000, 5000] has more than 4194304 elements, the most that a feature "
+              "with a default may have; remove default_value, or use a smaller shape"),
 
       // Outputs.
-      besides("output {}", "output: name: every output needs one"),
-      besides("output { name: \"a\" feature: \"n\" } output {}", "output[1]: name: every output needs one"),
+      besides("output {}", "output: name: it is missing; give the output a name"),
+      besides("output { name: \"a\" feature: \"n\" } output {}",
+              "output[1]: name: it is missing; give the output a name"),
       besides("output { name: \"a\" feature: \"n\" } output { name: \"a\" feature: \"m\" }",
               "output 'a': name: another output has this name; give each output a name of its own"),
       besides("output { name: \"a.values\" feature: \"n\" } output { name: \"a\" feature: \"list\" }",
-              "output 'a': name: another output has a tensor with the name 'a.values', too; rename one of them"),
+              "output 'a': name: another output has a tensor with the name 'a.values', too; rename one of the two "
+              "outputs"),
       besides("output { name: \"a\" feature: \"n\" internal: true }",
-              "output: all outputs are internal, so nothing would be delivered; remove `internal` from one"),
+              "output: all outputs are internal, so nothing would be delivered; remove 'internal' from one output"),
       Case{source + features + "output { name: \"a\" feature: \"n\" } batch { global_batch_size: 8 valid_mask: \"a\" }",
            "batch.valid_mask: there is an output 'a' already; choose another name for the mask"},
-      output("", "output 'o': feature: an output is made from a feature, an expression or a stack; name one"),
+      output("",
+             "output 'o': feature: the output does not say what it is made from; write 'feature', 'expression' or "
+             "'stack'"),
       output("feature: \"imag\"",
-             "output 'o': feature: there is no feature 'imag'; did you mean 'image'? There are: d open n m x image "
-             "square list texts steps"),
+             "output 'o': feature: there is no feature 'imag'; did you mean 'image'? The features are: d open n m x "
+             "image square list texts steps"),
       output("feature: \"@line\"",
-             "output 'o': feature: there is no '@line'; reserved are @record @file @offset @source"),
+             "output 'o': feature: there is no '@line'; the reserved names are @record @file @offset @source"),
       output("feature: \"n\" expression { formula: \"n\" }",
-             "output 'o': feature: an output is made from a feature or by expression, not both; remove one"),
+             "output 'o': feature: an output is made either from 'feature' or by 'expression'; remove one of the two"),
       output("feature: \"n\" stack { features: \"n\" }",
-             "output 'o': feature: an output is made from a feature or by stack, not both; remove one"),
+             "output 'o': feature: an output is made either from 'feature' or by 'stack'; remove one of the two"),
       output("feature: \"n\" dtype: BYTES",
-             "output 'o': dtype: BYTES cannot be made from numbers; write a type of numbers"),
+             "output 'o': dtype: BYTES cannot be made from numbers; write a type of numbers, such as FLOAT32"),
       output("feature: \"open\" dtype: UINT8",
-             "output 'o': dtype: it is UINT8, but the feature is BYTES; make numbers of it by decode_raw or "
+             "output 'o': dtype: it is UINT8, but the feature is BYTES; convert it to numbers with decode_raw or "
              "unpack_bits"),
       output("feature: \"d\" dtype: FLOAT32",
-             "output 'o': dtype: it is FLOAT32, but the feature is BYTES; make numbers of it by decode_raw or "
+             "output 'o': dtype: it is FLOAT32, but the feature is BYTES; convert it to numbers with decode_raw or "
              "unpack_bits"),
       output("feature: \"d\" normalize {}",
-             "output 'o': normalize: the feature is BYTES; make numbers of it by decode_raw or unpack_bits"),
+             "output 'o': normalize: the feature is BYTES; convert it to numbers with decode_raw or unpack_bits"),
       output("feature: \"d\" layout: HWC",
-             "output 'o': layout: the feature is BYTES; make numbers of it by decode_raw or unpack_bits"),
+             "output 'o': layout: the feature is BYTES; convert it to numbers with decode_raw or unpack_bits"),
       output("feature: \"list\" layout: HWC",
-             "output 'o': layout: feature 'list' is VARIABLE INT64, which has no layout"),
+             "output 'o': layout: feature 'list' is VARIABLE INT64, which has no layout; remove 'layout'"),
       output("feature: \"n\" layout: HWC", "output 'o': layout: it needs a shape of 3 axes, not []"),
       output("feature: \"image\" layout: CHW",
-             "output 'o': layout: how the values lie is not known: only decode_raw.layout says it; remove layout to "
-             "deliver them as they lie"),
+             "output 'o': layout: the order of the stored axes is not known; with decode_raw, write decode_raw.layout; "
+             "otherwise remove 'layout' to deliver the axes as they are stored"),
 
       // unpack_bits.
       output("unpack_bits {}", "output 'o': feature: unpack_bits needs a feature of BYTES; name one"),
@@ -826,35 +856,34 @@ TEST_CASE("fields that make no sense are refused by name") {
       output("feature: \"texts\" unpack_bits {}",
              "output 'o': unpack_bits: it needs one BYTES value in each record; feature 'texts' is VARIABLE BYTES"),
       output("feature: \"open\" unpack_bits { bit_offset: 9 shape: 8 }",
-             "output 'o': unpack_bits: the length of feature 'open' must be known; write it there: length: 3, or more "
-             "if bytes follow"),
+             "output 'o': unpack_bits: the length of feature 'open' must be known; write length: 3 in feature 'open', "
+             "or more if other bytes follow"),
       output("feature: \"d\" unpack_bits { width: 33 }", "output 'o': unpack_bits.width: 33; it must be 1 to 32 bits"),
       output("feature: \"d\" unpack_bits { width: -1 }", "output 'o': unpack_bits.width: -1; it must be 1 to 32 bits"),
       output("feature: \"d\" unpack_bits { shape: [0] }",
              "output 'o': unpack_bits.shape: [0] has an axis of 0; an axis must be at least 1"),
       output("feature: \"d\" unpack_bits { bit_offset: 90 shape: [2, 2] width: 2 }",
-             "output 'o': unpack_bits: 8 bits from 90 on are wanted, but feature 'd' has 96 (12 bytes); correct shape, "
-             "width or bit_offset of unpack_bits, or the feature's length"),
+             "output 'o': unpack_bits: 8 bits from bit 90 on are needed, but feature 'd' has 96 bits (12 bytes); "
+             "correct 'shape', 'width' or bit_offset of unpack_bits, or the feature's 'length'"),
       output("feature: \"d\" unpack_bits { bit_offset: -1 }",
-             "output 'o': unpack_bits.bit_offset: -1 is negative; count from 0"),
+             "output 'o': unpack_bits.bit_offset: -1 is negative; write 0 or more"),
       output(
           "feature: \"d\" unpack_bits { bit_offset: 9223372036854775807 shape: 5 }",
-          "output 'o': unpack_bits: 5 bits from 9223372036854775807 on are wanted, but feature 'd' has 96 (12 bytes); "
-          "correct shape, width or bit_offset of unpack_bits, or the feature's length"),
+          "output 'o': unpack_bits: 5 bits from bit 9223372036854775807 on are needed, but feature 'd' has 96 bits (12 "
+          "bytes); correct 'shape', 'width' or bit_offset of unpack_bits, or the feature's 'length'"),
       output("feature: \"d\" unpack_bits { channel_order: 0 }",
              "output 'o': unpack_bits.channel_order: a scalar has no channels; give unpack_bits.shape"),
       output("feature: \"d\" unpack_bits { shape: [2, 3] channel_order: [0, 1] }",
-             "output 'o': unpack_bits.channel_order: 2 entries are given, but shape [2, 3] has 3 channels; give one "
-             "for each"),
+             "output 'o': unpack_bits.channel_order: 2 channel numbers are given, but shape [2, 3] has 3 channels; "
+             "give one number for each channel"),
       output("feature: \"d\" unpack_bits { shape: [2, 3] channel_order: [0, 1, 3] }",
-             "output 'o': unpack_bits.channel_order: there is no channel 3; stored are 0 to 2"),
+             "output 'o': unpack_bits.channel_order: there is no channel 3; the stored channels are 0 to 2"),
       output("feature: \"d\" unpack_bits { shape: [2, 3] scale: [1, 2] }",
-             "output 'o': unpack_bits.scale: 2 values are given, but shape [2, 3] has 3 channels; give one value, or "
-             "as many"),
+             "output 'o': unpack_bits.scale: 2 values are given, but shape [2, 3] has 3 channels; give 1 value or 3 "
+             "values"),
       output("feature: \"d\" unpack_bits { bias: [1, 2] }",
-             "output 'o': unpack_bits.bias: 2 values are given, but the numbers of this output are normalised one by "
-             "one; give "
-             "one value"),
+             "output 'o': unpack_bits.bias: 2 values are given, but this output has no axis of channels; give one "
+             "value"),
       output("feature: \"d\" unpack_bits { bias: inf }", "output 'o': unpack_bits.bias: inf is not a finite float32"),
       output("feature: \"d\" unpack_bits { shape: [2, 3] } layout: CHW",
              "output 'o': layout: it needs a shape of 3 axes, not [2, 3]"),
@@ -866,98 +895,96 @@ TEST_CASE("fields that make no sense are refused by name") {
              "output 'o': decode_raw.stored: BYTES is not a type of numbers; write the type of the stored numbers, "
              "such as UINT8"),
       output("feature: \"d\" decode_raw { stored: INT16 shape: [3, 3] }",
-             "output 'o': decode_raw.shape: [3, 3] of INT16 are 18 bytes, but feature 'd' has 12; correct "
-             "decode_raw.shape, decode_raw.stored or the feature's length"),
-      output(
-          "feature: \"open\" decode_raw { shape: [3] } } output { name: \"p\" feature: \"open\" decode_raw { shape: "
-          "[4] }",
-          "output 'p': decode_raw.shape: [4] of UINT8 are 4 bytes, but feature 'open' has 3; correct decode_raw.shape, "
-          "decode_raw.stored or the feature's length"),
+             "output 'o': decode_raw.shape: shape [3, 3] of INT16 takes 18 bytes, but feature 'd' has 12 bytes; "
+             "correct decode_raw.shape, decode_raw.stored or the feature's 'length'"),
+      output("feature: \"open\" decode_raw { shape: [3] } } output { name: \"p\" feature: \"open\" decode_raw { shape: "
+             "[4] }",
+             "output 'p': decode_raw.shape: shape [4] of UINT8 takes 4 bytes, but feature 'open' has 3 bytes; correct "
+             "decode_raw.shape, decode_raw.stored or the feature's 'length'"),
       output("feature: \"d\" decode_raw { shape: [12] layout: HWC }",
              "output 'o': decode_raw.layout: it needs a shape of 3 axes, not [12]"),
       output("feature: \"d\" decode_raw { shape: [2, 2, 3] } layout: CHW",
-             "output 'o': layout: how the values lie is not known: only decode_raw.layout says it; remove layout to "
-             "deliver them as they lie"),
+             "output 'o': layout: the order of the stored axes is not known; with decode_raw, write decode_raw.layout; "
+             "otherwise remove 'layout' to deliver the axes as they are stored"),
       feature("name: \"f\" dtype: BYTES default_value { bytes_value: \"ab\" } } output { name: \"o\" feature: \"f\" "
               "decode_raw { shape: 3 }",
-              "feature 'f': default_value: it has 2 bytes, but output 'o' decodes 3; give as many"),
+              "feature 'f': default_value: it has 2 bytes, but output 'o' decodes 3 bytes; give a value of that "
+              "length"),
 
       // normalize.
       output("feature: \"x\" normalize { mean: [1, 2] }",
-             "output 'o': normalize.mean: 2 values are given, but the numbers of this output are normalised one by "
-             "one; give one "
-             "value"),
+             "output 'o': normalize.mean: 2 values are given, but this output has no axis of channels; give one value"),
       output("feature: \"list\" normalize { mean: [1, 2] }",
-             "output 'o': normalize.mean: 2 values are given, but the numbers of this output are normalised one by "
-             "one; give one "
-             "value"),
+             "output 'o': normalize.mean: 2 values are given, but this output has no axis of channels; give one value"),
       output("feature: \"image\" normalize { mean: [1, 2] }",
-             "output 'o': normalize.mean: 2 values are given, but the last axis of [4, 5, 3] is 3; give one value, or "
-             "as many"),
+             "output 'o': normalize.mean: 2 values are given, but the last axis of shape [4, 5, 3] is 3; give 1 value "
+             "or 3 values"),
       output("feature: \"square\" normalize { std: [1, 2, 3] }",
-             "output 'o': normalize.std: 3 values are given, which could be for the first or the last axis of [3, 3, "
-             "3], because its layout is not known"),
+             "output 'o': normalize.std: 3 values fit both the first and the last axis of shape [3, 3, 3], and it is "
+             "not known which axis has the channels; give one value, or with decode_raw write decode_raw.layout"),
       output("feature: \"image\" normalize { std: 0 }", "output 'o': normalize.std: 0; it must be above 0"),
       output("feature: \"image\" normalize { std: 1e-60 }", "output 'o': normalize.std: 0; it must be above 0"),
       output("feature: \"image\" normalize { scale: 1e60 }",
              "output 'o': normalize.scale: 1e+60 is not a finite float32"),
       output("feature: \"image\" normalize { mean: nan }", "output 'o': normalize.mean: nan is not a finite float32"),
       output("expression { formula: \"n\" } normalize {}",
-             "output 'o': normalize: an expression cannot have it; write it into the formula"),
+             "output 'o': normalize: it cannot be combined with 'expression'; write the arithmetic into the formula"),
 
       // stack.
       output("stack {}", "output 'o': stack.features: it is empty; name at least one feature"),
       output(
           "stack { features: \"k\" }",
-          "output 'o': stack.features: there is no feature 'k'. There are: d open n m x image square list texts steps"),
+          "output 'o': stack.features: there is no feature 'k'. The features are: d open n m x image square list texts "
+          "steps"),
       output("stack { features: \"k*\" }", "output 'o': stack.features: no feature matches 'k*'"),
       output("stack { features: [\"n\", \"x\"] }",
              "output 'o': dtype: feature 'n' is INT64 and 'x' is FLOAT32; write the dtype of the output"),
       output("stack { features: [\"n\", \"d\"] }",
-             "output 'o': stack.features: feature 'd' is FIXED BYTES; only scalars of numbers can stand side by side"),
+             "output 'o': stack.features: feature 'd' is FIXED BYTES; only features with one number in each record can "
+             "be stacked"),
       output("stack { features: [\"image\"] }",
-             "output 'o': stack.features: feature 'image' is FIXED FLOAT32 [4, 5, 3]; only scalars of numbers can "
-             "stand side by side"),
-      output(
-          "stack { features: [\"n\", \"m\"] } normalize { mean: [1, 2, 3] }",
-          "output 'o': normalize.mean: 3 values are given, but the last axis of [2] is 2; give one value, or as many"),
+             "output 'o': stack.features: feature 'image' is FIXED FLOAT32 [4, 5, 3]; only features with one number in "
+             "each record can be stacked"),
+      output("stack { features: [\"n\", \"m\"] } normalize { mean: [1, 2, 3] }",
+             "output 'o': normalize.mean: 3 values are given, but the last axis of shape [2] is 2; give 1 value or 2 "
+             "values"),
       output("stack { features: [\"n\", \"m\"] } layout: HWC",
              "output 'o': layout: it needs a shape of 3 axes, not [2]"),
 
       // Formulas.
       output("expression {}", "output 'o': expression.formula: the formula is empty\n  \n  ^"),
       output("expression { formula: \"n + mm\" }",
-             "output 'o': expression.formula: unknown name 'mm'. Known are: n m x\n  n + mm\n  "
-             "    ^"),
+             "output 'o': expression.formula: unknown name 'mm'. The known names are: n m x\n  n + mm\n      ^"),
       output(
           "expression { formula: \"2 * list\" }",
-          "output 'o': expression.formula: feature 'list' is VARIABLE INT64; a formula reads features of one number in "
-          "each record"),
+          "output 'o': expression.formula: feature 'list' is VARIABLE INT64; a formula can read only features with one "
+          "number in each record"),
       output("expression { formula: \"n + mm\" } } output { name: \"p\" expression { formula: \"n\" } } output { name: "
              "\"row\" feature: \"@record\"",
-             "output 'o': expression.formula: unknown name 'mm'. Known are: n m x out.p\n  n + mm\n      ^"),
+             "output 'o': expression.formula: unknown name 'mm'. The known names are: n m x out.p\n  n + mm\n      ^"),
       output("expression { formula: \"2 * image/height\" } } feature { name: \"image/height\" dtype: INT64",
-             "output 'o': expression.formula: unknown name 'image'; names in formulas are letters, digits and _, so "
-             "write the feature with such a name and its key: name: \"image_height\" key: \"image/height\"\n"
-             "  2 * image/height\n      ^"),
+             "output 'o': expression.formula: unknown name 'image'; names in formulas have only letters, digits and _; "
+             "give the feature such a name, and its present name as the key: name: \"image_height\" key: "
+             "\"image/height\"\n  2 * image/height\n      ^"),
       output("expression { formula: \"out.o + 1\" }",
-             "output 'o': expression.formula: it reads its own result, in a circle: out.o -> out.o"),
+             "output 'o': expression.formula: the formula reads its own result: out.o -> out.o"),
       output("expression { formula: \"out.b\" } } output { name: \"b\" expression { formula: \"out.o\" }",
-             "output 'o': expression.formula: it reads its own result, in a circle: out.o -> out.b -> out.o"),
+             "output 'o': expression.formula: the formula reads its own result: out.o -> out.b -> out.o"),
       output("expression { formula: \"out.b\" } } output { name: \"b\" feature: \"image\"",
-             "output 'o': expression.formula: out.b: a formula reads outputs of one number in each record, and this is "
-             "[4, 5, 3]"),
+             "output 'o': expression.formula: out.b: a formula can read only outputs with one number in each record, "
+             "and this output is of shape [4, 5, 3]"),
       output("expression { formula: \"out.b\" } } output { name: \"b\" feature: \"open\"",
-             "output 'o': expression.formula: out.b: a formula reads outputs of one number in each record, and this is "
-             "BYTES"),
+             "output 'o': expression.formula: out.b: a formula can read only outputs with one number in each record, "
+             "and this output is BYTES"),
       output(
           "expression { formula: \"out.b\" } } output { name: \"b\" feature: \"list\"",
-          "output 'o': expression.formula: out.b: a formula reads outputs of one number in each record, and this is of "
-          "varying length"),
+          "output 'o': expression.formula: out.b: a formula can read only outputs with one number in each record, and "
+          "this output is of varying length"),
       output("expression { formula: \"out.b\" } } output { name: \"b\" feature: \"@file\"",
              "output 'o': expression.formula: out.b: formulas cannot read @record, @file, @offset and @source"),
       output("expression { formula: \"A\" constants { key: \"2A\" value: 1 } }",
-             "output 'o': expression.formula: constant '2A': a name is letters, digits and _, and no digit first"),
+             "output 'o': expression.formula: constant '2A': a name has only letters, digits and _, does not begin "
+             "with a digit, and is not 'and', 'or' or 'not'"),
       output("expression { formula: \"n\" constants { key: \"n\" value: 1 } }",
              "output 'o': expression.formula: 'n' is a constant and a feature; rename the constant"),
   };

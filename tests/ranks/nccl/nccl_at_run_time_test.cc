@@ -24,8 +24,7 @@ TEST_CASE("the NCCL that the process has already is used, and what it lacks is a
             ncclGroupStart();
           } catch (const Error& error) {
             const bool says_why =
-                error.message() ==
-                "libnccl.so.2 does not have the function ncclGroupStart; install NCCL 2.14 or newer";
+                error.message() == "libnccl.so.2 does not have the function ncclGroupStart; install NCCL 2.14 or newer";
             return error.category() == Category::device_error && says_why ? 0 : 3;
           }
           return 4;

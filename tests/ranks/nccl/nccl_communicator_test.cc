@@ -114,8 +114,7 @@ TEST_CASE("GPUs: calls that were announced wait for no other rank, and must be m
       c->all_reduce({mine, DType::float32, {4}}, Reduction::sum, Stream::host);
       c->barrier();
     });
-    expect(error.message().find(
-               "the rank has destroyed its communicator before it made the calls that it announced") !=
+    expect(error.message().find("the rank has destroyed its communicator before it made the calls that it announced") !=
                std::string::npos,
            error.message());
   });
