@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/audit.h"
+#include "base/format_count.h"
 #include "base/worker_arena.h"
 #include "flowgraph/data/compare_ranks.h"
 #include "flowgraph/data/dataset_info.h"
@@ -78,7 +79,7 @@ void feed_once(const PipelineSpec& spec, DataSet& data) {
                   element_path("source", static_cast<int>(data.files[second].source),
                                static_cast<int>(spec.sources.size()), spec.sources[data.files[second].source].name),
                   data.files[first].id.uri, data.files[second].id.uri,
-                  again.size() > 1 ? fmt::format(" (and {} more such names)", again.size() - 1) : ""));
+                  again.size() > 1 ? fmt::format(" (and {})", format_count(again.size() - 1, "more such name")) : ""));
   auto kept = data.files.begin();
   for (size_t f = 0; f < data.files.size(); f++)
     if (!again.contains(f)) std::swap(*kept++, data.files[f]);

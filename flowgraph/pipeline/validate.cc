@@ -517,7 +517,10 @@ void refuse_with_lazy(const PipelineSpec& spec) {
 std::vector<uint32_t> shares_of(const std::vector<double>& weights) {
   double sum = 0;
   for (size_t s = 0; s < weights.size(); s++) {
-    if (!(weights[s] > 0) || weights[s] > std::numeric_limits<float>::max())
+    if (weights[s] > std::numeric_limits<float>::max())
+      refuse("source[{}].weight: {} is too large; only the ratio of the weights matters, so divide all of them", s,
+             weights[s]);
+    if (!(weights[s] > 0))
       refuse("source[{}].weight: {} is not a positive number; to draw nothing from this source, remove the source", s,
              weights[s]);
     sum += weights[s];

@@ -17,7 +17,10 @@ def convert_parquet(files: list[str], folder: str, shard_bytes: int = 100_000_00
     and booleans are int64, other numbers float32, and texts and binaries bytes; a column of lists has several values a row.
     A null, or an empty list, is a missing feature. Raises feedline.Error for a column of another type, and ImportError
     without the package pyarrow."""
-    import pyarrow.parquet
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise ImportError(f"{error}; Parquet files are read with pyarrow: pip install pyarrow") from None
 
     versions = [_version(file) for file in files]
     tables = [pyarrow.parquet.ParquetFile(file) for file in files]

@@ -186,7 +186,8 @@ class PyFeeder {
     const Busy busy(*this);
     const Using feeder = use();
     if (replica < 0 || static_cast<size_t>(replica) >= devices_.size())
-      throw Error(Category::bad_pipeline, "there is no such replica");
+      throw Error(Category::bad_pipeline, "there is no replica " + std::to_string(replica) +
+                                              "; the replicas are 0 to " + std::to_string(devices_.size() - 1));
     Batch given;
     if (nccl_) {
       Next result = Next::not_ready;

@@ -38,14 +38,15 @@ struct Indexed {
 
 /// Compares an index with a new count of the file, and returns how they differ; empty: they agree.
 std::string differs(const io::FileIndex& index, const io::FileIndex& counted) {
-  const bool same =
-      index.records == counted.records && index.audit == counted.audit && index.end == counted.end &&
-      std::equal(index.entries.begin(), index.entries.end(), counted.entries.begin(), counted.entries.end());
-  return same ? ""
-              : fmt::format(
-                    "the index says {} with the audit {:016x} (a sum of the hashes of all records), but the file has "
-                    "{} with the audit {:016x}; remove the index, and make a new index with `feedline index`",
-                    format_count(index.records, "record"), index.audit, format_count(counted.records), counted.audit);
+  std::string how;
+  if (index.records != counted.records || index.audit != counted.audit)
+    how = fmt::format(
+        "the index says {} with the audit {:016x} (a sum of the hashes of all records), but the file has {} with the "
+        "audit {:016x}",
+        format_count(index.records, "record"), index.audit, format_count(counted.records), counted.audit);
+  else if (index.end != counted.end || !std::ranges::equal(index.entries, counted.entries))
+    how = "the index has the records of the file, but other places for them";
+  return how.empty() ? "" : how + "; remove the index, and make a new index with `feedline index`";
 }
 
 void index_file(const IndexArgs& args, const std::string& path, Indexed& result, Progress& progress) {

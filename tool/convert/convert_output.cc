@@ -44,8 +44,7 @@ void ShardWriter::refuse_count() const {
   throw Error(Category::io_error,
               fmt::format("the input has changed since its records were counted: it has {} records than the {} that "
                           "were counted; convert the input again when nothing writes to it",
-                          next_ == records_ ? "more" : "fewer", format_count(records_)),
-              Place::of_file(out_.path()));
+                          next_ == records_ ? "more" : "fewer", format_count(records_)));
 }
 
 void ShardWriter::write(std::span<const std::byte> record) {

@@ -190,7 +190,9 @@ Converted convert_webdataset(const std::vector<std::string>& paths, const Conver
     reading.done();
   }
   if (samples == 0)
-    refuse_input(paths.front(), "has no samples: none of its files has a name with an extension, such as 000001.jpg");
+    refuse_input(paths.front(), fmt::format("{} no samples: no file in it has a name with an extension, such as "
+                                            "000001.jpg",
+                                            paths.size() > 1 ? "has, as all the other archives have," : "has"));
 
   OutputFolder out(target.folder);
   std::vector<std::string> keys = {key_feature};
