@@ -23,12 +23,15 @@ for sanitizer in "${sanitizers[@]}"; do
     UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 in_memory run_tests build-asan --timeout-multiplier 5 "${tests[@]}" ||
       status=1
   else
-    echo "== ThreadSanitizer: the same tests"
+    # The suite no-workers repeats all cases of the feeder three times, which takes two hours under ThreadSanitizer. Each
+    # case runs once without it, and those that are about threads run on one CPU, too.
+    echo "== ThreadSanitizer: the same tests, without the suite no-workers"
     # It sees only what is compiled with it. So oneTBB, which synchronises the feed's threads, is compiled with it, too.
     scripts/fetch_sources.sh tbb
     configure build-tsan "${options[@]}" -Dpython=disabled -Db_sanitize=thread -Dforce_fallback_for=tbb
     compile build-tsan
-    TSAN_OPTIONS=suppressions=$PWD/tests/tsan.supp in_memory run_tests build-tsan --timeout-multiplier 10 "${tests[@]}" ||
+    TSAN_OPTIONS=suppressions=$PWD/tests/tsan.supp in_memory run_tests build-tsan --timeout-multiplier 10 \
+      --no-suite no-workers "${tests[@]}" ||
       status=1
   fi
 done
