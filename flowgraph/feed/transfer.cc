@@ -247,7 +247,8 @@ bool Transfer::step() {
   return true;
 }
 
-// Makes this rank's vote. A reader waits for its next step.
+// Returns this rank's vote on whether the next step can be sent. On a rank that reads, it first waits until the graph
+// has made that step.
 Transfer::StepVote Transfer::prepare() {
   exchanged_->parts.clear();
   {

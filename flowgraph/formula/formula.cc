@@ -44,7 +44,8 @@ bool is_name(std::string_view text) {
 
 bool is_keyword(std::string_view text) { return text == "and" || text == "or" || text == "not"; }
 
-// Returns whether a formula can contain this name. It can contain "s" and "out.mate".
+// Returns whether a formula can contain this name, such as "s" or "out.mate": an identifier that is no keyword, with
+// or without "out." before it.
 bool can_be_written(std::string_view name) {
   if (name.starts_with("out.")) name.remove_prefix(4);
   return is_name(name) && !is_keyword(name);

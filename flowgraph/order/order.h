@@ -54,7 +54,7 @@ struct Lane {
   uint32_t rounds = 0;
 };
 
-/// The order of one pass in BLOCK. Immutable.
+/// The order of one pass with shuffle.mode BLOCK. Immutable.
 struct Pass {
   uint64_t key = 0;              // the seed of the random choices of this pass
   std::vector<uint32_t> blocks;  // indexes in Order::blocks(), in the order of this pass

@@ -212,7 +212,8 @@ const uint8_t* add_foreseen_steps(const uint8_t* p, const uint8_t* end, FoundSte
   }
 }
 
-/// Returns whether further steps may be stored: all steps so far were as they must be, and there was room for them.
+/// Returns whether further steps may be stored: all steps so far had the right type and number of values, and there was
+/// room for them.
 bool may_store(const FoundSteps& found) noexcept {
   // Bound may be equal, never: add_step() takes the rest.
   const bool has_room = found.count <= found.capacity;

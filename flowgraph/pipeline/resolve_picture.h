@@ -17,8 +17,8 @@ struct PictureSpec {
   ChoiceKeys keys;          // without the seed, which add_picture() sets
 };
 
-/// Checks the fields of an encoded picture, and fills in defaults. `path` names the output in errors. Throws Error
-/// bad_pipeline.
+/// Checks the fields of an output whose pictures are encoded, and fills in defaults. `path` names the output in errors.
+/// Throws Error bad_pipeline.
 PictureSpec resolve_picture(const config::Output& output, const std::string& path);
 
 /// Does the same for pictures that are pixels of decode_raw. All these pictures have the same size.

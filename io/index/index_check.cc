@@ -48,7 +48,7 @@ class Walk {
   void bad(const BadRegion& region, uint64_t until) {
     good(region.offset, region.record, until, "a bad region");
     if ((region.offset < index_.end) != (region.record < index_.records))
-      fail("a bad region at offset {} after {} of {} records, but the records end at offset {}", region.offset,
+      fail("a bad region at offset {} after {} of {} records, but the last record ends at offset {}", region.offset,
            region.record, index_.records, index_.end);
     // A region without bytes means that a compressed stream breaks off at its end.
     if (region.length > index_.stream_size - at_.offset || (region.length == 0 && at_.offset != index_.stream_size))

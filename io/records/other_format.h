@@ -1,4 +1,4 @@
-// Recognises files of other formats that somebody takes for TFRecord files.
+// Recognises files of other formats that are mistaken for TFRecord files.
 #pragma once
 
 #include <cstddef>

@@ -61,7 +61,7 @@ class Resync {
   /// Returns the first place in the bytes [from, to) at which a record may begin, or nothing if there is none.
   std::optional<Candidate> candidate(uint64_t from, uint64_t to);
 
-  /// Applies only rule 1, for the case that only the header is damaged, to the record that begins at the offset
+  /// Tries only rule 1 (only the header is damaged) on the record that begins at the offset
   /// `damage`. Returns the offset of the end of this record. Returns nothing if the header's checksum is right, or if
   /// the payload's checksum is right for none of the lengths that rule 1 tries.
   std::optional<uint64_t> end_of_record(uint64_t damage);

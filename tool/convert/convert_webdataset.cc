@@ -110,7 +110,7 @@ void for_each_sample(std::vector<Archive>& archives, auto&& left_out, auto&& pro
                  keep_linked(path, found->second);  // another link may name this one
                  add(path, found->second);
                } else if (!archive.linked.insert(target).second) {
-                 leave_out(path, fmt::format("is a hard link to {}, which does not precede the link", target));
+                 leave_out(path, fmt::format("is a hard link to {}, which must come earlier in the archive", target));
                }
              },
          .on_other = [&](const std::string& path, const std::string& what) { leave_out(path, "is " + what); },

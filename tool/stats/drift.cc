@@ -153,8 +153,8 @@ class OutputComparison {
       }
     }
     note(name, "shift", moved, bounds_.shift,
-         fmt::format("now {:.0f} % of the values are at most {:.6g}, before {:.0f} %", 100 * share_up_to(is, at), at,
-                     100 * share_up_to(was, at)));
+         fmt::format("{:.0f} % of the values are now at most {:.6g}; before, {:.0f} % were", 100 * share_up_to(is, at),
+                     at, 100 * share_up_to(was, at)));
   }
 
   const Json &before_, &now_;

@@ -207,7 +207,7 @@ void OutputStats::add_lengths(std::span<const int64_t> splits, int64_t values, V
 void OutputStats::add_ragged(const Batch& batch, const CountedRows& counted) {
   const std::vector<std::string> names = element_.tensors();
   const auto rows = batch.at(names.back()).as<const int64_t>();
-  // Runs of neighbouring rows have their values side by side.
+  // The values of neighbouring rows lie side by side, so each run of such rows is counted in one call.
   for_each_run(counted.rows, [&](size_t first, size_t last) {
     const auto run = rows.subspan(first, last - first + 2);
     add_lengths(run, shape_.step && !nested() ? shape_.step->elements() : 1, lengths_);

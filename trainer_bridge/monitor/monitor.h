@@ -25,7 +25,8 @@ struct MonitorSources {
   std::function<Report()> report;
   std::function<std::string()> plan_text;
   std::function<Json()> sample;  // what is being fed (trainer_bridge/batch_sample.h)
-  /// The monitor_places() of all ranks; empty if they are not known, or if there is only one rank.
+  /// By rank: where the monitor of this rank can be reached, as monitor_places() returns it. Empty if that is not known,
+  /// or if there is only one rank.
   std::vector<std::string> places = {};
 };
 

@@ -13,7 +13,7 @@
 
 namespace feedline {
 
-/// A Transport with reductions. A feed needs only the Transport; data_parallel.h needs both.
+/// A Transport with reductions. A feed needs only a Transport; training by data_parallel.h needs the reductions, too.
 class FEEDLINE_PUBLIC Communicator : public Transport {
  public:
   ~Communicator() override;
