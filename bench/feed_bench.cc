@@ -4,7 +4,7 @@
 // Every figure is a rate in records/s with a warm page cache, on one CPU, and on each number of them that --threads
 // gives. Each round measures every ceiling (a bare loop, ceilings.h) and every path through feedline once, in turn. A ratio is
 // taken within a round. The program prints the median over the rounds with the smallest and the largest.
-// bench/results/engine.md defines each metric.
+// bench/README.md defines each metric.
 #include <fmt/format.h>
 #include <oneapi/tbb/info.h>
 

@@ -71,8 +71,7 @@ struct BatchWriter::Failures {
 namespace {
 
 // A buffer that was not written for this long has left the last-level cache, if other programs share the cache. Then
-// streaming (non-temporal) stores take half the time. For a buffer in the cache they take 1.3 times as long
-// (bench/results/engine.md).
+// streaming (non-temporal) stores take half the time. For a buffer in the cache they take longer.
 constexpr std::chrono::milliseconds leaves_caches_after{5};
 
 // These are not system calls. Tests inject them as the faults that the audit must find.
