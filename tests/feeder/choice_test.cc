@@ -379,7 +379,7 @@ TEST_CASE("a file under two names is fed once, and warned of; in two sources it 
   CHECK(flow::count_data(flow::validate(pipeline), 1, {}).warnings ==
         std::vector<std::string>{"source.files: '" + data.path(0) + "' and '" +
                                  data.dir().file("part-linked.tfrecord") +
-                                 "' are two names of one file, which is fed only once (and 1 more such names)"});
+                                 "' are two names of one file, which is fed only once (and 1 more such name)"});
   Feeder feeder(pipeline);
   CHECK(read_epoch(feeder).front().all() == numbers(50));
   Feeder twice(

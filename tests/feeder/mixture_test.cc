@@ -435,7 +435,14 @@ TEST_CASE("what set_weights refuses") {
   CHECK(refusal([&] {
           feeder.set_weights({1, 0});
         }) == "source[1].weight: 0 is not a positive number; to draw nothing from this source, remove the source");
-  CHECK(refusal([&] { feeder.set_weights({1, 1e-12}); }).rfind("source[1].weight: 1e-12 is less than", 0) == 0);
+  CHECK_THAT(refusal([&] {
+               feeder.set_weights({1, 1e-12});
+             }),
+             Catch::StartsWith("source[1].weight: 1e-12 is too small: it is less than"));
+  CHECK_THAT(refusal([&] {
+               feeder.set_weights({1, 1e39});
+             }),
+             Catch::StartsWith("source[1].weight: 1e+39 is too large"));
   REQUIRE(feeder.next(0));
   CHECK(refusal([&] {
           feeder.set_weights({2, 1});

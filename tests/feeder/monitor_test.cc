@@ -133,7 +133,7 @@ TEST_CASE("monitor: where it cannot be, there is no feeder") {
   const Data data({10});
   const Pipeline pipeline = data.pipeline(batch_of(10, "PAD"));
   CHECK(Feeder(pipeline).monitor_address().empty());
-  CHECK_THAT(error_of(pipeline, with_monitor("here")), StartsWith("options.monitor: 'here' is no address"));
+  CHECK_THAT(error_of(pipeline, with_monitor("here")), StartsWith("options.monitor: 'here' is not an address"));
   CHECK_THAT(error_of(pipeline, with_monitor("0.0.0.0:0")),
              StartsWith("options.monitor: other machines can reach 0.0.0.0:0; give the monitor a token (monitor"));
   Options open = with_monitor("0.0.0.0:0");

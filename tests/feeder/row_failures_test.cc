@@ -161,7 +161,7 @@ TEST_CASE("random choices for the rows before an error are those of a feed witho
     while (const Batch batch = sound.next())
       for (size_t row = 0; row < batch.at("id").as<int64_t>().size(); row++)
         chosen[batch.at("id").as<int64_t>()[row]] = batch.at("column").as<uint8_t>()[row];
-    REQUIRE(chosen.size() == 100);
+    REQUIRE(chosen.size() == (window.empty() ? 100 : 80));
     CHECK(chosen[0] != chosen[2]);
 
     for (const std::string file : {"broken", "sound"})  // the record of 45 is bad, or its row
