@@ -45,8 +45,8 @@ std::string read_advice(const Report& report, const VerdictFacts& facts) {
   if (const double bytes = static_cast<double>(report.read_bytes) / std::max(messages, 1.0);
       !facts.global_shuffle && messages > 0 && bytes < small_read)
     return fmt::format(
-        "A read gives only {} on average, because the files are small, and opening a file takes as long as feeding 40 "
-        "KB of it: write fewer and larger files with `feedline split --shard-size 150MB`.",
+        "A read gives only {} on average. If the files are small: opening one takes as long as feeding 40 KB of it, so "
+        "write fewer and larger files with `feedline split --shard-size 150MB`. Otherwise raise shuffle.block_size.",
         format_byte_size(static_cast<uint64_t>(bytes)));
   return fmt::format("The files are read at {}: use a faster disk, or more memory for the page cache.", rate);
 }
@@ -83,20 +83,29 @@ std::string advice_for(std::string_view stage, const Report& report, const Verdi
          "outputs the GPU unpacks.";
 }
 
+bool is_lazy(const flow::SourceSpec& source) { return source.index.mode == flow::IndexMode::lazy; }
+
+// Returns whether a cache of decoded pictures could keep the output.
+bool can_be_kept_decoded(flow::OutputSpec output) {
+  if (output.internal || !output.dense() || !output.jobs[0].rows) return false;
+  if (auto* const pictures = std::get_if<flow::PictureRows>(&*output.jobs[0].rows))
+    pictures->cache = flow::CacheSpec{.what = flow::CacheWhat::decoded};
+  const std::optional<flow::KeptStep> step = output.kept_step();
+  return step && step->why_not.empty();
+}
+
 }  // namespace
 
 VerdictFacts verdict_facts(const flow::PipelineSpec& spec) {
   return {.global_shuffle = spec.shuffle.mode == flow::ShuffleMode::global,
-          .can_cache = !spec.cache && std::ranges::any_of(spec.outputs, [](const flow::OutputSpec& output) {
-            const flow::RowSpec* rows = output.row_spec();
-            return rows && std::holds_alternative<flow::PictureRows>(*rows);
-          })};
+          .can_cache = !spec.cache && std::ranges::none_of(spec.sources, is_lazy) &&
+                       std::ranges::any_of(spec.outputs, can_be_kept_decoded)};
 }
 
 std::string verdict_of(const Report& report, const VerdictFacts& facts) {
   if (report.wall_s <= 0) {
     if (report.waited_s.empty()) return "next() has not been called yet.";
-    return fmt::format("next() has waited {:.1f} s for the first batch, most of this time for the stage [{}].",
+    return fmt::format("next() has waited {:.1f} s for the first batch, most of this time for [{}].",
                        report.next_wait_s, report.waited_s.front().first);
   }
   // At first, the batches that were ready before the first step hide how fast the feed is.

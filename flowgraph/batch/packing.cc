@@ -342,16 +342,17 @@ void PackedBatches::unpack(BatchBuffer& buffer) const {
     std::array<const std::byte*, block_rows> rows;
     for (size_t j = 0; j < jobs_.size(); j++) {
       const Job& job = jobs_[j];
+      const Table* const table = job.table ? tables_.at(*job.table).get() : nullptr;
       for (int64_t first = begin * job.rows; first < end * job.rows; first += block_rows) {
         const auto count = static_cast<size_t>(std::min(block_rows, end * job.rows - first)),
                    at = static_cast<size_t>(first);
         const std::byte* const from = buffer.memory + packed_[job.column].offset + at * job.column_stride;
         for (size_t i = 0; i < count; i++) {
           rows[i] = from + i * job.column_stride;
-          if (!job.table) continue;
+          if (!table) continue;
           int64_t number;
           std::memcpy(&number, rows[i], sizeof number);
-          rows[i] = tables_[*job.table]->arrival_row(number);
+          rows[i] = table->arrival_row(number);
         }
         unpackers_[j](std::span(rows).first(count), buffer.memory + job.offset + at * job.stride, job.stride);
       }

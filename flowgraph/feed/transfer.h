@@ -35,7 +35,7 @@ class Transfer {
     std::shared_ptr<Transport> communicator;
     Distribution distribution;
     FeedFacts facts;                // facts of the feed of this rank's reader
-    Tables tables = {};             // of the pipeline; those that are on_device are open
+    Tables tables;                  // of the pipeline; those that are on_device are open
     Graph* graph = nullptr;         // on a reader: the graph whose replicas are the parts; must outlive this object
     std::vector<DeviceId> devices;  // by replica: the device to which its batches go; an Upload copies those for GPUs
     std::vector<int> parts;         // the reader's part for each replica, or one part that all replicas are given

@@ -55,7 +55,7 @@ class Upload {
   struct Start {
     Delivery& from;  // by replica: batches of pack(spec); must outlive this object
     FeedFacts facts;
-    Tables tables = {};  // of the pipeline; those that are on_device are open
+    Tables tables;  // of the pipeline; those that are on_device are open
     std::vector<DeviceId> devices;
     bool same_rows = false;  // all replicas are given the same rows: those of `from`'s only replica
     /// The communicator between GPUs, if GPUs of different ranks exchange rows; each rank then has one replica. On the

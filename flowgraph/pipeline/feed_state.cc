@@ -77,7 +77,7 @@ Reweighted read_mixture(uint64_t since, std::string_view digits, uint64_t versio
   return reweighted;
 }
 
-Fields parse(std::string_view text) {
+Fields fields_in(std::string_view text) {
   using nlohmann::json;
   if (text.size() > longest)
     refuse_text(fmt::format("the text has {} bytes, but a state has at most {}", text.size(), longest));
@@ -199,7 +199,7 @@ std::string state_text(const FeedIdentity& feed, const Position& position) {
 }
 
 FeedState read_state(std::string_view text, const FeedIdentity& feed, bool accept_changes) {
-  const Fields fields = parse(text);
+  const Fields fields = fields_in(text);
   const auto& [position, reweighted] = fields.state;
   const std::string changed = changes(fields, feed);
   if (!changed.empty() && !accept_changes)

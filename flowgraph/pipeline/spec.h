@@ -152,6 +152,7 @@ struct OutputSpec {
   bool padded = false;  // of a fixed_sequence: the tensor is [rows, longest of the batch, shape...]
   bool internal = false;
 
+  /// Compares outputs of pipelines with the same `features` and `tables`, which they name by number.
   bool operator==(const OutputSpec&) const = default;
   bool dense() const noexcept { return !jobs.empty(); }
   uint64_t row_bytes() const noexcept { return static_cast<uint64_t>(shape.elements()) * size_of(dtype); }

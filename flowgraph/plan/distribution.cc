@@ -15,8 +15,9 @@ void Distribution::check(bool all_known) const {
   };
   for (int r = 0; r < ranks(); r++)
     if (const int part = data_parallel_ranks[static_cast<size_t>(r)]; part < 0 || part >= data_parallel_size)
-      refuse(fmt::format("rank {} sets it to {}, but options.data_parallel_size is {}; set it to a number from 0 to {}",
-                         r, part, data_parallel_size, data_parallel_size - 1));
+      refuse(fmt::format(
+          "rank {} has the value {}, but options.data_parallel_size is {}; set the value to a number from 0 to {}", r,
+          part, data_parallel_size, data_parallel_size - 1));
   if (!all_known) return;
   for (int part = 0; part < data_parallel_size; part++)
     if (std::ranges::find(data_parallel_ranks, part) == data_parallel_ranks.end())

@@ -108,7 +108,7 @@ TEST_CASE("a tensor is read as what its elements are, and as nothing else") {
     CHECK(found == entry.second);
   }
   CHECK_THROWS_WITH((TensorView{memory.data(), DType::float32, {2}}.as<double>()),
-                    Catch::Contains("FLOAT32 of 4 bytes") && Catch::Contains("of 8 bytes"));
+                    Catch::Contains("FLOAT32 (4 bytes each)") && Catch::Contains("this T (8 bytes)"));
 }
 
 TEST_CASE("a scoped SIMD level limits the machine's level") {

@@ -306,7 +306,8 @@ TEST_CASE("parts that no rank is given, or that do not exist, are refused on all
             "options.data_parallel_rank: no rank sets it to 1, so one of 2 parts of the samples would be lost; each "
             "number below options.data_parallel_size needs a rank [bad_pipeline]"},
            {2, 2,
-            "options.data_parallel_rank: rank 1 sets it to 2, but options.data_parallel_size is 2; set it to a number "
+            "options.data_parallel_rank: rank 1 has the value 2, but options.data_parallel_size is 2; set the value to "
+            "a number "
             "from 0 to 1 [bad_pipeline]"}}) {
     const int part = of_rank_1, parts = size;
     for (const std::string& text : on_communicators(2, [&](int rank, Ends end) {

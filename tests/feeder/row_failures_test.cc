@@ -163,6 +163,7 @@ TEST_CASE("random choices for the rows before an error are those of a feed witho
         chosen[batch.at("id").as<int64_t>()[row]] = batch.at("column").as<uint8_t>()[row];
     REQUIRE(chosen.size() == (window.empty() ? 100 : 80));
     CHECK(chosen[0] != chosen[2]);
+    for (int64_t id = 0; !window.empty() && id < 80; id += 2) CHECK(chosen[id] == chosen[id + 1]);
 
     for (const std::string file : {"broken", "sound"})  // the record of 45 is bad, or its row
       for (const int ranks : {1, 2})

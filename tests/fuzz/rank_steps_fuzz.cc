@@ -80,6 +80,7 @@ void transfer(Draw& draw) {
   Transfer received(feed.spec, {.communicator = std::make_shared<DrawnTransport>(fill),
                                 .distribution = distribution,
                                 .facts = feed.facts,
+                                .tables = feed.tables,
                                 .devices = std::vector<DeviceId>(replicas, host()),
                                 .parts = distribution.parts_of(1),
                                 .position = {}});

@@ -109,7 +109,7 @@ TEST_CASE("run has a monitor where it is told to") {
   CHECK_THAT(shown.err, Catch::StartsWith("feedline: the monitor is at http://127.0.0.1:"));
   const ToolResult nowhere = run_tool({"run", pipeline, "--monitor", "nowhere"});
   CHECK(nowhere.code == 2);
-  CHECK_THAT(nowhere.err, Catch::Contains("--monitor: 'nowhere' is no address"));
+  CHECK_THAT(nowhere.err, Catch::Contains("--monitor: 'nowhere' is not an address"));
   const ToolResult open = run_tool({"run", pipeline, "--monitor", "0.0.0.0:0"});
   CHECK(open.code == 1);
   CHECK_THAT(open.err,

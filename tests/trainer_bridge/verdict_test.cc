@@ -65,7 +65,7 @@ TEST_CASE("the verdict names the slower side, by how much, and what to do") {
   short_run.wall_s = 0.005;
   const std::vector<Case> cases = {
       {not_begun, {}, "next() has not been called yet."},
-      {first, {}, "next() has waited 3.2 s for the first batch, most of this time for the stage [read]."},
+      {first, {}, "next() has waited 3.2 s for the first batch, most of this time for [read]."},
       {one_step, {}, "It is too early to say whether the trainer or the feed is slower: so far 1 step in 10000 ms."},
       {short_run, {}, "It is too early to say whether the trainer or the feed is slower: so far 100 steps in 5 ms."},
       {waited("parse", 0),
@@ -98,8 +98,8 @@ TEST_CASE("the verdict names the slower side, by how much, and what to do") {
       {opens(78, 63),
        {},
        "The feed is the slower one: next() waited 94 % of the time, 94 % for [read]. A read gives only 63 B on "
-       "average, because the files are small, and opening a file takes as long as feeding 40 KB of it: write fewer and "
-       "larger files with `feedline split --shard-size 150MB`."},
+       "average. If the files are small: opening one takes as long as feeding 40 KB of it, so write fewer and larger "
+       "files with `feedline split --shard-size 150MB`. Otherwise raise shuffle.block_size."},
       {opens(78, 1 << 20),
        {},
        "The feed is the slower one: next() waited 94 % of the time, 94 % for [read]. The files are read at 9.8 GiB/s: "
@@ -141,18 +141,22 @@ TEST_CASE("the verdict names the slower side, by how much, and what to do") {
   for (const Case& at : cases) CHECK(verdict_of(at.report, at.facts) == at.verdict);
 }
 
-TEST_CASE("a cache is advised only to pipelines with pictures that have none") {
+TEST_CASE("a cache is advised only to pipelines that have none, and whose pictures it could keep decoded") {
   const auto can_cache = [](const std::string& more) {
-    const Pipeline pipeline = parse_pipeline("source { files: 'a' } feature { name: 'f' dtype: BYTES length: 9 } " +
-                                             more + " batch { global_batch_size: 1 }");
+    const Pipeline pipeline =
+        parse_pipeline("feature { name: 'f' dtype: BYTES } batch { global_batch_size: 1 } " + more);
     return verdict_facts(flow::validate(pipeline,
                                         [](const flow::FilePatterns& patterns) {
                                           return flow::FileList{patterns.files, {}};
                                         }))
         .can_cache;
   };
-  const std::string picture = "output { name: 'p' feature: 'f' decode_raw { shape: [3, 3, 1] layout: HWC } flip {} }";
-  CHECK(can_cache(picture));
-  CHECK_FALSE(can_cache(picture + " cache { what: DECODED limit: '1MiB' }"));
-  CHECK_FALSE(can_cache("output { name: 'p' feature: 'f' decode_raw { shape: [3, 3, 1] } }"));
+  const std::string source = "source { files: 'a' } ", decoded = "output { name: 'p' feature: 'f' decode_image {",
+                    crop = "} crop { size: [3, 3] } } ", raw = "output { name: 'p' feature: 'f' decode_raw { shape: ";
+  CHECK(can_cache(source + decoded + crop));
+  CHECK_FALSE(can_cache(source + decoded + crop + "cache { what: DECODED limit: '1MiB' }"));
+  CHECK_FALSE(can_cache("source { files: 'a' index { mode: LAZY } } " + decoded + crop));
+  CHECK_FALSE(can_cache(source + decoded + " scale: AUTO } resize { size: [3, 3] } } "));
+  CHECK_FALSE(can_cache(source + raw + "[3, 3, 1] layout: HWC } flip {} } "));
+  CHECK_FALSE(can_cache(source + raw + "[3, 3, 1] } }"));
 }

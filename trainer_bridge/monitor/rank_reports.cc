@@ -88,7 +88,7 @@ RankReports::RankReports(int rank, const std::vector<std::string>& places, std::
                                 : found.empty()
                                     ? "only the machine of this rank can reach the rank's monitor; give the monitor of "
                                       "every rank an address that other machines can reach, and a token"
-                                    : "this rank was asked and has not answered yet; look again";
+                                    : "this rank has not answered yet; look again";
     others_.push_back({other, std::move(found), row_of(other, nullptr, nullptr, trouble)});
   }
   thread_ = start_thread("feedline-ranks", [this] { run(); });

@@ -36,7 +36,7 @@ namespace feedline {
   counter(between_gpus_bytes, uint64_t, "bytes", "Bytes copied between the GPUs of this process (REPLICATE).") \
   counter(cache_hits, uint64_t, "", "Rows or records found in the cache, including those that were read ahead.") \
   counter(cache_misses, uint64_t, "", "Rows or records not found in the cache, including those that were read ahead.") \
-  gauge(cache_entries, uint64_t, "", "Records or pictures that the feeder has put into the cache.") \
+  gauge(cache_entries, uint64_t, "", "Pieces of files, or pictures, that the feeder has put into the cache.") \
   gauge(cache_bytes, uint64_t, "bytes", "Bytes that the feeder has put into the cache.") \
   gauge(data_readiness_ratio, double, "ratio", "The share of next() calls that found their batch ready.") \
   gauge(next_wait_ratio, double, "ratio", "The share of its time that the trainer has waited in next().")

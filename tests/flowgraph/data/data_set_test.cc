@@ -211,6 +211,7 @@ TEST_CASE("an index that cannot be stored anywhere is a warning") {
   CHECK(data.samples == 2000);
   REQUIRE(data.warnings.size() == 1);
   CHECK(data.warnings[0].find("the index of ") == 0);
+  CHECK(data.warnings[0].find(" cannot be stored") != std::string::npos);
   CHECK(folder.indexes() == 0);
 }
 

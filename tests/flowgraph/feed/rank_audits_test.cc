@@ -21,5 +21,5 @@ TEST_CASE("sums are those of as many ranks as there are") {
   };
   CHECK(answered(2)->verdict == EpochAudit::Verdict::holds);
   for (const size_t ranks : {0, 1, 3}) CHECK_THROWS_WITH(answered(ranks), Catch::Contains("strings for 2 ranks"));
-  CHECK_THROWS_WITH(answered(2, "x"), Catch::Contains("the message of rank 0 goes on"));
+  CHECK_THROWS_WITH(answered(2, "x"), Catch::Contains("the message of rank 0 has bytes after its end"));
 }

@@ -92,8 +92,10 @@ TEST_CASE("what is no table is refused, with what to do") {
         "the array has no rows, so nothing can be looked up; save an array that has rows");
   CHECK(refusal(dir, npy("<f4", "(1, 1, 1, 1, 1, 1, 1, 1, 1, 2)", eight)) ==
         "its rows have 9 axes, but a tensor has at most 8; save an array with fewer axes");
-  CHECK(refusal(dir, npy("<f4", "(3,)", eight)) == "has 8 bytes of elements, but its header says 3 rows of 4 bytes");
-  CHECK(refusal(dir, npy("<f4", "(1,)", eight)) == "has 8 bytes of elements, but its header says 1 rows of 4 bytes");
+  CHECK(refusal(dir, npy("<f4", "(3,)", eight)) ==
+        "has 8 bytes of elements, but its header says 3 rows of 4 bytes each");
+  CHECK(refusal(dir, npy("<f4", "(1,)", eight)) ==
+        "has 8 bytes of elements, but its header says 1 rows of 4 bytes each");
   CHECK_THAT(refusal(dir, npy("<f4", "(1, 2147483648)", eight)), Catch::Contains("a row has more than 2 GiB"));
   CHECK(refusal(dir, "PK") == "is not an .npy file");
   CHECK_THROWS_WITH(Table({dir.file("none.npy"), "", false}), Catch::Contains("No such file"));
@@ -132,7 +134,7 @@ TEST_CASE("a table with names says what it takes, and is refused if that is too 
   CHECK(other.digest() != table.digest());
 }
 
-TEST_CASE("a table whose file is replaced after its header was read is refused") {
+TEST_CASE("a table whose file is replaced by one of another shape is refused") {
   const TempDir dir;
   const std::string path = dir.write("t.npy", npy("<f4", "(3, 2)", in_memory<float>({1, 2, 3, 4, 5, 6})));
   const TableSpec known = Table({path, "", false}).spec();
