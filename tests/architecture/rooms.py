@@ -58,7 +58,7 @@ tool/commands:         tool/stats tool/inspect tool/convert tool/reshard tool/fe
 """
 
 SOURCE = re.compile(r"\.(h|cc|cu|cuh|inc)$")
-MADE = re.compile(r"(\.pb|/page_text)\.h$")  # by the build
+MADE = re.compile(r"(\.pb|/page_text|/stats_page_head)\.h$")  # by the build
 INCLUDE = re.compile(r'\s*#\s*include\s*(["<])([^">]+)[">]')
 
 

@@ -9,6 +9,7 @@
 #include "base/format_count.h"
 #include "tool/common/json.h"
 #include "tool/stats/stats_table.h"
+#include "tool/stats_page_head.h"
 
 namespace feedline::tool {
 namespace {
@@ -16,35 +17,6 @@ namespace {
 constexpr size_t shown_bars = 64;
 constexpr double shown_integers = 64;
 constexpr double chart_width = 480, chart_height = 120, letter_width = 7;
-
-constexpr std::string_view head = R"(<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>feedline stats</title>
-<style>
-:root { color-scheme: light dark; --paper: #fff; --ink: #1b1f24; --faint: #667; --line: #d8dce2; --bar: #2f6fb3; }
-@media (prefers-color-scheme: dark) {
-  :root { --paper: #14171b; --ink: #e4e7eb; --faint: #99a3ad; --line: #333a42; --bar: #6aa7e8; }
-}
-body { background: var(--paper); color: var(--ink); font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto;
-       max-width: 72rem; padding: 0 1rem; }
-h1 { font-size: 1.4rem; } h2 { font-size: 1.15rem; border-top: 1px solid var(--line); padding-top: 1rem; }
-h3 { font-size: 1rem; margin-bottom: 0.2rem; }
-.faint { color: var(--faint); font-weight: normal; }
-.row { display: flex; flex-wrap: wrap; gap: 0.5rem 2rem; align-items: flex-start; }
-.chart { flex: 0 1 480px; min-width: 0; }
-table { border-collapse: collapse; font-size: 0.87rem; font-variant-numeric: tabular-nums; }
-td { padding: 0 0.8rem 0 0; } td:nth-child(2) { text-align: right; }
-svg { width: 100%; height: auto; } rect { fill: var(--bar); }
-text { fill: var(--faint); font-size: 11px; } line { stroke: var(--line); }
-pre { border: 1px solid var(--line); padding: 0.5rem; overflow-x: auto; }
-</style>
-</head>
-<body>
-)";
 
 std::string escaped(std::string_view text) {
   std::string out;
@@ -215,7 +187,7 @@ std::string output_section(const Json& output) {
 }  // namespace
 
 std::string stats_page(const Json& statistics) {
-  std::string html = fmt::format("{}<h1>{}</h1>\n", head, stats_summary(statistics));
+  std::string html = fmt::format("{}<h1>{}</h1>\n", page_head, stats_summary(statistics));
   for (const Json& output : statistics.at("outputs")) html += output_section(output);
   return html + "</body>\n</html>\n";
 }
