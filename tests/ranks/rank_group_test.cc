@@ -162,7 +162,7 @@ TEST_CASE("pieces that are no part of a message are refused") {
   };
   using Catch::Contains;
   CHECK(said({{head(goes_on, 3), std::string(piece, 'x')}, {head(goes_on, 0), "xyz"}}).empty());
-  const auto refused = Contains("rank 1 sent") && Contains("bytes that cannot be a part of its message");
+  const auto refused = Catch::Matches(".*rank 1 sent [0-9]+ bytes that cannot be a part of its message.*");
   CHECK_THAT(said({{head(goes_on, 3), ""}}), refused);  // would never end
   CHECK_THAT(said({{head(goes_on, 3), std::string(piece - 1, 'x')}}), refused);
   CHECK_THAT(said({{head(goes_on, 0), std::string(piece + 1, 'x')}}), refused);
