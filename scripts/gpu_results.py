@@ -109,12 +109,15 @@ def steps(results: Results) -> list[str]:
         figures_of_part = ", ".join(f"{what} {value}" for what, value in (entry.get("figure") or {}).items())
         verdict = "passed, less cases for several GPUs" if several(entry) else "passed" if passed else f"**{entry['verdict']}**"
         said = [verdict, figures_of_part if passed else entry.get("why")]
-        rows.append([name, ": ".join(filter(None, said)), results.where([name])])
+        rows.append((name, ": ".join(filter(None, said)), results.where([name])))
     kernels = {name: results.figures(name) for name in ran if name.startswith("ncu-") and results.figures(name)}
     columns = sorted({column for figures in kernels.values() for column in figures})
     looked_at = [[name.removeprefix("ncu-"), *(figures.get(column, "") for column in columns)] for name, figures in kernels.items()]
     lines = ["[scripts/gpu/steps.py](../scripts/gpu/steps.py) says what each step runs.", ""]
-    lines += table(["step", "what came of it", "on which GPU, when"], rows)
+    alike: dict[tuple[str, str], list[str]] = {}  # steps by what is to be said of them
+    for name, said, where in rows:
+        alike.setdefault((said, where), []).append(name)
+    lines += table(["steps", "what came of them", "on which GPU, when"], [[", ".join(n), *of] for of, n in alike.items()])
     for name in ("copy-after-host-function", "unpack-rates"):
         lines += table([name, "figure"], [list(figure) for figure in results.figures(name).items()])
     return lines + table(["kernel, by ncu", *columns], looked_at)

@@ -102,7 +102,7 @@ def test(root: pathlib.Path) -> None:
         f"| feed | **failed**: a \\| b | {on} |",
         f"| copy | passed, less cases for several GPUs | {on} |",
         f"| python: torch | passed: steps/s 5, kept 2 | {on} |",
-        f"| python: jax | passed | {on} |",
+        f"| unpack, copy-after-host-function, python: jax, python, gpu-bench-1-connection, trainers, ncu-bits, unpack-rates, cores | passed | {on} |",
         "| thousand-feeders | **hung**: it took more than 60 s | NVIDIA H200, 2027-01-03 |",
         "| bits | % 91.5 |",
         "| an image | 5 GB/s |",
