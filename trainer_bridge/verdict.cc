@@ -89,7 +89,7 @@ bool is_lazy(const flow::SourceSpec& source) { return source.index.mode == flow:
 bool can_be_kept_decoded(flow::OutputSpec output) {
   if (output.internal || !output.dense() || !output.jobs[0].rows) return false;
   if (auto* const pictures = std::get_if<flow::PictureRows>(&*output.jobs[0].rows))
-    pictures->cache = flow::CacheSpec{.what = flow::CacheWhat::decoded};
+    pictures->cache = flow::CacheSpec{.what = flow::CacheWhat::decoded, .dir = {}};
   const std::optional<flow::KeptStep> step = output.kept_step();
   return step && step->why_not.empty();
 }

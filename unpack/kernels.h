@@ -119,8 +119,8 @@ struct Kernels {
   /// Reads n bit fields: see FieldLayout.
   void (*fields)(const FieldLayout& layout, const std::byte* row, int64_t base, uint32_t* out, size_t n);
 
-  /// Sizes for BitLayout: the elements of a block, the bytes of a window, and the bytes of a smaller window for layouts
-  /// in which each block needs only one window. If the level has no smaller window, small_window is equal to `window`.
+  /// Sizes for BitLayout. `lanes`: the elements of a block. `window`: the bytes of a window. `small_window`: the bytes of
+  /// a smaller window, for layouts whose blocks need only one window each; equal to `window` if this SIMD level has none.
   size_t lanes, window, small_window;
   /// Unpacks n rows of single bits. Indexed by the binary logarithm of the output element's size.
   using Bits = void (*)(const BitLayout& layout, const std::byte* const* rows, size_t n, std::byte* out,

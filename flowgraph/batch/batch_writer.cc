@@ -477,8 +477,8 @@ int64_t BatchWriter::longest_row(const BatchTensor& tensor, const BatchRows& bat
   return static_cast<int64_t>(longest);
 }
 
-// Returns for each row the number of its entry in the store. Filler has no entry, because it has the values of a
-// different record.
+// Returns for each row the number of its entry in the store. Filler repeats the values of a different record, so it has
+// no entry of its own: KeptRows::none.
 std::span<const uint64_t> BatchWriter::entries_of(const RowBlock& block, uint64_t part,
                                                   std::array<uint64_t, block_rows>& entries) const {
   for (size_t i = 0; i < block.rows.size(); i++) {

@@ -79,8 +79,9 @@ FeatureValues::FeatureValues(std::span<const FeatureTarget> targets, FeatureName
     const uint64_t eights = (uint64_t{records.rows} * target.row_size + 7) / 8;
     columns_.push_back({arena.take<uint64_t>(eights)});
   }
-  // The arena may have been planned for more records, of which this chunk's records are a part. If it was planned for
-  // rooms, the rooms fit. If it was planned for what the payloads need, they may not fit.
+  // The arena may have been planned for more records, of which this chunk's records are a part. A room is the memory
+  // that a list needs at most. If the arena was planned with rooms, those of this chunk fit. If it was planned with only
+  // what the payloads need, the rooms may not fit.
   const auto rooms = room_bytes(targets, records.rows);
   // Bound may be equal, farther, always: whatever fits will do.
   const bool is_less = rooms && *rooms < per_byte * records.payload_bytes;
@@ -381,7 +382,7 @@ std::string FeatureValues::describe_count(const FeatureTarget& target, const Fla
         flaw.steps, to_string(shape), shape[0]);
   if (target.nested)
     return fmt::format(
-        "the record has {} steps with {} values, but max_values allows at most {} of each; raise "
+        "the record has {} steps with {} values in all, but max_values is {}, and neither number may exceed it; raise "
         "max_values",
         flaw.steps, flaw.count, target.max_values);
   const std::string wanted =

@@ -33,7 +33,7 @@ struct RowFinder {
 /// row of the output fails with Category::wrong_value.
 class LookupWriter final : public RowWriter {
  public:
-  /// `unpack` makes a row of the output from a row of the table, which must be open.
+  /// `unpack` makes a row of the output from a row of the table. The table must be open.
   LookupWriter(std::shared_ptr<const Table> table, bool by_name, const unpack::UnpackSpec& unpack);
 
   uint64_t scratch_bytes() const noexcept override;

@@ -59,9 +59,9 @@ inline FileIndex count_records(const std::string& name, const CountOptions& opti
   return count_records(all_files().open(name), options, progress, damage);
 }
 
-/// Scans the bytes [begin, end) of a plain file, as one of several ranks that share a file does. Returns, in ascending
-/// order, each chain that its ranges found there: valid records, one directly after the other, of which the first was
-/// guessed. join_parts() stitches the chains of all ranks together. For blocking, threads, `progress` and errors
+/// Scans the bytes [begin, end) of a plain file, as one of several ranks that share a file does. The bytes are
+/// divided into ranges. Returns, in ascending order, the chains that were found in the ranges: valid records, one directly
+/// after the other, where the beginning of the first one was guessed. join_parts() stitches the chains of all ranks together. For blocking, threads, `progress` and errors
 /// see count_records().
 std::vector<IndexBuilder> count_part(const std::shared_ptr<const SourceFile>& file, uint64_t begin, uint64_t end,
                                      const CountOptions& options, const CountProgress& progress = {});

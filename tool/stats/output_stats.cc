@@ -197,7 +197,7 @@ size_t OutputStats::remove_partial_steps(const Batch& batch, std::vector<int64_t
   return std::erase_if(rows, is_partial);
 }
 
-// Adds the distances of neighbouring splits, in units of `values`.
+// Adds the length of each row: the distance of two neighbouring splits, divided by `values`.
 void OutputStats::add_lengths(std::span<const int64_t> splits, int64_t values, ValueStats& lengths) {
   integers_.clear();
   for (size_t i = 1; i < splits.size(); i++) integers_.push_back((splits[i] - splits[i - 1]) / values);

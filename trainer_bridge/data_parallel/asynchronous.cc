@@ -196,8 +196,8 @@ class Service {
   const Stream trainer_;
   std::vector<Bucket> buckets_;
   WorkerMessage& message_ = allocate_message(places_);
-  // divide_at() needs it, but nothing reads it. Only the worker checks its gradients, before it sends them, and only
-  // with check_finite.
+  // An argument that divide_at() needs; nothing reads its result here. A worker has checked the gradients before it sent
+  // them, if check_finite is set.
   Verdict finite_for_the_worker_{places_};
   Shared& shared_;
 };

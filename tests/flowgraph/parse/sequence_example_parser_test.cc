@@ -228,7 +228,8 @@ TEST_CASE("a refused sequence record says what was found and what was wanted") {
   FeatureSpec most = list("t", DType::int64, FeatureKind::ragged);
   most.max_values = 2;
   CHECK(refusal(most, record(label, list_entry("t", {ints({}), ints({1}), ints({})}))) ==
-        "wrong_count: the record has 3 steps with 1 values, but max_values allows at most 2 of each; raise max_values");
+        "wrong_count: the record has 3 steps with 1 values in all, but max_values is 2, and neither number may exceed "
+        "it; raise max_values");
   CHECK(refusal(list("t", DType::int64, FeatureKind::fixed, {2}), record(label, list_entry("t", {ints({1})}))) ==
         "wrong_count: the record has 1 steps, but shape [2] needs 2 steps; change 'shape', or write kind: "
         "FIXED_SEQUENCE with the shape of one step if the number of steps differs between records");
