@@ -209,7 +209,7 @@ std::optional<Refusal> judge_steps(const FeatureSpec& spec, const testing::Featu
       (spec.max_values >= 0 && std::max(values, spec.nested() ? steps : 0) > static_cast<size_t>(spec.max_values)))
     return Refusal{Category::wrong_count,
                    spec.kind == FeatureKind::fixed ? fmt::format("the record has {} steps,", steps)
-                   : spec.nested() ? fmt::format("the record has {} steps with {} values,", steps, values)
+                   : spec.nested() ? fmt::format("the record has {} steps with {} values in all,", steps, values)
                                    : fmt::format("the record holds {} values,", values)};
   return std::nullopt;
 }
