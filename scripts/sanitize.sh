@@ -30,7 +30,7 @@ for sanitizer in "${sanitizers[@]}"; do
     scripts/fetch_sources.sh tbb
     configure build-tsan "${options[@]}" -Dpython=disabled -Db_sanitize=thread -Dforce_fallback_for=tbb
     compile build-tsan
-    TSAN_OPTIONS=suppressions=$PWD/tests/tsan.supp in_memory run_tests build-tsan --timeout-multiplier 10 \
+    TSAN_OPTIONS=suppressions=$PWD/tests/tsan.supp in_memory run_tests build-tsan --timeout-multiplier 30 \
       --no-suite no-workers "${tests[@]}" ||
       status=1
   fi
