@@ -25,15 +25,16 @@ class SourceFile {
   /// Throws Error io_error if the file has been written to since it was opened. Bytes that were read may then be of the
   /// old or of the new content.
   virtual void check_unchanged() const = 0;
-  /// Returns whether the system keeps what is read in its page cache. Only then does read_ahead() have an effect.
+  /// Returns whether the system keeps the bytes that are read in its page cache. Only then does read_ahead() have an
+  /// effect.
   virtual bool has_page_cache() const noexcept { return false; }
-  /// Asks the system to bring a range into the page cache, and does not wait for it. If the system refuses, nothing is
-  /// lost but time.
+  /// Asks the system to bring a range into the page cache, and does not wait for it. If the system refuses,
+  /// read_at() of the range still works, but takes longer.
   virtual void read_ahead(uint64_t /*offset*/, uint64_t /*length*/) const noexcept {}
 };
 
 /// A regular file of the local file system. The destructor closes it. Members that open or read throw Error io_error,
-/// with the file as its place, if the system refuses or if this is not a regular file.
+/// with the file as its place, if the system refuses or if the path does not name a regular file.
 class InputFile final : public SourceFile {
  public:
   explicit InputFile(std::string path);
@@ -54,7 +55,8 @@ class InputFile final : public SourceFile {
 
  private:
   InputFile() = default;
-  /// Returns the errno of open(2), or 0. Throws Error io_error for all other failures.
+  /// Returns the errno if open(2) fails, else 0. Throws Error io_error if the opened file is not a regular file or its
+  /// size cannot be read.
   int open(std::string path);
 
   std::string path_;

@@ -21,7 +21,7 @@ constexpr uint64_t most_header_bytes = 64 << 10;
 }
 
 /// Takes one Python literal after another from the front of a header, which is a dictionary of strings, booleans and
-/// tuples of numbers. Every member returns false if something else follows.
+/// tuples of numbers. Every member returns false if the header does not continue with the literal that it takes.
 class Literal {
  public:
   explicit Literal(std::string_view text) : text_(text) {}
@@ -70,7 +70,7 @@ class Literal {
   std::string_view text_;
 };
 
-// What the dictionary of a header says.
+// The values in the dictionary of a header.
 struct Said {
   std::string descr;
   bool fortran = false;

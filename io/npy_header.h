@@ -9,8 +9,8 @@
 
 namespace feedline::io {
 
-/// An array with at least one axis, in C order, whose elements have a fixed size. A row is what one index of the first
-/// axis selects.
+/// An array with at least one axis, in C order, whose elements have a fixed size. A row is the part of the array
+/// that one index of the first axis selects.
 struct NpyHeader {
   /// The type of the elements as NumPy writes it: byte order ('<' little, '>' big, '|' if it does not matter), kind,
   /// and size in bytes. An example is "<f4".
@@ -21,8 +21,8 @@ struct NpyHeader {
 };
 
 /// Reads the header, which may have at most 64 KiB. Throws Error io_error if the file cannot be read. Throws Error
-/// bad_pipeline if it is not a valid .npy file of such an array, if its size differs from what its header says, or if a
-/// row has no elements or more than `most_row_bytes`.
+/// bad_pipeline if the file is not a valid .npy file of such an array, if its size differs from the size that its
+/// header states, or if a row has no elements or more than `most_row_bytes` bytes.
 NpyHeader read_npy_header(const SourceFile& file, uint64_t most_row_bytes);
 
 }  // namespace feedline::io

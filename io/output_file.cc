@@ -203,7 +203,7 @@ void OutputFile::read_at(uint64_t offset, std::span<std::byte> out) {
 }
 
 void OutputFile::rename_to_path() {
-  const int lock = fcntl(fd_, F_DUPFD_CLOEXEC, 0);  // the temporary file stays locked until it has its name
+  const int lock = fcntl(fd_, F_DUPFD_CLOEXEC, 0);  // keeps the temporary file locked until it is renamed
   // Linux has closed the descriptor even if close() reports a failure.
   const int closed = attempt<CloseOp>([&] { return close(std::exchange(fd_, -1)); });
   const int renamed = closed ? 0 : rename_file(temporary_, path_);

@@ -16,14 +16,15 @@ int rename_file(const std::string& from, const std::string& to) noexcept;
 /// Syncs a folder, so that the names of its files outlast a power cut. Returns the errno of the failure, or 0.
 int sync_folder(const std::string& folder) noexcept;
 
-/// Returns whether a file of this name is one that an OutputFile has not completed: NAME.PID-N.feedline-part.
+/// Returns whether this is the name of the temporary file of an OutputFile, which is not complete:
+/// NAME.PID-N.feedline-part.
 bool is_unfinished_name(std::string_view path) noexcept;
-/// Removes the temporary files of OutputFiles that killed processes have left in the folder. Removes only those for
-/// which `ours` returns true; `name` is the name that the complete file was to have. A file that a process still writes
-/// stays, if this process can see that process's lock. All files stay if the file system has no locks. A file also
-/// stays if the system refuses to remove it.
+/// Removes the temporary files of OutputFiles that killed processes have left in the folder. Removes only files
+/// for which `ours` returns true; `name` is the name that the complete file was to have. A file that a process still
+/// writes stays, if the lock of that process can be seen from here. All files stay if the file system has no locks. A
+/// file also stays if the system refuses to remove it.
 void remove_unfinished(const std::string& folder, const std::function<bool(std::string_view name)>& ours);
-/// Does the same, but only for temporary files of OutputFile(path).
+/// Does the same, but removes only temporary files that an OutputFile(path) has made.
 void remove_unfinished(const std::string& path);
 
 /// A file that is written under a temporary name in the same folder, and renamed when it is complete. Not thread-safe.
@@ -41,11 +42,12 @@ class OutputFile {
 
   const std::string& path() const noexcept { return path_; }
 
-  /// Throws Error io_error if publish() was called or if a member has failed before.
+  /// Throws Error io_error if publish() or publish_unsynced() was called, or if a member has failed before.
   void check_open();
-  /// Appends `bytes` to what earlier calls of write() have written. write_at() does not move this position.
+  /// Appends `bytes` to what earlier calls of write() have written. write_at() does not change where write() appends.
   void write(std::span<const std::byte> bytes);
-  /// Writes `bytes` at `offset`, which may be anywhere. Bytes that nobody writes read as zeros.
+  /// Writes `bytes` at `offset`, which may lie behind the end of the file. Bytes of the file that are never written are
+  /// zeros.
   void write_at(uint64_t offset, std::span<const std::byte> bytes);
   /// Fills `out` with the bytes that earlier calls have written at `offset`.
   void read_at(uint64_t offset, std::span<std::byte> out);

@@ -6,7 +6,7 @@
 
 namespace feedline::io {
 
-// The operations that several files of io/ make. An operation that only one source file makes is declared there.
+// The operations that several files of io/ make. An operation that only one source file makes is declared in that file.
 struct OpenOp {
   static constexpr const char* name = "open";
   static constexpr int error = EMFILE;

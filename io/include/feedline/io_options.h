@@ -15,7 +15,7 @@ struct IoOptions {
   /// `automatic` takes io_uring if the kernel allows it and the library is built with it, and pread otherwise. With
   /// `uring` the start fails with Error io_error if io_uring is not available.
   BackendKind backend = BackendKind::automatic;
-  /// Whether to read with O_DIRECT, past the page cache.
+  /// Whether to read with O_DIRECT, which bypasses the page cache.
   /// * `on`: always. A read fails if the file system refuses O_DIRECT.
   /// * `off`: never.
   /// * `automatic`: if all files together are larger than the memory that this process may use, because the page cache

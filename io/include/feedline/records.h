@@ -56,13 +56,13 @@ class FEEDLINE_PUBLIC RecordReader {
   /// * `record`: `record` is filled in. Its payload lies in the reader's memory and is valid until the next call.
   /// * `end`: the file has no more records. All further calls return `end`, too.
   /// * `error`: the bytes that come next do not form a good record. error() says what is wrong and where, and skipped()
-  ///   says which bytes are lost. The next call continues after these bytes. What it returns then is a record that is
-  ///   proven to belong to the file (the rules are in io/records/resync.h), or further damage, or the end.
+  ///   says which bytes are lost. The next call continues after these bytes. It returns a record that is proven to
+  ///   belong to the file (the rules are in io/records/resync.h), or further damage, or the end.
   ///
   /// Throws Error io_error if the system cannot read the file, or if the file has become shorter.
   ReadResult next(Record& record);
 
-  /// Returns what the last `error` result was about. Precondition: next() has returned `error`.
+  /// Returns the Error that describes the damage of the last `error` result. Precondition: next() has returned `error`.
   const Error& error() const;
 
   /// A range of byte positions, [offset, offset + length): in the file or, if the file is compressed, in the inflated
@@ -75,8 +75,8 @@ class FEEDLINE_PUBLIC RecordReader {
 
   /// Returns the file's compression, which is never `automatic`.
   Compression compression() const;
-  /// Returns how many bytes of the file have been read so far, before inflating. This is for showing progress: the
-  /// reader reads ahead of the records that it returns.
+  /// Returns how many bytes of the file have been read so far, before inflating. Use this only to show
+  /// progress, because the reader reads ahead of the records that it returns.
   uint64_t file_position() const;
   /// Returns the size of the file in bytes, before inflating.
   uint64_t file_size() const;
