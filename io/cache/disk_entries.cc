@@ -36,7 +36,7 @@ DiskEntries::~DiskEntries() {
 
 bool DiskEntries::has(uint64_t entry) const noexcept {
   const uint8_t known = local(entry).load(std::memory_order_acquire);
-  int error = 0;  // find() reports it
+  int error = 0;  // is ignored here, because find() reports it
   return known == unknown ? file_.find(entry, true, error).has_value() : known != given_up;
 }
 
@@ -49,7 +49,7 @@ std::span<const std::byte> DiskEntries::find(uint64_t entry, std::span<std::byte
     const auto bytes = scratch.first(piece->bytes);
     error = file_.read(piece->offset, bytes);
     if (!error && crc32c(bytes) == piece->crc) return bytes;
-    give_up(entry);  // the next run makes it anew
+    give_up(entry);  // the next run makes the entry again
   }
   if (error) turn_off("cannot be read", error);
   return {};
@@ -93,8 +93,8 @@ void DiskEntries::sync_when_asked() noexcept {
   }
 }
 
-// Syncs the entries that are written when this is called, and then makes them valid. (Entries that are written
-// meanwhile may be synced, too. They are synced again before they become valid.)
+// Syncs the entries that were written before this call, and then makes them valid. (This may also sync entries that are
+// written during the call. They become valid only by a later call, which syncs them again.)
 void DiskEntries::sync() noexcept {
   bool any = false;
   for (uint64_t entry = 0; entry < entries(); entry++) {

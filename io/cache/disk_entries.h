@@ -30,7 +30,7 @@ class DiskEntries final : public EntryStore {
   /// entries than `wanted`.) Throws Error io_error.
   DiskEntries(const std::string& path, uint64_t content, const EntryLayout& wanted, std::span<std::byte> memory,
               uint64_t bytes_of_sync = usual_sync);
-  /// Syncs what was written.
+  /// Syncs the entries that were written and not yet synced, and makes them valid for other processes.
   ~DiskEntries() override;
 
   uint64_t entries() const noexcept override { return std::min<uint64_t>(file_.layout().entries, local_.size()); }
@@ -41,7 +41,11 @@ class DiskEntries final : public EntryStore {
   void give_up(uint64_t entry) noexcept override;
 
  private:
-  /// What this process knows about an entry besides what the file says.
+  /// What this process knows about an entry in addition to the file:
+  /// * unknown: nothing, so the state in the file counts.
+  /// * written: this process has written the entry, and has not yet synced it.
+  /// * syncing: the thread of the store is syncing the entry.
+  /// * given_up: this process neither finds nor claims the entry any more.
   enum Local : uint8_t { unknown, written, syncing, given_up };
 
   std::atomic_ref<uint8_t> local(uint64_t entry) const noexcept {
@@ -57,7 +61,8 @@ class DiskEntries final : public EntryStore {
   std::atomic<bool> off_{false};       // a failure has ended the writing
   std::atomic<uint64_t> unsynced_{0};  // bytes
   static constexpr uint32_t asked_to_end = uint32_t{1} << 31;
-  std::atomic<uint32_t> asked_{0};  // how often a sync was asked for, and asked_to_end
+  // The number of syncs that were asked for. The destructor sets the bit asked_to_end.
+  std::atomic<uint32_t> asked_{0};
   std::thread syncer_;
 };
 

@@ -56,8 +56,8 @@ constexpr int most_tries = 100;
 
 enum State : uint32_t { empty, claimed, valid };
 
-/// The bytes of the file that are locked. Every lock is a lock of a range of bytes, and these ranges do not overlap.
-/// flock() is not used, because on NFS it is a lock of the whole file, which would keep out a lock of any part of it.
+/// The two bytes of the file that processes lock. A lock covers one byte, so locks of different bytes do not exclude
+/// each other. flock() is not used, because on NFS it locks the whole file, and would exclude locks of both bytes.
 enum LockedByte : off_t { claiming, using_file };
 
 /// Locks or unlocks a byte for the open file (fcntl(2), "Open file description locks"). `type` is F_RDLCK, F_WRLCK or
@@ -284,7 +284,7 @@ void EntryFile::fail(const char* what, int error) const {
   throw Error(Category::io_error, fmt::format("{}: {}", what, std::strerror(error)), Place::of_file(path_));
 }
 
-// Opens and locks the file. Returns whether no other process has it open.
+// Opens and locks the file. Returns true if no other process has the file open.
 bool EntryFile::open() {
   int error = injected<OpenCacheOp>();
   if (!error) {
@@ -294,7 +294,7 @@ bool EntryFile::open() {
   }
   if (error) fail("cannot be opened", error);
   if (lock(fd_, using_file, F_WRLCK, false) == 0) return true;
-  // Waits for a process that makes the file at this moment.
+  // If another process is making the file at this moment, this waits until the file is complete.
   if (const int refused = lock(fd_, using_file, F_RDLCK, true)) fail("cannot be locked", refused);
   return false;
 }

@@ -6,9 +6,9 @@
 //   data      from the next multiple of 4096 on; the file grows as entries are written
 //
 // Numbers are little-endian. A row becomes valid only after the data was synced. So after a crash of the machine a
-// valid row has its data. If a disk did not keep its word, the CRC32C shows it. No part of the file is mapped into
-// memory. If a disk is full or fails, or if another program cuts the file short, a system call fails; access to a
-// mapping would end the process.
+// valid row has its data. If a disk has lost data that it reported as synced, the CRC32C shows it. No part of the file
+// is mapped into memory. If a disk is full or fails, or if another program cuts the file short, a system call fails;
+// access to a mapping would end the process.
 #pragma once
 
 #include <cstddef>
@@ -37,17 +37,19 @@ class EntryFile {
 
   /// Returns how many bytes the header and a table of `entries` entries take.
   static uint64_t table_bytes(uint64_t entries) noexcept;
-  /// Returns the layout of an existing file; nullopt if there is no whole file with this content. Does not throw.
+  /// Returns the layout of the file at `path`. Returns nullopt if no such file exists, or if it is incomplete or was
+  /// made for content with a different digest. Does not throw.
   static std::optional<EntryLayout> layout_of(const std::string& path, uint64_t content) noexcept;
-  /// Returns how many bytes a new file `path` can take after remove_unused(). Its folder need not exist yet. Throws
-  /// Error io_error, also if the folder cannot be made or written.
+  /// Returns the largest size in bytes that a new file at `path` can have after remove_unused(path, prefix). Its folder
+  /// need not exist yet. Throws Error io_error, also if the folder cannot be made or written.
   static uint64_t free_bytes(const std::string& path, std::string_view prefix);
   /// Removes the files of entries in the folder of `path` whose names begin with `prefix` and which no process has
   /// open, except `path` itself. Does not throw.
   static void remove_unused(const std::string& path, std::string_view prefix) noexcept;
 
-  /// Opens the file, or makes it with the layout `wanted` if there is no whole file with this content. If no other
-  /// process has the file open, entries whose writer was killed become empty again. Throws Error io_error.
+  /// Opens the file. Makes it with the layout `wanted` if no such file exists, or if it is incomplete or was made for
+  /// content with a different digest. If no other process has the file open, entries whose writer was killed become
+  /// empty again. Throws Error io_error.
   EntryFile(std::string path, uint64_t content, const EntryLayout& wanted);
   ~EntryFile();
   EntryFile(const EntryFile&) = delete;
@@ -56,15 +58,15 @@ class EntryFile {
   const std::string& path() const noexcept { return path_; }
   const EntryLayout& layout() const noexcept { return layout_; }
 
-  /// The piece of the data that an entry takes.
+  /// The part of the file's data that holds the bytes of an entry.
   struct Piece {
     uint64_t offset = 0, bytes = 0;
     uint32_t crc = 0;  // CRC32C of the bytes
   };
   /// Returns the piece of an entry. If `published` is true, only an entry that is valid for all processes counts. If it
   /// is false, an entry that this process has kept and not yet published counts, too. Returns nullopt if there is no
-  /// such entry. Sets `error` to 0, or to an errno if the file's table cannot be read where it says about the entry
-  /// (ENODATA if the file ends before that place).
+  /// such entry. If the entry's row of the table cannot be read, sets `error` to an errno, which is ENODATA if the file
+  /// ends before the row. Otherwise sets `error` to 0.
   std::optional<Piece> find(uint64_t entry, bool published, int& error) const noexcept;
   /// Claims an entry, so that no other thread of any process can claim it. Returns true if the entry was empty and is
   /// claimed now. If a system call fails, sets `error` to its errno and returns false. Otherwise sets `error` to 0.
@@ -75,7 +77,7 @@ class EntryFile {
   /// the room, or nullopt if there is not enough. If a system call fails, sets `error` to its errno and returns
   /// nullopt. Otherwise sets `error` to 0.
   std::optional<uint64_t> take(uint64_t bytes, int& error) noexcept;
-  /// Notes where the bytes of a claimed entry are. Returns 0 or an errno.
+  /// Writes into the row of a claimed entry where its bytes are. Returns 0 or an errno.
   int set_piece(uint64_t entry, const Piece& piece) noexcept;
   /// Makes a claimed entry valid for all processes. Its bytes must have been synced. Returns 0 or an errno.
   int publish(uint64_t entry) noexcept;
@@ -100,7 +102,7 @@ class EntryFile {
   const uint64_t content_;
   EntryLayout layout_;
   int fd_ = -1;
-  Mutex mutex_;  // held while this process holds the file's lock of claims
+  Mutex mutex_;  // held while a thread of this process is an Exclusive
 };
 
 }  // namespace feedline::io

@@ -8,11 +8,11 @@
 
 namespace feedline::io {
 
-/// The alignment of each entry's place, in bytes. An entry takes its size, rounded up to a multiple of this.
+/// Each entry begins at a multiple of this many bytes, and takes its size, rounded up to such a multiple.
 inline constexpr uint64_t entry_alignment = 64;
 
-/// Keeps bytes under the numbers [0, entries()). Each entry is written once and never changes, and none is ever thrown
-/// out to make room. Thread-safe. No call allocates memory; has() and find() take no lock.
+/// Keeps bytes under the numbers [0, entries()). Each entry is written once and never changes. The store never removes
+/// an entry to make room. Thread-safe. No call allocates memory; has() and find() take no lock.
 ///
 /// An entry is empty, claimed by the thread that writes it, valid, or given up. A caller that does not find() an entry
 /// makes the bytes, and may claim() the entry to keep them.

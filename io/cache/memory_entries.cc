@@ -11,8 +11,8 @@ uint64_t MemoryEntries::table_bytes(uint64_t entries) noexcept {
   return round_up(entries * sizeof(Row), entry_alignment);
 }
 
-// The table is zero, and a Row of zeros is an empty entry, so no row is written here: the system provides memory only
-// when it is touched.
+// `memory` is filled with zeros, and a Row of zeros is an empty entry. So no row needs to be written here. Writing
+// would make the whole table resident, because the system provides memory when it is first written.
 MemoryEntries::MemoryEntries(uint64_t entries, std::span<std::byte> memory) {
   check_invariant(table_bytes(entries) <= memory.size(), "a table of {} entries in {} bytes", entries, memory.size());
   table_ = {reinterpret_cast<Row*>(memory.data()), entries};

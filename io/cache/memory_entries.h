@@ -11,7 +11,7 @@
 namespace feedline::io {
 
 /// Keeps entries in memory that the caller provides. The memory holds a table, and after it the entries' bytes. Entries
-/// take their places in the order in which they are claimed. The place of an entry that is given up is lost.
+/// take room in the order in which they are claimed. The room of an entry that is given up is not used again.
 class MemoryEntries final : public EntryStore {
  public:
   /// Returns the size in bytes of a table of `entries` entries.
