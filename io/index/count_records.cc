@@ -87,9 +87,9 @@ class TrueScan {
     }
   }
 
-  /// Takes over `chain` from the first place on at which a record begins in the chain and in the true records, if there
-  /// is such a place. Reports no progress for the bytes that this function reads, because the thread that found the
-  /// chain has reported them.
+  /// Takes over the records of `chain` from the first place on at which both a record of the chain and a true record
+  /// begin, if there is such a place. Reports no progress for the bytes that this function reads, because the thread
+  /// that found the chain has reported them.
   void meet(const IndexBuilder& chain) {
     if (chain.end() <= at_) return;
     advance(chain.start(), nullptr);
@@ -157,8 +157,8 @@ void scan(Range& range, const std::shared_ptr<const SourceFile>& file, const Cou
   teller.at(range.end);
 }
 
-// Returns the size of a range, chosen so that each thread gets several ranges. A range is large enough that its own
-// cost, half a record and a few buffers, does not matter.
+// Returns the size of a range, chosen so that each thread gets several ranges. A range costs a few buffers and, on
+// average, half a record that is read twice. Ranges are so large that this cost does not matter.
 uint64_t range_bytes_of(uint64_t size, const CountOptions& options) {
   if (options.range_bytes) return options.range_bytes;
   const auto threads = static_cast<uint64_t>(tbb::this_task_arena::max_concurrency());
@@ -171,8 +171,8 @@ void scan_ranges(const std::shared_ptr<const SourceFile>& file, uint64_t begin, 
                  const CountOptions& options, const CountProgress& progress,
                  const std::function<void(IndexBuilder&)>& take) {
   const auto at_a_time = 2 * static_cast<size_t>(tbb::this_task_arena::max_concurrency());
-  // Tokens are pointers: oneTBB would leak larger ones if a filter throws. The last filter takes ranges in order, so
-  // the range that was begun `at_a_time` ranges ago is done.
+  // The tokens that travel through the pipeline are pointers, because oneTBB leaks larger ones if a filter throws. The
+  // last filter takes ranges in order, so the range that was begun `at_a_time` ranges ago is done.
   std::vector<Range> ranges(at_a_time);
   uint64_t next = begin;
   size_t begun = 0;

@@ -32,8 +32,8 @@ struct CountOptions {
 /// of strides does not overflow.
 inline constexpr uint64_t smallest_stride = 16, largest_stride = uint64_t{1} << 40;
 
-/// A callback that learns from time to time how many more bytes of the file were read. Any of the threads may call it,
-/// several at once. It may throw, which ends the counting.
+/// A callback that learns from time to time how many more bytes of the file were read. Any of the counting
+/// threads may call it, also several of them at the same time. It may throw, which ends the counting.
 using CountProgress = std::function<void(uint64_t bytes)>;
 
 /// A callback that learns of each bad region before the next one is searched, in the order of the file. One thread at a
@@ -46,8 +46,8 @@ using CountDamage = std::function<void(const BadRegion& region)>;
 /// parallel loop. Damage does not throw but goes into FileIndex::bad; see check_bad_regions() for the limit. Throws
 /// Error io_error if the file cannot be read.
 ///
-/// Memory: the index and, per thread, a few buffers of 256 KiB or the thread's longest record. A false header inside a
-/// record may claim a record of up to record_limit bytes.
+/// Memory: the index and, per thread, a few buffers of 256 KiB or the thread's longest record. Bytes inside a record
+/// may look like the header of a record of up to record_limit bytes, for which a thread then makes its buffer larger.
 ///
 /// The bytes that a range reads because of wrong guesses are at most twice its size plus 16 MiB plus record_limit.
 /// After that the range gives up, and the stitch scans the rest of it.
@@ -60,9 +60,9 @@ inline FileIndex count_records(const std::string& name, const CountOptions& opti
 }
 
 /// Scans the bytes [begin, end) of a plain file, as one of several ranks that share a file does. The bytes are
-/// divided into ranges. Returns, in ascending order, the chains that were found in the ranges: valid records, one directly
-/// after the other, where the beginning of the first one was guessed. join_parts() stitches the chains of all ranks together. For blocking, threads, `progress` and errors
-/// see count_records().
+/// divided into ranges. Returns, in ascending order, the chains that were found in the ranges. A chain is a sequence of
+/// valid records without gaps, where the beginning of the first record was guessed. join_parts() stitches the chains of
+/// all ranks together. For blocking, threads, `progress` and errors see count_records().
 std::vector<IndexBuilder> count_part(const std::shared_ptr<const SourceFile>& file, uint64_t begin, uint64_t end,
                                      const CountOptions& options, const CountProgress& progress = {});
 

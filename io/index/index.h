@@ -1,4 +1,4 @@
-// The index of a file: where its records are, and their sums. The counting pass (io/index/count_records.h), which
+// The index of a file: where its records are, and sums over them. The counting pass (io/index/count_records.h), which
 // verifies every byte of the file, makes it.
 #pragma once
 
@@ -63,7 +63,7 @@ struct FileIndex {
   uint64_t smallest_record = 0;                 // the smallest payload; 0 if there are no records
   uint64_t largest_record = 0;                  // the largest payload; 0 if there are no records
   uint64_t end = 0;                             // where the last good record ends
-  uint64_t stream_size = 0;                     // the size of the file, inflated
+  uint64_t stream_size = 0;                     // the size of the file after inflating
   uint64_t audit = 0;                           // the sum of the good records' terms (base/audit.h)
 
   /// entries[k] is the first good record that begins at or after k * stride, or {end, records} if there is none. There

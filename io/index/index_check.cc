@@ -27,7 +27,7 @@ class Walk {
   explicit Walk(const FileIndex& index) : index_(index) {}
 
   /// Goes to the place at `offset`, before which there are `record` good records. Fails unless good records can fill
-  /// the bytes from the last place to this one without a gap, and can all begin before `until`.
+  /// the bytes from the place that was reached last to this one without a gap, and can all begin before `until`.
   void good(uint64_t offset, uint64_t record, uint64_t until, const char* what) {
     const bool ascends = offset >= at_.offset && record >= at_.record && offset <= index_.stream_size;
     const uint64_t bytes = offset - at_.offset, records = record - at_.record;
@@ -43,14 +43,14 @@ class Walk {
            record - 1, until);
     at_ = {offset, record};
   }
-  /// Goes to the end of `region`. Fails unless good records, which can all begin before `until`, can fill the bytes
-  /// from the last place to the region.
+  /// Goes to the end of `region`. Fails unless good records can fill the bytes from the place that was reached last to
+  /// the beginning of the region, and can all begin before `until`.
   void bad(const BadRegion& region, uint64_t until) {
     good(region.offset, region.record, until, "a bad region");
     if ((region.offset < index_.end) != (region.record < index_.records))
       fail("a bad region at offset {} after {} of {} records, but the last record ends at offset {}", region.offset,
            region.record, index_.records, index_.end);
-    // A region without bytes means that a compressed stream breaks off at its end.
+    // An empty region says that a compressed stream breaks off. So it lies at the end of what could be inflated.
     if (region.length > index_.stream_size - at_.offset || (region.length == 0 && at_.offset != index_.stream_size))
       fail("a bad region of {} bytes at offset {}, which cannot lie there", region.length, region.offset);
     at_.offset += region.length;
@@ -108,7 +108,8 @@ void check_totals(const FileIndex& index, uint64_t bad_bytes) {
   const auto agree = [&] {
     if (payload != index.stream_size - bad_bytes - index.records * frame_bytes) return false;
     if (index.records == 0) return largest == 0 && index.end == 0;
-    // One record has the smallest size, and one has the largest. It may be the same record.
+    // Some record has the smallest size, and some record, perhaps the same one, has the largest. So there are bounds
+    // for the sum of the sizes.
     const uint64_t others = index.records - 1;
     return largest <= payload - others * smallest && payload - smallest <= Wide{others} * largest;
   };

@@ -9,7 +9,7 @@
 
 namespace feedline::io {
 
-/// Returns whether a file of `file_size` bytes can hold a stream of `stream_size` bytes, before compression. One byte
+/// Returns whether a file of `file_size` bytes can hold a stream that has `stream_size` bytes after inflating. One byte
 /// of deflate data inflates to at most 1032 bytes.
 constexpr bool can_be_stream(Compression compression, uint64_t stream_size, uint64_t file_size) noexcept {
   return compression == Compression::none ? stream_size == file_size : stream_size / 1032 <= file_size;
@@ -31,9 +31,9 @@ constexpr uint64_t sums_of(uint64_t stream_size, uint64_t stride) noexcept {
 /// relies on:
 /// * Entries and bad regions ascend and lie inside the stream. The n records between two neighbours take b bytes, with
 ///   n (16 + smallest_record) <= b <= n (16 + largest_record).
-/// * Every entry is {end, records}, or a good record begins there. In the second case, entry k does not lie before
-///   k * stride. In both cases, the sizes stated allow all records before entry k to begin before k * stride. So there
-///   are fewer than stride + 16 + largest_record good bytes from an entry to the next.
+/// * Every entry is the place of a good record, or {end, records} if no good record follows. In the first case, entry k
+///   does not lie before k * stride. In both cases, the sizes stated allow all records before entry k to begin before
+///   k * stride. So there are fewer than stride + 16 + largest_record good bytes from an entry to the next.
 /// * No record is longer than largest_record, which is at most record_limit.
 std::string contradiction(const FileIndex& index, uint64_t file_size, uint64_t record_limit);
 

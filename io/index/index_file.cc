@@ -59,7 +59,8 @@ template <typename... Args>
   throw Refused{fmt::format(format, std::forward<Args>(args)...)};
 }
 
-// Refuses an index of another file, or one that was made with other options.
+// Throws Refused if the index was made for a different file, for an earlier version of the file, or with different
+// options.
 void check_key(const Header& h, const FileId& data, const CountOptions& options) {
   if (h.file_size != data.size) refuse("was made for a file of {} bytes, but the file has {}", h.file_size, data.size);
   if (h.file_version != data.version) refuse("was made before the data file was last written to");
@@ -72,7 +73,7 @@ void check_key(const Header& h, const FileId& data, const CountOptions& options)
   if (h.asked != asked && h.compression != asked) refuse("was made when the pipeline had a different 'compression'");
 }
 
-// Checks what can be checked before the tables are read.
+// Checks the header, as far as that is possible before the tables are read. Throws Refused if it is wrong.
 void check_header(const Header& h, uint64_t bytes, const FileId& data) {
   const auto compression = static_cast<Compression>(h.compression);
   if (compression == Compression::automatic || h.compression > static_cast<uint32_t>(Compression::zlib))

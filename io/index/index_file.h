@@ -38,8 +38,8 @@ std::string index_bytes(const FileIndex& index, const FileId& data, const CountO
 
 struct IndexFile {
   std::optional<FileIndex> index;
-  /// Why there is no index, for people: "has 12 bytes, ...: it is cut short". Empty if there is an index, and if there is
-  /// no such file.
+  /// Why there is no index, for people: "has 12 bytes, ...: it is cut short". Empty if there is an index, or if no
+  /// file exists at the path.
   std::string refused;
 };
 

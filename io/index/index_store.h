@@ -2,8 +2,8 @@
 //
 // An index lies beside its data file, as .NAME.feedline-index: hidden, so that patterns such as NAME* of other programs
 // do not take it for data. If the folder of the data is read-only, it lies in $XDG_CACHE_HOME/feedline or
-// ~/.cache/feedline instead. If the user has named a folder, it lies in that one and nowhere else. In these folders its
-// name is NAME-HASH.feedline-index, where HASH is a hash of the absolute path of the data.
+// ~/.cache/feedline instead. If the user has named a folder, it lies only in that folder. In all these folders except
+// that of the data, its name is NAME-HASH.feedline-index, where HASH is a hash of the absolute path of the data.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@ namespace feedline::io {
 
 inline constexpr std::string_view index_suffix = ".feedline-index";
 
-/// Returns whether a file of this name is an index, or a temporary file that is about to become one. Names that are not
-/// hidden, which feedline 0.1 gave to indexes beside the data, count, too.
+/// Returns whether a file of this name is an index, or a temporary file that is about to become an index. A name need
+/// not begin with a dot, because feedline 0.1 gave indexes beside the data names without it.
 bool is_index_name(std::string_view path);
 
 /// Returns whether a file of this name is not data, but something that feedline writes beside data: an index, or a file
@@ -60,7 +60,8 @@ void let_mtime_settle(const FileId& data);
 
 /// Writes the index to the first place that accepts it, makes the folder if it does not exist, and returns the path.
 /// `data` is the file as it was before it was counted, and `now` the file as it is now. Throws Error io_error if the
-/// file has changed in between, or if no place accepts the index (with the failure at the first place).
+/// file has changed in between, or if no place accepts the index. In the second case, the message is that of the first
+/// place.
 std::string keep_index(const FileIndex& index, const FileId& data, const FileId& now, const CountOptions& options,
                        const std::string& dir);
 
