@@ -25,7 +25,7 @@ Registry& registry() {
   return all;
 }
 
-// Returns the source of a file or pattern. It is never removed.
+// Returns the source of a file or pattern. The source is never removed.
 const Source& source_of(std::string_view name) {
   const std::string_view scheme = scheme_of(name);
   if (scheme.empty()) return local_files();

@@ -16,8 +16,8 @@ std::unique_ptr<ReadBackend> make_uring_backend(std::shared_ptr<FileTable> files
                                                 ReadDone done);
 
 /// Makes the backend that reads with pread on a few threads. `reason` says why the backend is not io_uring, and becomes
-/// a part of description(); it may be empty. Ignores `backend` and `direct`, too. Throws std::system_error if not even
-/// one thread can be started.
+/// a part of description(); it may be empty. Ignores the members `backend` and `direct` of `options`, too. Throws
+/// std::system_error if not even one thread can be started.
 std::unique_ptr<ReadBackend> make_pread_backend(std::shared_ptr<FileTable> files, const BackendOptions& options,
                                                 ReadDone done, std::string reason = {});
 

@@ -51,8 +51,9 @@ int open_path(const char* path, int flags) noexcept {
   return fd < 0 ? -errno : fd;
 }
 
-/// Checks that a regular file was opened, as it was when the files were listed, and clears O_NONBLOCK. With O_NONBLOCK
-/// io_uring would let a read fail if the file system cannot read without waiting. Returns 0 or an errno.
+/// Checks that the opened file is still a regular file, as it was when the files were listed, and clears O_NONBLOCK.
+/// With O_NONBLOCK, a read by io_uring would fail if the file system cannot read without waiting. Returns 0 or an
+/// errno.
 int make_readable(int fd, int flags) noexcept {
   if (int error = injected<StatOp>()) return error;
   struct stat about {};

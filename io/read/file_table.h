@@ -36,9 +36,9 @@ class FileTable {
   static size_t default_capacity() noexcept;
 
   /// Returns the largest number of leases that a backend may hold at a time: half of the capacity, rounded up. The
-  /// other leases are spare ones for read_cached(), on any thread: first come, first served.
+  /// rest of the capacity is for spare leases, which read_cached() takes on any thread, first come, first served.
   size_t depth() const noexcept { return (capacity_ + 1) / 2; }
-  /// Takes a spare lease. Returns false if none is left. return_spare() gives it back.
+  /// Reserves a spare lease. Returns false if all spare leases are taken. return_spare() gives it back.
   bool lend_spare() noexcept;
   void return_spare() noexcept { spare_lent_--; }
   Toggle direct() const noexcept { return direct_; }
@@ -48,8 +48,9 @@ class FileTable {
   /// file without leases. It waits for another program only if that program holds a kernel lease on the file
   /// (F_SETLEASE in fcntl(2)). The kernel then makes that program give the lease up.
   ///
-  /// Returns 0 or an errno. EOPNOTSUPP means that O_DIRECT is `on` and refused, ESTALE that this is no longer a regular
-  /// file. Precondition: the caller holds fewer than depth() leases, or has taken a spare one.
+  /// Returns 0 or an errno. EOPNOTSUPP means that O_DIRECT is `on` and the file system refuses it. ESTALE means that
+  /// this is no longer a regular file. Precondition: the caller holds fewer than depth() leases, or has taken a spare
+  /// one.
   int acquire(uint32_t file, Lease& lease) noexcept;
   void release(const Lease& lease) noexcept;
 

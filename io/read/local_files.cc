@@ -45,8 +45,8 @@ std::string as_pattern(std::string_view text) {
   return result;
 }
 
-// Returns the path without "." and doubled slashes. Removes "..", too, if the shorter path names the same folder. It
-// may name a different one: if "a" is a symbolic link, "a/.." need not be the folder ".".
+// Returns the path without "." and doubled slashes. Removes "..", too, if the shorter path names the same folder. The
+// shorter path may name a different folder: if "a" is a symbolic link, "a/.." need not be the folder ".".
 fs::path tidy(const fs::path& path) {
   const fs::path plain = path.lexically_normal();
   const bool climbs = std::find(path.begin(), path.end(), "..") != path.end();
@@ -54,10 +54,10 @@ fs::path tidy(const fs::path& path) {
   return !climbs || fs::equivalent(path.parent_path(), plain.parent_path(), error) ? plain : path;
 }
 
-// A pattern in two parts. The part without wildcards is taken literally, whatever characters are in it.
+// A pattern in two parts. The part `folder` is taken literally, whatever characters are in it.
 struct Split {
   fs::path folder;  // absolute
-  fs::path rest;    // from the first component with a wildcard on; or the file's name
+  fs::path rest;    // from the first component with a wildcard on; without wildcards, the file's name
 };
 
 Split split(const std::string& folder, const fs::path& pattern) {
@@ -80,7 +80,8 @@ Split split(const std::string& folder, const fs::path& pattern) {
   throw Error(Category::io_error, fmt::format("cannot list '{}': {}", what, std::generic_category().message(error)));
 }
 
-// Returns what the user may have meant: how much of the path exists, and a name there that is like the wanted one.
+// Returns the end of a message about a path that does not exist: which folder of the path is missing, and which name
+// that exists there is similar to the missing one.
 std::string what_is_there(const fs::path& pattern) {
   fs::path folder = pattern.parent_path();
   std::string wanted = pattern.filename().string();
@@ -103,8 +104,8 @@ std::string what_is_there(const fs::path& pattern) {
   return text;
 }
 
-// Returns why a pattern finds no file, if it looks as if the user meant it in a way in which it is not understood here,
-// as a URL for example. Otherwise returns an empty string. `path` is the path that the pattern stands for.
+// If the user seems to have meant the pattern in a way that is not supported here, for example as a URL, returns the
+// end of a message that says so. Otherwise returns an empty string. `path` is the path that the pattern stands for.
 std::string other_meaning(const std::string& pattern, const fs::path& path) {
   if (pattern.starts_with("file://")) return "; write only the path, without 'file://'";
   if (const size_t scheme = pattern.find("://"); scheme != std::string::npos) {
@@ -125,8 +126,8 @@ std::string other_meaning(const std::string& pattern, const fs::path& path) {
   return {};
 }
 
-// Returns the type of what the path names, after links. Throws Error io_error if the system does not tell the type,
-// because the path could name data, which must not be left out.
+// Returns the type of the file or folder that the path names, after following links. Throws Error io_error if the
+// system does not tell the type, because the path could name data, which must not be left out.
 fs::file_type type_of(const fs::path& path) {
   std::error_code error(injected<TypeOp>(), std::generic_category());
   const fs::file_type type = error ? fs::file_type::none : fs::status(path, error).type();
@@ -165,7 +166,7 @@ void expand(const fs::path& folder, fs::path::const_iterator at, const fs::path:
     const std::string_view name = entry->d_name;
     if (!matches(component.c_str(), entry->d_name, FNM_PERIOD) || name == "." || name == "..") continue;
     std::string path = prefix + entry->d_name;
-    // The type is mostly known without another system call.
+    // Most file systems tell the type with the name. Otherwise type_of() asks for it by one more system call.
     const bool unknown = entry->d_type == DT_LNK || entry->d_type == DT_UNKNOWN;
     const bool is_folder = unknown ? type_of(path) == fs::file_type::directory : entry->d_type == DT_DIR;
     if (!last && is_folder) expand(path, std::next(at), end, files);

@@ -27,7 +27,7 @@ struct FileId {
   std::string uri;       // a local path, or the name of a file in a store (io/read/source.h)
   uint64_t size = 0;     // bytes
   uint64_t version = 0;  // changes when the content does: of a local file, the mtime in nanoseconds
-  // This also changes when another file with the same mtime takes its place: the ctime in nanoseconds.
+  // This changes also when a different file with the same mtime takes the place of this file: the ctime in nanoseconds.
   uint64_t changed = 0;
   // The numbers by which the system knows the file. Paths that name the same file have the same two numbers. If `inode`
   // is 0, they are not known.
@@ -78,9 +78,9 @@ class ReadBackend {
 
   /// Reads the range at once, on the caller's thread, from the page cache or from a file system in memory. It does not
   /// wait for a disk, with two exceptions: it may have to open the file, and memory may be in swap. Returns 0 or an
-  /// errno, with the meanings that ReadDone has. Returns nothing if the page cache does not hold the whole range, or if
-  /// files are not read through it. Then a part of the buffer may have been written, and the caller must submit the
-  /// read. Thread-safe.
+  /// errno, with the meanings that ReadDone has. Returns nothing if the page cache does not hold the whole range, if
+  /// files may be read past it, or if too many other calls are under way. Then a part of the buffer may have been
+  /// written, and the caller must submit the read. Thread-safe.
   virtual std::optional<int> read_cached(const Read& read) noexcept = 0;
   /// Returns how many callers of read_cached() are waiting for a file to be opened. They may wait for long, because a
   /// disk or a network may not answer. Thread-safe.
@@ -91,14 +91,14 @@ class ReadBackend {
   /// submits complete with ECANCELED at once. May be called several times, on any thread except inside a completion.
   virtual void stop() = 0;
 
-  /// Returns what this backend is, for people: "io_uring (O_DIRECT, registered buffers)", or "pread (page cache;
-  /// io_uring_setup: Operation not permitted)".
+  /// Returns a description of this backend, for people: "io_uring (O_DIRECT, registered buffers)", or "pread (page
+  /// cache; io_uring_setup: Operation not permitted)".
   virtual std::string description() const = 0;
 };
 
 /// Options for make_read_backend().
 struct BackendOptions : IoOptions {
-  unsigned depth = 64;  // the largest number of reads in flight, at least 1; other reads wait in a queue
+  unsigned depth = 64;  // the largest number of reads in flight, at least 1; further reads wait in a queue
   /// The memory in which all buffers lie, for registration with io_uring. May be empty.
   std::span<std::byte> memory = {};
   /// The number of reads that are started before `memory` is registered. Registration makes all of it resident. A feed

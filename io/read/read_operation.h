@@ -22,8 +22,8 @@ class ReadOperation {
   int fd() const noexcept { return lease_.fd; }
   void* tag() const noexcept { return tag_; }
 
-  /// Takes the result of that call: a number of bytes, or a negative errno. Returns nothing if another call is to be
-  /// made. Otherwise returns 0 or an errno, and the operation is over.
+  /// Takes the result of the call that call() returned: a number of bytes, or a negative errno. Returns nothing if a
+  /// further call is to be made. Otherwise returns 0 or an errno, and the operation is over.
   std::optional<int> advance(int64_t result) noexcept;
 
   /// Ends the operation before it has a result. Precondition: no call is under way.

@@ -29,7 +29,7 @@ class Source {
     std::vector<std::string> files;  // their URIs, each once, in any order
     bool literal = false;            // the pattern is the name of a file, in which wildcards mean themselves
     std::string name;                // the absolute pattern, for messages
-    std::string instead;             // if there are no files: what is there instead, to be appended to a message
+    std::string instead;             // if there are no files: the end of a message, which helps to find them
   };
   /// Lists the files that match a pattern. Wildcards are * ? and [...] within a component of the path, as in
   /// fnmatch(3); they do not match a leading '.'. If the pattern is the name of an existing file, it is taken
@@ -50,7 +50,7 @@ class Source {
 /// Returns the local file system.
 const Source& local_files();
 
-/// Returns the scheme of a name such as "s3://bucket/part-000", here "s3"; "" for a path.
+/// Returns the scheme of a name: "s3" for "s3://bucket/part-000", and "" for a path.
 std::string_view scheme_of(std::string_view name) noexcept;
 
 /// Makes `source` the source of all names with this scheme, for as long as the process lives. Thread-safe. Throws Error

@@ -31,7 +31,7 @@ class UringBackend final : public ReadBackend {
         done_(std::move(done)),
         register_after_reads_(options.register_after_reads),
         memory_(options.memory),
-        // Each read under way holds a lease of the file table.
+        // Each read under way holds a lease of the file table, which allows a backend depth() leases.
         requests_(std::clamp<size_t>(options.depth, 1, std::min<size_t>(depth_limit, files_->depth()))) {
     for (uint32_t i = 0; i < requests_.size(); i++) free_.push_back(i);
     ready_.reserve(requests_.size());
@@ -103,8 +103,8 @@ class UringBackend final : public ReadBackend {
     run(*ring);
   }
 
-  // Reads until the backend has been stopped or the ring was lost. Returns when, after that, the kernel holds nothing
-  // of this backend.
+  // Reads until the backend is stopped or the ring is lost. Then waits until the kernel uses no memory of this backend,
+  // and returns. (lose() says why a lost ring may still use the memory of wake_count_.)
   void run(UringRing& ring) {
     while (true) {
       const int refusal = take_arrived();
@@ -164,7 +164,7 @@ class UringBackend final : public ReadBackend {
     ready_.erase(ready_.begin(), next);
   }
 
-  // Completes all reads that the kernel does not hold.
+  // Completes, with the errno `refusal`, all reads that the kernel does not hold.
   void refuse_waiting(int refusal) {
     for (const Read& read : std::exchange(waiting_, {})) done_(read.tag, refusal);
     for (uint32_t index : std::exchange(ready_, {})) {
@@ -244,7 +244,7 @@ class UringBackend final : public ReadBackend {
 
   mutable Mutex mutex_;
   Mutex join_mutex_;
-  // The result of registering memory, 0 or an errno; nothing before it was tried.
+  // The result of registering memory, 0 or an errno. It has no value before registration was tried.
   std::optional<int> registration_ FEEDLINE_GUARDED_BY(mutex_);
   std::vector<Read> arrived_ FEEDLINE_GUARDED_BY(mutex_);  // submitted, but not yet seen by the ring's thread
   // The errno with which new reads are refused; ECANCELED after stop().
@@ -256,7 +256,7 @@ class UringBackend final : public ReadBackend {
   uint64_t begun_ = 0;           // the number of reads taken from waiting_
   std::deque<Read> waiting_;     // reads that have no request yet
   std::vector<Request> requests_;
-  // The numbers of the requests that have no read, and of those with a read whose next call is to be made.
+  // free_ has the numbers of the requests without a read. ready_ has those of the reads whose next call is to be made.
   std::vector<uint32_t> free_, ready_;
   // The memory into which the ring reads the eventfd.
   std::shared_ptr<uint64_t> wake_count_ = std::make_shared<uint64_t>(0);

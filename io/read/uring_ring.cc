@@ -48,11 +48,11 @@ struct RegisterBuffersOp {
   static constexpr const char* name = "io_uring_register buffers";
   static constexpr int error = ENOMEM;
 };
-struct RingEnterOp {  // a failure that passes
+struct RingEnterOp {  // a temporary failure
   static constexpr const char* name = "io_uring_enter";
   static constexpr int error = EAGAIN;
 };
-struct RingLostOp {  // a failure that does not pass
+struct RingLostOp {  // a lasting failure
   static constexpr const char* name = "io_uring_enter forbidden";
   static constexpr int error = EPERM;
 };
@@ -66,7 +66,7 @@ struct CqeOp {
 int set_up(unsigned entries, io_uring& ring) noexcept {
   if (int error = injected<RingSetupOp>()) return error;
   // SINGLE_ISSUER and DEFER_TASKRUN (Linux 6.1): one thread submits, and completions are handled when it asks for them,
-  // so they do not interrupt what it does. SUBMIT_ALL: an operation that is refused does not delay those after it.
+  // so they do not interrupt its other work. SUBMIT_ALL: an operation that is refused does not delay those after it.
   constexpr unsigned best = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_SUBMIT_ALL;
   int error = injected<RingFlagsOp>();
   if (!error) error = -io_uring_queue_init(entries, &ring, best);

@@ -1,8 +1,8 @@
 // io_uring as this library uses it: set-up, reads, cancellation, and a wake-up from other threads. This file has only
 // the mechanism; uring_backend.cc decides what to read when.
 //
-// SINGLE_ISSUER binds submission, registration and cancellation to one thread. So only the thread that makes a ring may
-// use what is declared here, except Wake::ring(), which any thread may call.
+// With the flag IORING_SETUP_SINGLE_ISSUER only one thread may submit, register and cancel. So only the thread that
+// makes a ring may use what is declared here, except Wake::ring(), which any thread may call.
 #pragma once
 
 #include <liburing.h>
@@ -43,8 +43,8 @@ class UringRing {
   UringRing& operator=(const UringRing&) = delete;
 
   /// Registers `memory`, so that the kernel need not look up the pages for each read into it. All pages become
-  /// resident. May be called once. Returns 0 or an errno; after a failure, reads into `memory` work as any others do.
-  /// `piece_bytes` is the size of a registered piece: the kernel accepts at most 1 GiB in one piece
+  /// resident. May be called once. Returns 0 or an errno; after a failure, reads into `memory` still work, as into any
+  /// memory. `piece_bytes` is the size of a registered piece: the kernel accepts at most 1 GiB in one piece
   /// (io_uring_registered_buffers(7)).
   int register_memory(std::span<std::byte> memory, size_t piece_bytes = size_t{1} << 30);
 
@@ -54,8 +54,8 @@ class UringRing {
   bool prepare_read(int fd, const ReadCall& call, uint64_t token) noexcept;
   bool prepare_cancel(uint64_t target, uint64_t token) noexcept;
 
-  /// Gives what is queued to the kernel, and waits for a result. Returns 0 or an errno. After a failure the kernel may
-  /// have taken a part of what was queued, or nothing.
+  /// Gives the queued operations to the kernel, and waits for a result. Returns 0 or an errno. After a failure the
+  /// kernel may have taken some of the queued operations, or none of them.
   int enter() noexcept;
   /// Lets the kernel deliver results that are ready, without submitting anything or waiting. This is for a ring whose
   /// enter() fails.
