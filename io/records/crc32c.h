@@ -15,7 +15,7 @@ enum class Crc32cPath : uint8_t {
   folding,    // carry-less products of 512 bits; needs AVX-512 and VPCLMULQDQ
 };
 
-/// Returns whether this CPU has what `path` needs.
+/// Returns whether this CPU has the instructions that `path` needs.
 bool supported(Crc32cPath path) noexcept;
 
 /// Returns the fastest path that this CPU supports.

@@ -13,10 +13,11 @@ inline constexpr uint32_t crc32c_polynomial = 0x82f63b78;  // x^32 + x^28 + x^27
 
 /// Returns p * x mod P.
 constexpr uint32_t times_x(uint32_t p) noexcept { return (p >> 1) ^ ((p & 1) ? crc32c_polynomial : 0); }
-/// Returns the q for which q * x = p mod P. There is one, because x is not a factor of P.
+/// Returns the q for which q * x = p mod P. There is exactly one, because x is not a factor of P.
 constexpr uint32_t over_x(uint32_t p) noexcept { return p & 0x80000000 ? (p ^ crc32c_polynomial) << 1 | 1 : p << 1; }
 
-/// Returns the tables for slicing-by-8. Entry [k][b] is the CRC register after byte b and then k zero bytes.
+/// Returns the tables for slicing-by-8. Entry [k][b] is the CRC register after byte b and then k zero bytes, if
+/// the register was 0 before.
 constexpr std::array<std::array<uint32_t, 256>, 8> make_crc32c_slices() noexcept {
   std::array<std::array<uint32_t, 256>, 8> slices{};
   for (uint32_t b = 0; b < 256; b++) {

@@ -35,7 +35,7 @@ inline constexpr auto folds = [] {
   return table;
 }();
 
-/// The path Crc32cPath::folding, with the members that TableStream explains.
+/// The path Crc32cPath::folding. TableStream (crc32c_table.h) explains the members.
 struct Folding {
   static constexpr bool three_records = false;
 
@@ -84,7 +84,8 @@ struct Folding {
     return lane[3];
   }
 
-  /// Moves the first three quarters of `x` to the last one, and returns the CRC register that the sum leaves modulo P.
+  /// Moves the first three quarters of `x` to the last quarter, and returns the CRC register that the sum of all four
+  /// leaves modulo P.
   FEEDLINE_FOLD_INLINE static uint32_t remainder(__m512i x) noexcept {
     constexpr Fold first = folds[48], second = folds[32], third = folds[16];
     const __m512i by =

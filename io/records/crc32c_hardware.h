@@ -90,7 +90,7 @@ FEEDLINE_CRC_INLINE std::array<uint32_t, 3> update_three(const std::array<const 
   return crc;
 }
 
-/// The path Crc32cPath::hardware, with the members that TableStream explains.
+/// The path Crc32cPath::hardware. TableStream (crc32c_table.h) explains the members.
 struct OneStream {
   static constexpr bool three_records = true;
   FEEDLINE_CRC_INLINE static uint32_t update(uint32_t crc, const std::byte* p, size_t size) noexcept {
@@ -124,8 +124,8 @@ inline constexpr auto shifts = [] {
   return table;
 }();
 
-/// The path Crc32cPath::three_way, with the members that TableStream explains. It cuts one buffer into three streams,
-/// so that the instruction is always busy, as in update_three().
+/// The path Crc32cPath::three_way. TableStream (crc32c_table.h) explains the members. update() cuts one buffer into
+/// three streams, so that the instruction is always busy, as in update_three().
 struct ThreeStreams {
   static constexpr bool three_records = true;
   FEEDLINE_CRC_INLINE static uint32_t update(uint32_t crc, const std::byte* p, size_t size) noexcept {

@@ -11,7 +11,7 @@
 namespace feedline::io {
 
 /// Inflates a gzip file with all its members, empty ones too, or a single zlib stream. It verifies the checksums and
-/// sizes in the trailers. Zeros after a member are passed over. After an error, all further calls return the error. Not
+/// sizes in the trailers. Zeros after a member are ignored. After an error, all further calls return the error. Not
 /// thread-safe.
 class Inflater {
  public:
@@ -33,9 +33,9 @@ class Inflater {
   /// Returns what is wrong, for people. Empty before the first error.
   const std::string& message() const noexcept;
 
-  /// Returns whether the output of the current member is no larger than its input. It then consists of stored blocks
-  /// (RFC 1951, section 3.2.4). Damage in stored blocks stays where it is, while one wrong bit in a code may change
-  /// everything that follows.
+  /// Returns whether the output of the current member is no larger than its input. The member then consists of stored
+  /// blocks (RFC 1951, section 3.2.4). Damage in stored blocks stays where it is, while one wrong bit in a code may
+  /// change everything that follows.
   bool stored() const noexcept;
 
  private:

@@ -44,13 +44,13 @@ class RecordScanner {
   /// supported(path).
   Stop next(Crc32cPath path, std::span<RecordView> out, size_t& count) noexcept;
 
-  /// Returns where the first record begins that was not handed out yet, in bytes from the start of the span.
+  /// Returns the place of the first record that was not handed out yet, in bytes from the start of the span.
   size_t position() const noexcept { return position_; }
   /// Returns the size in bytes of the record at position(), with header and footer, as Stop explains.
   uint64_t wanted() const noexcept { return wanted_; }
-  /// Returns bad_length_crc, bad_data_crc or record_too_large. Only after Stop::error.
+  /// Returns bad_length_crc, bad_data_crc or record_too_large. Precondition: next() has returned Stop::error.
   Category damage() const noexcept { return damage_; }
-  /// Continues at another place of the span, for instance after damage.
+  /// Makes the next call of next() continue at this position of the span, for instance after damage.
   void seek(size_t position) noexcept { position_ = position; }
 
  private:

@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t window_bytes = 256 << 10;
 constexpr size_t most_failed = 1 << 17;  // the maximum number of places that a search remembers
-constexpr uint64_t work_per_byte = 16;   // the bytes that may be read for candidates for each byte that is searched
+constexpr uint64_t work_per_byte = 16;   // how many bytes may be read to try candidates, for each byte searched
 
 // Returns whether the checksum of the length in a header is right.
 bool length_holds(const std::byte* header) noexcept {
@@ -39,7 +39,7 @@ class Resync::Window {
   std::span<const std::byte> at(uint64_t offset, size_t least) {
     if (offset < begin_ || offset + least > begin_ + filled_) {
       if (!bytes_) bytes_ = std::make_unique_for_overwrite<std::byte[]>(window_bytes);
-      filled_ = 0;  // in case reading throws
+      filled_ = 0;  // so that the window is empty if reading throws
       begin_ = offset;
       const size_t size = std::min<uint64_t>(window_bytes, size_ - offset);
       read_(offset, {bytes_.get(), size});
@@ -206,7 +206,8 @@ bool Resync::crossed(uint64_t begin, uint64_t end) {
   return false;
 }
 
-// Returns where the record after the one at `at` begins, by rule 3. Returns nothing if the chain breaks at `at`.
+// Returns the offset at which the record at `at` ends and the chain goes on, also over damage by rule 3. Returns
+// nothing if the chain breaks at `at`.
 std::optional<uint64_t> Resync::step(uint64_t at) {
   const auto h = header(at);
   if (!h) return std::nullopt;
@@ -219,7 +220,7 @@ std::optional<uint64_t> Resync::step(uint64_t at) {
   return end;
 }
 
-// Applies rule 2 to `place`: continues chain_, and returns whether it reaches far enough.
+// Applies rule 2 to `place`: follows chain_ further, and returns whether it reaches so far that `place` is proven.
 bool Resync::proven(uint64_t place) {
   const uint64_t goal = std::min(size_, place + limit_ + frame_bytes);  // no overflow: limit_ has 32 bits
   std::vector<uint64_t> walked;

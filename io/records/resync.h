@@ -61,9 +61,9 @@ class Resync {
   /// Returns the first place in the bytes [from, to) at which a record may begin, or nothing if there is none.
   std::optional<Candidate> candidate(uint64_t from, uint64_t to);
 
-  /// Tries only rule 1 (only the header is damaged) on the record that begins at the offset
-  /// `damage`. Returns the offset of the end of this record. Returns nothing if the header's checksum is right, or if
-  /// the payload's checksum is right for none of the lengths that rule 1 tries.
+  /// Applies rule 1 to the header of the record that begins at the offset `damage`, and no other rule. Returns the
+  /// offset of the end of this record. Returns nothing if the header's checksum is right, or if the payload's checksum
+  /// fits none of the lengths that rule 1 tries.
   std::optional<uint64_t> end_of_record(uint64_t damage);
 
  private:
@@ -75,7 +75,7 @@ class Resync {
   struct Chain {
     uint64_t from = 0, at = 0;  // the chain has been followed over [from, at)
     bool broken = true;
-    bool strict = false;  // whether the chain ends at damage, because rule 3 does not apply
+    bool strict = false;  // whether damage breaks the chain, because rule 3 does not apply
   };
 
   std::optional<Header> header(uint64_t at);
