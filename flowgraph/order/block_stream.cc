@@ -74,7 +74,7 @@ void BlockStream::take(int64_t count, Rows wanted, int64_t at, TakeResult& to) {
     if (taken_ == lane().end - lane().begin) {
       // Blocks may still be open: their last segments are empty, so the rounds of these segments were never entered.
       close(to.step);
-      // The next pass need not have samples of this lane, because a pass may have fewer samples than there are lanes.
+      // A pass may have fewer samples than there are lanes. So passes in which this lane has no sample are left out.
       enter_pass(order_->epoch_pass_at(number_, order_->lane_samples(number_, epoch_pass_ + 1)));
     }
     if (!entered_) enter_round(to);

@@ -12,8 +12,8 @@
 namespace feedline::flow {
 
 /// Yields the samples of one lane of the shuffle mode BLOCK, round by round; order.h explains lanes, rounds and
-/// segments. Each block (or the lane's part of it) is read as one Ticket. A round takes one segment of it, so the
-/// ticket stays open for as many rounds as the block has segments.
+/// segments. Each block (or the lane's part of it) is read as one Ticket. A round takes one segment of each open block.
+/// So a block's ticket stays open for as many rounds as the block has segments.
 class BlockStream final : public SampleStream {
  public:
   /// Begins at sample `sample` of the lane, counted from the beginning of pass `first_pass`.
@@ -51,7 +51,8 @@ class BlockStream final : public SampleStream {
   uint64_t taken_ = 0;          // the number of samples that were taken of the lane in this pass
   std::deque<OpenBlock> open_;  // consecutive blocks of the lane; the last one is block next_block_ - 1
   bool entered_ = false;        // whether the blocks of round_ are open and its samples drawn
-  std::vector<Drawn> drawn_;    // the samples of round_ in their order; unused if W is 1, as a round is one block then
+  // The samples of round_ in their order. Unused if Order::mixed_blocks() is 1, because a round is then one block.
+  std::vector<Drawn> drawn_;
 };
 
 }  // namespace feedline::flow

@@ -31,7 +31,8 @@ uint64_t BufferStream::draw(uint64_t position) const noexcept {
 void BufferStream::restore(uint64_t position) {
   const uint64_t size = std::min(order_->buffer(), order_->samples());
   // While the buffer is full, the place that is drawn at position q is given sample number size + q of the sequence. So
-  // the contents at `full_until` can be computed directly, and the draws after that are repeated.
+  // the buffer's contents before draw `full_until` can be computed directly, and only the draws from there on are
+  // repeated.
   const uint64_t full_until = std::min(position, order_->samples() - size);
   buffer_.assign(size, Sample{});
   if (full_until == 0) {  // place p holds sample p of the sequence
@@ -51,8 +52,9 @@ void BufferStream::begin_sequence(uint64_t sample) {
 }
 
 // Sets the buffer to its contents before the draw at `position`, up to which it has been full. First each place is
-// given the number of its sample in the sequence, and then the sample itself. Both take 8 bytes, so that no second
-// array is needed. A place that no draw has taken yet still holds the sample that it began with.
+// given the number of its sample in the sequence, and then the sample itself. A number and a sample both take 8 bytes,
+// so no second array is needed for the numbers. A place that no draw has taken yet still holds the sample that it began
+// with.
 void BufferStream::fill_in_as_at(uint64_t position) {
   const uint64_t size = buffer_.size();
   const auto number_at = [&](uint64_t place) { return std::bit_cast<uint64_t>(buffer_[place]); };
@@ -144,7 +146,7 @@ void BufferStream::expire(Step& step) {
 }
 
 void BufferStream::take(int64_t count, Rows wanted, int64_t at, TakeResult& to) {
-  expire(to.step);  // blocks that had expired before the position at which the stream begins
+  expire(to.step);  // in the first call: the blocks that had expired before the stream's first draw
   for (int64_t row = 0; row < count; row++) {
     if (position_ == order_->samples()) {
       close(to.step);

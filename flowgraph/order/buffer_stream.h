@@ -22,9 +22,9 @@ namespace feedline::flow {
 /// the constructor looks back over about O(B log B) draws.
 ///
 /// The buffer holds only the numbers of samples; their records lie in chunks. A block is opened as one ticket when the
-/// first of its samples that this rank wants is drawn. It is finished Order::buffer_age() draws after its last sample
-/// entered the buffer; hardly any of its samples are left in the buffer by then. Samples that are left are read again
-/// when they are drawn, each by itself.
+/// first of its samples that this rank wants is drawn. The block is finished Order::buffer_age() draws after its last
+/// sample has entered the buffer. By then hardly any of its samples are left in the buffer. A sample that is left is
+/// read again, by itself, when it is drawn.
 class BufferStream final : public SampleStream {
  public:
   BufferStream(const Order& order, Wide first_pass, uint64_t sample);

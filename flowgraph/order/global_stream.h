@@ -19,8 +19,9 @@ class GlobalStream final : public SampleStream {
   void close(Step&) override {}
 
  private:
-  /// Adds the rows of one sample, which begin at row `row` of the ticket opened last. `sample` is its number in file
-  /// order, `at` its number in the step. Returns how many rows of the ticket it spans.
+  /// Adds the rows of one sample, which begin at row `row` of the ticket opened last. `sample` is the sample's number
+  /// in file order, `at` its number in the step. If `ticket` is not null, appends the sample to it. Returns how many
+  /// rows of the ticket the sample spans.
   uint32_t add_rows(uint64_t sample, uint32_t row, int64_t at, Ticket* ticket, TakeResult& to) const;
 
   const Order* order_;

@@ -18,7 +18,7 @@ constexpr uint64_t dealt(uint64_t begin, uint64_t end, uint32_t lane, uint32_t l
 struct Lanes {
   uint32_t count = 1;     // the number of lanes, C
   uint64_t step = 1;      // the maximum number of samples that a step takes of one lane
-  uint64_t rotation = 0;  // in a mixture: how many samples of earlier sources are dealt before it begins, mod `count`
+  uint64_t rotation = 0;  // in a mixture: how many samples of the sources before this one are dealt, mod `count`
   // The order in which lanes take turns: item i goes to lane i * stride % count. `turn` is the inverse: turn * stride
   // is 1, modulo `count`.
   uint32_t stride = 1, turn = 1;

@@ -65,7 +65,7 @@ void MixedStream::take(int64_t count, Rows wanted, int64_t at, TakeResult& to) {
 }
 
 // Puts the lane's next sample into the step. The sample's rows may be a part of a run, or parts of several runs. A
-// window that is short has fewer rows than others.
+// short window has fewer than frames_ rows.
 void MixedStream::add_sample(SourceLane& lane, int64_t at, Step& step) const {
   const int64_t begin = lane.sample++ * frames_, end = begin + frames_;
   while (lane.run < lane.taken.rows.size()) {

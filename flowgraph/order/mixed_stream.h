@@ -11,10 +11,9 @@
 
 namespace feedline::flow {
 
-/// The samples of a mixture. Each comes from a stream of its source; a source has one stream for each of its lanes, to
-/// which its samples are dealt in turn. The rows of a step are ordered by lane, so that ranks, which have runs of rows,
-/// read few lanes besides their own. The stream of a lane is opened when this rank wants a sample of the lane for the
-/// first time.
+/// The samples of a mixture. Each source has one stream for each of its lanes, and its samples are dealt to these lanes
+/// in turn. The rows of a step are ordered by lane. A rank has a run of rows, so it reads few lanes besides its own.
+/// The stream of a lane is opened when this rank wants a sample of the lane for the first time.
 class MixedStream final : public SampleStream {
  public:
   /// Opens a source's stream of a lane, at sample `sample` of the lane.
@@ -34,11 +33,11 @@ class MixedStream final : public SampleStream {
     std::unique_ptr<SampleStream> stream;  // null: no sample of it was wanted yet
     // The members below describe the step that take() is taking.
     int64_t drawn = 0;   // how many of the step's samples come from this lane
-    Rows wanted;         // the drawn samples that this rank wants, counted from the lane's first one in the step
+    Rows wanted;         // the drawn samples that this rank wants, counted from the lane's first sample in the step
     Step taken;          // what the stream gave; its rows are numbered among the drawn samples of this lane
     size_t run = 0;      // the first run of taken.rows of which not all rows have been put into the step
     uint32_t used = 0;   // the rows of that run that have been put into the step
-    int64_t sample = 0;  // the number, among the drawn samples, of the next one to be put into the step
+    int64_t sample = 0;  // the sample that is put into the step next: its number among the drawn samples
   };
   void draw(int64_t count, Rows wanted);
   void add_sample(SourceLane& lane, int64_t at, Step& step) const;

@@ -14,7 +14,8 @@
 namespace feedline::flow {
 namespace {
 
-// The maximum number of samples of a source in an epoch: the limit of Stratified.
+// The maximum number of samples of a source in an epoch. Shares are below 2^24 (MixtureSpec::whole), so the product of
+// a number of samples and a share fits into 64 bits. Stratified has the same limit.
 constexpr uint64_t most_samples = uint64_t{1} << 40;
 
 uint64_t sum(const std::vector<uint64_t>& numbers) {
@@ -93,8 +94,9 @@ Mixture::Mixture(const MixtureSpec& spec, const std::vector<uint64_t>& sizes, co
   plan_lanes(lanes);
 }
 
-// The samples of each source are dealt to the lanes from the lane on at which dealing those of the source before it has
-// ended. So, over all sources, all lanes of an epoch have the same number of samples, to within one.
+// Deals the samples to the lanes, one source after another. A source's first sample goes to the lane whose turn it is
+// after the last sample of the source before it. So, over all sources, all lanes of an epoch have the same number of
+// samples, to within one.
 void Mixture::plan_lanes(uint32_t lanes) {
   uint64_t before = 0;
   for (size_t source = 0; source < shares_.size(); source++) {
@@ -150,10 +152,11 @@ uint64_t Mixture::part_of(size_t source, uint64_t whole) const noexcept {
   return mul_div(whole, shares_[source], all_shares_) + (whole > 0 ? 1 : 0);
 }
 
-// A step takes samples of one part or of several. Of each part it has a source's share within less than 3
-// (apportionment.h); if it takes the whole part, it has the part's exact amount. In a run of a step's samples, each
-// source comes as often as its share of the run's time says, plus or minus two (stratified.h). So all sources together
-// come at least as often as the time says, minus two for each source. This bounds the time of a run of `count` samples.
+// A step takes samples of one part or of several. Of a part's samples in the step, a source has its share within less
+// than 3 (apportionment.h). If the step takes the whole part, the source has exactly its amount in the part. In a run
+// of a step's samples, each source comes as often as its share of the run's time says, plus or minus two
+// (stratified.h). So all sources together come at least as often as the time says, minus two for each source. This
+// bounds the time of a run of `count` samples.
 uint64_t Mixture::most_of(size_t source, uint64_t count) const noexcept {
   const uint64_t more = count < global_batch_ ? 2 * shares_.size() : 0, slack = count < global_batch_ ? 5 : 3;
   uint64_t most = 0;

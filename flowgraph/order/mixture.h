@@ -35,9 +35,9 @@ namespace feedline::flow {
 /// weight says.
 class Mixture {
  public:
-  /// `sizes` has for each source the number of samples in the passes of an epoch. `lanes` is the number of lanes of
-  /// each source, and `global_batch` the number of samples of a step. `epoch_samples` is the number of samples in an
-  /// epoch if epochs go on from each other (CYCLE_FOREVER), otherwise 0. Throws Error bad_pipeline if the sources
+  /// `sizes` has for each source the number of its samples in all passes of an epoch together. `lanes` is the number of
+  /// lanes of each source, and `global_batch` the number of samples of a step. `epoch_samples` is the number of samples
+  /// in an epoch if epochs go on from each other (CYCLE_FOREVER), otherwise 0. Throws Error bad_pipeline if the sources
   /// cannot be mixed in this way.
   Mixture(const MixtureSpec& spec, const std::vector<uint64_t>& sizes, const ShuffleSpec& shuffle, uint32_t lanes,
           uint64_t global_batch, uint64_t epoch_samples);

@@ -70,7 +70,7 @@ class Cuts {
  public:
   struct Sums {
     uint64_t bytes = 0;   // bytes of good records
-    uint64_t pieces = 0;  // contiguous pieces of good bytes between bad regions and ends of files, with the current one
+    uint64_t pieces = 0;  // contiguous pieces of good bytes, cut at bad regions and ends of files; with the current one
     uint64_t frames = 0;  // samples, or frames of windows
   };
 
@@ -112,9 +112,9 @@ class Cuts {
 };
 
 // Returns the maximum number of bytes of a slot that a run of `frames` consecutive frames takes, wherever it begins. A
-// run is read from the index entry before its first frame to the entry after its last one, and each piece of it in
-// whole disk blocks. With `across_files` a run continues into the next files of its source. The time is linear in the
-// number of entries.
+// run is read from the index entry before its first frame to the entry after its last frame. Each contiguous piece of
+// it is read in whole disk blocks. With `across_files` a run continues into the next files of its source. The time is
+// linear in the number of entries.
 uint64_t largest_run(std::span<const DataFile> files, uint64_t frames, bool across_files) {
   uint64_t largest = 0;
   Cuts begin(files), end(files);

@@ -109,7 +109,7 @@ class Order {
     uint32_t file = 0;
     uint64_t sample = 0;
   };
-  /// Returns the place of a sample that is given by its number in file order through all files.
+  /// Returns the file of a sample and its number in that file. `sample` is its number in file order through all files.
   FileSample place(uint64_t sample) const noexcept;
   /// Returns the index in blocks() of the block that holds a sample of a file (in NONE with windows: a frame).
   uint32_t block_at(uint32_t file, uint64_t sample) const noexcept;
@@ -117,7 +117,7 @@ class Order {
   /// Appends to `ticket` the rows that must be read for the samples [first, first + count) of a file.
   void add_samples(Ticket& ticket, uint32_t file, uint64_t first, uint64_t count) const;
   /// The rows of a ticket that hold one sample: row number `first`, and count - 1 more, each stride() rows after the
-  /// one before.
+  /// row before it.
   struct SampleRows {
     uint32_t first = 0, count = 1;
   };
@@ -228,13 +228,14 @@ uint64_t count_samples(const DataSet& data, FileRange files, const std::optional
 /// Returns the number of lanes, C: shuffle.lanes if the pipeline sets it, otherwise the largest divisor of the global
 /// batch that is at most 64 and leaves each lane at least four samples. It is 1 in all modes but BLOCK. Throws Error
 /// bad_pipeline if shuffle.lanes does not divide the global batch or is too large for `samples`. `passes_differ` says
-/// whether several passes of an epoch would be cut into lanes in different ways. If they would, and all passes are to
-/// have the same order, there is one lane, and more lanes are refused.
+/// whether several passes of an epoch would be cut into lanes in different ways. If they would, but
+/// reshuffle_each_epoch is false, so that all passes are to have the same order, there is one lane, and more lanes are
+/// refused.
 uint32_t choose_lanes(const ShuffleSpec& shuffle, int64_t global_batch, uint64_t samples, bool passes_differ);
 
 /// How a shuffled block (or a lane's part of one) is cut into its W segments: `rows` samples into `count` segments, as
 /// evenly as whole numbers allow. `start`, a random fraction of 2^32, shifts the borders by a part of a sample. Without
-/// it a block with fewer than W samples would always give them to the same segments.
+/// this shift, a block with fewer than W samples would always give them to the same segments.
 struct Segments {
   uint32_t rows = 0, count = 1, start = 0;
   /// Returns the number of samples in the first `first` segments.

@@ -27,7 +27,7 @@ inline void add_rows(const Order& order, const TicketRows& sample, std::vector<T
     rows.push_back({sample.ticket, sample.first + frame * static_cast<uint32_t>(order.stride()), 1, at + frame});
 }
 
-/// Appends the rows of `count` samples; sample(i) returns the i-th as add_rows() takes it.
+/// Appends the rows of `count` samples. sample(i) returns sample number i in the form that add_rows() takes.
 template <typename Sample>
 void add_samples(const Order& order, int64_t count, std::vector<TicketRows>& rows, const Sample& sample) {
   if (order.windows()) {
@@ -50,7 +50,7 @@ struct Step {
   std::vector<uint64_t> finished;  // the tickets that no later step uses
 };
 
-/// Where a SampleStream puts what it takes.
+/// Where a SampleStream puts the rows and the tickets of the samples that it takes.
 struct TakeResult {
   Step& step;
   uint64_t& tickets;            // the number of the next ticket; counts up as tickets are opened

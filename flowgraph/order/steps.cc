@@ -51,8 +51,8 @@ Rows Steps::hull(Kind kind) const noexcept {
   return {of_replica(kind, 0).first, of_replica(kind, ranks_.replicas - 1).last};
 }
 
-// Returns `rows` without the rows after the last sample. If none of the rows has a sample, returns the nearest row that
-// has one, because the rank makes its filler from a sample.
+// Returns `rows` without the rows after the last sample. If none of the rows has a sample, returns one row that has a
+// sample, because the rank makes its filler from a sample: the last such row before `rows`, otherwise the first after.
 Rows Steps::with_a_sample(Kind kind, Rows rows) const noexcept {
   int64_t before = -1, after = -1, last = 0;
   bool has_one = false;

@@ -15,9 +15,9 @@ namespace feedline::flow {
 ///   number 0  |   x   | x     |     x |  x    |
 ///   number 1  |          y    |y              |      gives the sequence 0 0 1 1 0 0
 ///
-/// So any stretch of that time has its share of every number, to within two. A stretch of the sequence has it to within
-/// a little more, because its time may differ from its length by two for each number. The sequence can be entered at
-/// any position, without drawing what comes before it.
+/// So in any stretch of this time, every number comes as often as its share of the stretch says, to within two. In a
+/// stretch of the sequence the difference may be a little greater, because the stretch's time may differ from its
+/// length by two for each number. The sequence can be entered at any position, without drawing the numbers before it.
 class Stratified {
  public:
   /// Begins at `position` of the sequence. Amounts are at most 2^40. Takes O(numbers * 64) time, or O(numbers) at
@@ -40,12 +40,12 @@ class Stratified {
       return time != other.time ? time > other.time : number > other.number;
     }
   };
-  // The sequence takes the time [0, 1); times are stored in units of 2^-64. The time of a number is divided into as
-  // many equal parts as its amount, and the number comes once in each part, at a random time.
+  // The sequence takes the time [0, 1), in which each number has as many parts as its amount. Times are stored in units
+  // of 2^-64.
 
   /// Returns the time at which part `part` of the number begins.
   uint64_t begin(uint32_t number, uint64_t part) const noexcept;
-  /// Returns the time at which the number comes in that part.
+  /// Returns the time at which the number comes in its part `part`.
   uint64_t time(uint32_t number, uint64_t part) const noexcept;
   /// Returns how many times the number comes before `time`.
   uint64_t drawn_before(uint32_t number, uint64_t time) const noexcept;

@@ -69,7 +69,7 @@ uint64_t Windows::uses(uint64_t frame) const noexcept {
 
 void Windows::add_to(Ticket& ticket, const DataSet& data, uint64_t window, uint64_t count) const {
   uint64_t end = 0;
-  // Looks at every window, because a short one may end before an earlier one does.
+  // Looks at every window, because a short window may end before an earlier window does.
   for (uint64_t w = window; w < window + count; w++) end = std::max(end, at(w).last(spec_.stride) + 1);
   for_each_file(at(window).first, end,
                 [&](uint32_t file, uint64_t first, uint64_t frames) { ticket.add(data, file, first, frames); });

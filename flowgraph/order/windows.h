@@ -33,8 +33,8 @@ class Windows {
   };
   Window at(uint64_t window) const noexcept;
 
-  /// Appends the rows that must be read for the windows [window, window + count): all frames from the first to the last
-  /// of these windows.
+  /// Appends the rows that must be read for the windows [window, window + count): all frames from the first frame to
+  /// the last frame of these windows.
   void add_to(Ticket& ticket, const DataSet& data, uint64_t window, uint64_t count) const;
   /// Turns blocks of frames into blocks of windows: a block has the windows that begin in it. Blocks without a window
   /// are removed.
