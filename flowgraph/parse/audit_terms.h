@@ -1,4 +1,5 @@
-// Computes the audit terms of many records at a time: what each adds to the audit sum of a delivery (base/audit.h).
+// Computes the audit terms of many records at a time. A record's term is the number that it adds to the audit sum of a
+// delivery (base/audit.h).
 #pragma once
 
 #include <cstddef>

@@ -14,7 +14,7 @@ namespace feedline::flow {
 /// may have the same key. Immutable.
 class FeatureKeys {
  public:
-  /// Takes the keys of the features in feature lists if `in_lists` is true, otherwise those of all other features.
+  /// If `in_lists` is true, takes the keys of the features in feature lists, otherwise the keys of all other features.
   FeatureKeys(const std::vector<FeatureSpec>& features, bool in_lists);
 
   /// Returns the hash of a key.

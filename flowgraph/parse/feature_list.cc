@@ -13,7 +13,7 @@ namespace feedline::flow {
 namespace {
 
 constexpr uint64_t continuations = 0x8080808080808080;
-constexpr uint8_t step_tag = wire::tag(1, wire::delimited);  // also of a run of packed values, and of one bytes value
+constexpr uint8_t step_tag = wire::tag(1, wire::delimited);  // also begins a run of packed values, and a bytes value
 
 struct Run {
   const uint8_t* begin = nullptr;  // null: the step does not have the usual form

@@ -24,8 +24,8 @@ namespace feedline::flow {
 /// What the pipeline wants from one map of a record. Immutable.
 class FeatureMap {
  public:
-  /// The map has the features in feature lists if `lists` is true, otherwise all other features. `targets` are those of
-  /// `features`; they must outlive this object.
+  /// The map has the features in feature lists if `lists` is true, otherwise all other features. `targets` has the
+  /// FeatureTarget of each of `features`, in the same order, and must outlive this object.
   FeatureMap(const std::vector<FeatureSpec>& features, std::span<const FeatureTarget> targets, bool lists);
 
   /// Returns how many bytes of the arena a byte of payload of this map can take in addition to the columns.
@@ -65,9 +65,9 @@ class FeatureMapReader {
   /// would refuse the bytes.
   const uint8_t* parse(const uint8_t* p, const uint8_t* end);
 
-  /// Reads the fields of a record. `map_of(tag)` returns the reader of the map in the field with this tag, or null if
-  /// the field is not such a map. Fields of the latter kind are skipped. Sets `known` to whether the record has no such
-  /// fields. Returns null, or the position at which protobuf would refuse the record.
+  /// Reads the fields of a record. `map_of(tag)` returns the reader of the map in the field with this tag. If the field
+  /// is not such a map, it returns null, and the field is skipped. Sets `known` to whether no field was skipped.
+  /// Returns null, or the position at which protobuf would refuse the record.
   template <typename MapOf>
   static const uint8_t* parse_record(const io::RecordView& record, bool& known, MapOf map_of) {
     known = true;

@@ -14,7 +14,7 @@ constexpr uint32_t run_tag = wire::tag(1, wire::delimited);  // of a run of pack
 constexpr uint32_t single_int_tag = wire::tag(1, wire::varint);
 constexpr uint32_t single_float_tag = wire::tag(1, wire::fixed32);
 
-// add_bytes(), add_floats() and add_ints() add the values of a list, as add_feature() adds those of a Feature.
+// add_bytes(), add_floats() and add_ints() add the values of a list, as add_feature() adds the values of a Feature.
 
 const uint8_t* add_bytes(const uint8_t* p, const uint8_t* end, int depth, FoundValues& found) {
   const uint64_t capacity = found.wanted == ListKind::bytes ? found.capacity : 0;

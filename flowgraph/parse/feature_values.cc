@@ -79,9 +79,9 @@ FeatureValues::FeatureValues(std::span<const FeatureTarget> targets, FeatureName
     const uint64_t eights = (uint64_t{records.rows} * target.row_size + 7) / 8;
     columns_.push_back({arena.take<uint64_t>(eights)});
   }
-  // The arena may have been planned for more records, of which this chunk's records are a part. A room is the memory
-  // that a list needs at most. If the arena was planned with rooms, those of this chunk fit. If it was planned with only
-  // what the payloads need, the rooms may not fit.
+  // The arena may have been planned for more records than this chunk has. A room is the memory that a list needs at
+  // most. If the arena was planned with rooms, the rooms of this chunk fit. If it was planned with only the memory that
+  // the payloads need, the rooms may not fit.
   const auto rooms = room_bytes(targets, records.rows);
   // Bound may be equal, farther, always: whatever fits will do.
   const bool is_less = rooms && *rooms < per_byte * records.payload_bytes;

@@ -21,8 +21,8 @@
 
 namespace feedline::flow {
 
-/// How the value of a map's entry lies in a record, and what its payload is. All but the first two are Features with at
-/// most one list in one run.
+/// How the value of a map's entry lies in a record, and what its payload is. From `nothing` on, the value is a Feature
+/// that has at most one list, in one run.
 enum class Payload : uint8_t {
   unread,     // the feature is not wanted: the payload is the whole value
   steps,      // the whole value is a FeatureList
@@ -42,8 +42,9 @@ uint32_t row_bytes(const FeatureSpec& feature);
 struct FeatureTarget {
   explicit FeatureTarget(const FeatureSpec& feature);
 
-  /// Returns how many bytes of the arena a byte of payload can take in addition to the column. An empty step has 2
-  /// bytes of payload, and its element of StepsRef::ends takes 4 bytes.
+  /// Returns how many bytes of the arena a byte of payload can take in addition to the column. It is 2 for nested
+  /// floats because of empty steps: such a step has 2 bytes of payload, and its element of StepsRef::ends takes 4
+  /// bytes.
   uint64_t arena_per_byte() const noexcept { return fixed ? 0 : kind == ListKind::float32 ? (nested ? 2 : 1) : 8; }
   /// Returns how many bytes the ends of max_values steps take: a multiple of 8, or 0 if the feature is not nested.
   /// Precondition: bounded().
@@ -85,7 +86,8 @@ class FeatureValues {
   static uint64_t arena_bound(std::span<const FeatureTarget> targets, uint64_t per_byte, uint64_t rows,
                               uint64_t payload_bytes) noexcept;
 
-  /// Returns whether the steps of a feature need not be counted before begin_steps().
+  /// Returns whether the steps of a feature need not be counted before begin_steps(), because every list has room for
+  /// the maximum number of steps.
   bool has_rooms() const noexcept { return has_rooms_; }
 
   std::span<const Column> columns() const noexcept { return columns_; }

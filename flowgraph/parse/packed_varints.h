@@ -29,7 +29,7 @@ inline uint64_t squeeze(uint64_t x) noexcept {
 struct VarintWidth {
   uint64_t continued;      // continuation bits of its first 8 bytes
   uint16_t continued_far;  // continuation bits of the bytes after the 8th
-  uint8_t back;            // how far before its end an 8-byte load begins: at its first byte if it has 8 or more
+  uint8_t back;            // bytes from the beginning of an 8-byte load to the varint's end: 8, or its width if greater
   uint8_t shift, shift_far;
 };
 inline constexpr std::array<VarintWidth, 11> varint_widths = [] {

@@ -179,7 +179,8 @@ EntryShape* RecordLayout::learn(EntryShape* before, const uint8_t* p, const uint
   }
   if (!shape) {
     shape = known[1] ? known[1] : &shapes_.emplace_back();
-    // An older shape of this key differs only in its lengths, so its successors are the best guess for the new shape.
+    // An older shape of this key differs only in its lengths. So the shapes that followed it are the best guess for
+    // those that follow the new shape.
     const EntryShape* like = known[0] && known[0]->key_hash == key_hash ? known[0] : nothing();
     known = {shape, known[0]};
     *shape = EntryShape{};

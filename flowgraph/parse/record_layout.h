@@ -49,7 +49,7 @@ struct alignas(64) EntryShape {
 
   uint32_t header = never;   // bytes before the payload, 8 to max_header; `never`: match() refuses every entry
   uint32_t payload = 0;      // bytes of the payload when the shape was learned
-  uint32_t max_payload = 0;  // bytes; a larger payload has a different shape, and so has a negative size (as unsigned)
+  uint32_t max_payload = 0;  // bytes; match() refuses a larger payload, and a negative size, which as unsigned is large
   uint8_t length = 0;        // the second byte, which is the first length, when the shape was learned
   // The header in 8-byte words, of which the last overlaps the one before it. A mask has a 1 in each byte that shifts
   // with `length`.

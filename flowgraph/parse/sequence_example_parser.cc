@@ -3,7 +3,8 @@
 // message SequenceExample { Features context = 1; FeatureLists feature_lists = 2; }
 // (tensorflow/core/example/example.proto; feature_map.h has the messages in it)
 //
-// Where the format leaves room, this parser reads as protobuf's C++ parser does, as the Example parser does.
+// Where the format leaves room, this parser reads as protobuf's C++ parser does, like the Example parser
+// (example_parser.cc).
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -66,7 +66,7 @@ inline const uint8_t* read_size(const uint8_t* p, const uint8_t* end, uint32_t& 
 }
 
 /// Skips an unknown field whose tag was just read, including the groups in it, and returns the position after it.
-/// `depth` is how many levels may still be opened here.
+/// `depth` is how many levels of groups may still be opened in it.
 const uint8_t* skip_field(uint32_t tag, const uint8_t* p, const uint8_t* end, int depth) noexcept;
 
 }  // namespace feedline::flow::wire
