@@ -12,7 +12,7 @@ struct BadRecord {
   /// What a record adds to the audit sum over the data (base/audit.h).
   struct AuditTerm {
     uint64_t as_stored = 0;    // the term with the CRC that is stored in the file
-    uint64_t as_computed = 0;  // the term with the CRC of the payload; differs if either of the two was damaged
+    uint64_t as_computed = 0;  // the term with the CRC of the payload; differs if the payload or the CRC is damaged
     bool lost = false;         // the record cannot be identified, so both terms are unknown
   };
   /// Returns the term of a record whose checksums are good.

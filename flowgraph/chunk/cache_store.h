@@ -13,8 +13,9 @@ namespace feedline::flow {
 /// finds what was kept before.
 class CacheStore {
  public:
-  /// Allocates the memory, or opens the cache file and removes the files whose place it takes. If the disk refuses,
-  /// logs one line and has no store. Throws Error io_error if the system does not have this memory.
+  /// Allocates the memory, or opens the cache file and removes unused files of older runs that the new one replaces. If
+  /// the plan's cache is off, or if the disk refuses, logs one line and has no store. Throws Error io_error if the
+  /// system does not have this memory.
   explicit CacheStore(const CachePlan& plan);
 
   /// Null if nothing is kept.

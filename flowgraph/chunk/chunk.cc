@@ -206,7 +206,8 @@ bool Chunk::Scan::extent(size_t number) {
       continue;
     }
     // Without the record's length it is unknown where the next records begin, up to the next place that the index
-    // knows. All rows up to that place are lost, wherever the extent begins.
+    // knows. All rows up to that place are lost. The place is looked up in the index, so the lost rows do not depend on
+    // where the extent begins.
     const io::Table<io::IndexEntry>& entries = schedule.data.files[extent.file].index.entries;
     const auto next = std::upper_bound(entries.begin(), entries.end(), offset,
                                        [](uint64_t at, const io::IndexEntry& entry) { return at < entry.offset; });

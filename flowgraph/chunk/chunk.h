@@ -23,8 +23,8 @@ struct Schedule;
 class Chunk : public std::enable_shared_from_this<Chunk> {
  public:
   /// Makes the chunk of slot number `slot`. `data` takes the bytes as they are read from the file, and `scratch` the
-  /// columns that are parsed from them. Both must outlive the chunk. `gap` is that of Arena, for tests; 0: there is
-  /// none.
+  /// columns that are parsed from them. Both must outlive the chunk. `gap` is for tests: the gap of the Arena in
+  /// `scratch` (columns.h), or 0 for an Arena without gaps.
   Chunk(uint32_t slot, std::span<std::byte> data, std::span<std::byte> scratch, size_t gap = 0)
       : slot_(slot), data_(data), scratch_(scratch), gap_(gap) {}
 
@@ -52,7 +52,8 @@ class Chunk : public std::enable_shared_from_this<Chunk> {
   /// The error of a failed read. If it is set, nothing of the chunk can be used.
   std::optional<Error> failed;
 
-  /// index.mode LAZY: the bad regions that were passed over. The row of each is the chunk's first row after it.
+  /// index.mode LAZY: the bad regions that were passed over. BadRecord::row of a region is the chunk's first row after
+  /// it.
   std::vector<BadRecord> passed_over;
 
   /// Verifies and parses all rows, and sets records() and the columns. If the read failed, there are no rows, and

@@ -78,7 +78,7 @@ class FileInflater {
   Mutex mutex_;
   std::deque<ChunkRef> chunks_ FEEDLINE_GUARDED_BY(mutex_);
   std::array<InputState, 2> states_ FEEDLINE_GUARDED_BY(mutex_) = {};  // of inputs_
-  // run() is running, or a caller has been told to call it.
+  // Whether run() is running, or a caller has been told to call it.
   bool running_ FEEDLINE_GUARDED_BY(mutex_) = false;
   bool last_added_ FEEDLINE_GUARDED_BY(mutex_) = false;  // finish() was called
   int read_error_ FEEDLINE_GUARDED_BY(mutex_) = 0;

@@ -104,7 +104,7 @@ bool LazyReader::take(Chunk& chunk, uint64_t& used) {
   uint32_t rows = 0;
   const DataFile& file = schedule_.data.files[file_];
   for (; rows < records_.size() && ticket.rows + rows < most_lazy_rows; rows++) {
-    // The slots are planned for a record that is as long as the file was.
+    // The slots are planned for a record that is as long as the file was when the feed began.
     if (records_[rows].size > file.index.largest_record)
       throw Error(Category::io_error,
                   "the file has grown since the feed began; feed files only after they are complete",

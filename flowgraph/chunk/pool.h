@@ -58,7 +58,7 @@ class Pool {
   }
 
   /// Sets how many items the pool must have before it wakes an owner that found it empty. If the count is large, an
-  /// owner that can wait is woken less often. If such an owner waits and the pool has that many items already, wakes it
+  /// owner that can wait is woken less often. If the owner waits now and the pool has that many items already, wakes it
   /// at once.
   void set_enough(size_t count) {
     const Lock lock(mutex_);
