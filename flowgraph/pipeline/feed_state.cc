@@ -16,8 +16,8 @@
 namespace feedline::flow {
 namespace {
 
-// The maximum size of a state's text in bytes. A longer text is refused, because the JSON parser recurses. States are
-// far shorter.
+// The maximum size of a state's text in bytes. A longer text is refused before it is parsed, so that the JSON parser
+// cannot take much memory. States are far shorter.
 constexpr size_t longest = 1 << 20;
 
 constexpr int64_t countable_samples = std::numeric_limits<int64_t>::max() / 2;
@@ -39,8 +39,8 @@ struct Fields {
 
 constexpr size_t weight_digits = 6;
 
-// Returns how many hexadecimal digits hold the number of samples that were taken of a source. Version 2 of the
-// format is used if that number does not fit into version 1.
+// Returns how many hexadecimal digits hold the number of samples that were taken of a source. Version 2 of the format
+// is used if such a number does not fit into the digits of version 1.
 constexpr size_t taken_digits(uint64_t version) { return version == 1 ? 10 : 16; }
 
 uint64_t version_for(const std::optional<Reweighted>& reweighted) {

@@ -5,12 +5,12 @@
 //
 // "data" is DataSet::digest. "pipeline" has 8 hexadecimal digits for each of `state_stages`, which together decide
 // which samples a step has. Nothing in the text depends on rank, world size, replicas, threads or what was prefetched.
-// Without "mixture" it has at most 256 bytes.
+// Without "mixture" the text has at most 256 bytes.
 //
 // If the weights of a mixture were changed, there are two more fields. "since" is the epoch from which on the new
 // weights hold. "mixture" has for each source 6 hexadecimal digits of its weight, and 10 digits of the number of
-// samples that had been taken of it before that epoch. If such a number of samples is 2^40 or more, "feedline_state" is
-// 2, and all numbers of samples have 16 digits.
+// samples that had been taken from the source before that epoch. If such a number of samples is 2^40 or more,
+// "feedline_state" is 2, and all numbers of samples have 16 digits.
 #pragma once
 
 #include <array>
@@ -41,8 +41,8 @@ Error in_step(const Position& position, const Error& why);
 /// Weights of a mixture that replace those of the pipeline.
 struct Reweighted {
   std::vector<uint32_t> shares = {};  // as MixtureSpec::shares
-  // For a mixture in which each epoch goes on where the one before it ended: the epoch from which on the weights hold,
-  // and how many samples had been taken of each source before that epoch.
+  // These two count only for a mixture in which each epoch continues where the epoch before it ended (CYCLE_FOREVER):
+  // the epoch from which on the weights hold, and how many samples had been taken from each source before that epoch.
   uint64_t since_epoch = 0;
   std::vector<uint64_t> taken = {};
   bool operator==(const Reweighted&) const = default;
@@ -55,7 +55,8 @@ struct Reweighted {
 /// records that it leaves out.
 inline constexpr std::array<std::string_view, 10> state_stages = {
     "source", "interleave", "filter", "window", "mixture", "shuffle", "seed", "epoch", "batch", "errors"};
-/// How many stages at the beginning of state_stages are digested as the pipeline's text has them.
+/// The first `written_stages` of the state_stages are digested from the pipeline's text. The digests of the remaining
+/// stages are computed from the data (feed_facts.cc).
 inline constexpr size_t written_stages = 8;
 inline constexpr size_t filter_stage = 2, window_stage = 3;
 using WrittenStages = std::array<uint32_t, written_stages>;
@@ -70,7 +71,7 @@ struct FeedIdentity {
   std::string data, pipeline;  // as the text of a state has them
   int64_t global_batch = 0;
   int64_t steps_per_epoch = 0;  // -1: an epoch has no end
-  bool epochs_go_on = false;    // each epoch goes on where the one before it ended
+  bool epochs_go_on = false;    // each epoch continues where the epoch before it ended
   uint64_t mixed_sources = 0;   // how many sources are mixed; 0: no mixture
   uint64_t mixed_since = 0;     // the epoch from which on the mixture's weights hold
   std::optional<Reweighted> reweighted = std::nullopt;

@@ -44,7 +44,7 @@ class OutputResolver {
   /// each record, which `operation` needs.
   int bytes_feature(std::string_view operation) const;
 
-  /// Returns the names of the fields that say what becomes of a picture, each with whether it is given.
+  /// Returns the names of the fields that shape a picture. The bool says whether the output has the field.
   std::array<std::pair<const char*, bool>, 3> shaping() const {
     return {{{"crop", config.has_crop()}, {"resize", config.has_resize()}, {"flip", config.has_flip()}}};
   }
@@ -86,8 +86,8 @@ class OutputResolver {
     return result;
   }
 
-  /// Permutes the axes if the layout of the output differs from `stored`. `otherwise` is the layout of an output that
-  /// does not say one. Returns the channel axis of the delivered shape, or -1 if it is not known.
+  /// Permutes the axes if the layout of the output differs from `stored`. `otherwise` is the layout to deliver if the
+  /// output's field `layout` is not set. Returns the channel axis of the delivered shape, or -1 if it is not known.
   int turn(unpack::UnpackSpec& unpack, ImageLayout stored, ImageLayout otherwise = ImageLayout::unknown) const;
   /// Sets `normalize`, and the dtype of the output. The dtype is the one in the pipeline. If the pipeline gives none,
   /// it is FLOAT32 for an output that is normalised, and `natural` for any other.

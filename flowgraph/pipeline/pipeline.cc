@@ -71,7 +71,7 @@ void make_room(pb::Message& base, const pb::Message& over, const Given& given) {
   }
 }
 
-// Elements of `over` replace the elements of `base` with the same name; all others are appended.
+// Elements of `over` replace the elements of `base` with the same name; the remaining elements of `over` are appended.
 template <typename Element>
 void lay_by_name(pb::RepeatedPtrField<Element>& base, pb::RepeatedPtrField<Element>& over) {
   std::unordered_map<std::string, int> places;

@@ -16,7 +16,7 @@
 namespace feedline::flow {
 namespace {
 
-// Compiles the formulas, and sorts them so that each comes after those that it reads.
+// Compiles the formulas, and sorts them so that each formula comes after the formulas that it reads.
 class FormulaResolver {
  public:
   FormulaResolver(const google::protobuf::RepeatedPtrField<config::Output>& config, PipelineSpec& spec)
@@ -46,7 +46,8 @@ class FormulaResolver {
                 fmt::format("output '{}': expression.formula: {}", spec_.outputs[output].name, why));
   }
 
-  // Places the output's expression in the spec, and before it the expressions that it reads. Returns its number.
+  // Places the output's expression in the spec, and before it the expressions that it reads. Returns the number of the
+  // output's expression.
   int place(size_t output) {
     if (number_[output] >= 0) return number_[output];
     if (std::find(open_.begin(), open_.end(), output) != open_.end()) {
@@ -78,7 +79,7 @@ class FormulaResolver {
     const config::Expression& expression = config_[static_cast<int>(output)].expression();
     const std::map<std::string, double> constants(expression.constants().begin(), expression.constants().end());
     // Program::compile() looks at every name in its list, so at first the list has only the names in the formula's
-    // text. If that fails, the list has every name, so that the error can offer those that the formula may read.
+    // text. If that fails, the list has every name, so that the error can list the names that the formula may read.
     try {
       return Program::compile(expression.formula(), constants, known_in(expression.formula(), constants));
     } catch (const Error&) {
@@ -96,7 +97,8 @@ class FormulaResolver {
     }
   }
 
-  // Returns the known names, of which an error offers those that the formula of the output can read.
+  // Returns all known names. The names that the formula of the output can read are marked as `offered`, so that an
+  // error lists only these.
   std::vector<Program::Input> known_to(size_t output) const {
     std::vector<Program::Input> known = known_;
     for (Program::Input& input : known)
@@ -105,7 +107,7 @@ class FormulaResolver {
     return known;
   }
 
-  // Returns why no formula can read an output; empty if one can.
+  // Returns why formulas cannot read an output; empty if they can.
   static std::string why_not_read(const OutputSpec& output) {
     if (output.dense() && output.jobs[0].column.kind == ColumnRef::Kind::reserved)
       return "formulas cannot read @record, @file, @offset and @source";
@@ -118,7 +120,7 @@ class FormulaResolver {
     return "";
   }
 
-  // Returns those of the known names that a formula or its constants have.
+  // Returns the known names that occur in the text of a formula, or that are also names of its constants.
   std::vector<Program::Input> known_in(std::string_view formula, const std::map<std::string, double>& constants) const {
     const auto in_name = [](char c) {
       return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
@@ -159,7 +161,7 @@ class FormulaResolver {
     return input;
   }
 
-  /// Returns the column of an output that a formula makes; null for any other output.
+  /// If a formula makes the output, returns the output's column; otherwise null.
   static ColumnRef* expression_of(OutputSpec& output) {
     const bool is_one = output.dense() && output.jobs[0].column.kind == ColumnRef::Kind::expression;
     return is_one ? &output.jobs[0].column : nullptr;

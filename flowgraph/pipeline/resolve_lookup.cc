@@ -16,7 +16,7 @@ std::string path_of(const OutputResolver& of, std::string_view field, const std:
   return io::absolute_name(of.folder, path);
 }
 
-// Returns the number of an output's table. Outputs that say the same of their table share one.
+// Returns the number of an output's table. Outputs whose `lookup` fields are the same share one table.
 size_t table_of(OutputResolver& of, const std::string& path, const std::string& keys_path,
                 const config::Lookup& lookup) {
   const TableSpec wanted{

@@ -19,7 +19,7 @@ namespace {
 
 using config::Output;
 
-// All kinds of outputs but one. An output that is of none of these kinds is a feature.
+// All kinds of outputs except one: an output whose kind is not listed here passes a feature through.
 constexpr struct {
   Output::FromCase from;
   void (*resolve)(OutputResolver& of);

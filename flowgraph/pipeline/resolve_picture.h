@@ -18,14 +18,14 @@ struct PictureSpec {
 };
 
 /// Checks the fields of an output whose pictures are encoded, and fills in defaults. `path` names the output in errors.
-/// Throws Error bad_pipeline.
+/// Throws Error bad_pipeline if a field is wrong.
 PictureSpec resolve_picture(const config::Output& output, const std::string& path);
 
 /// Does the same for pictures that are pixels of decode_raw. All these pictures have the same size.
 PictureSpec resolve_picture(const config::Output& output, const std::string& path, const StoredPixels& stored);
 
-/// Makes the output of `of` from the pictures of feature `number`. `otherwise` is the layout of an output that does not
-/// say one.
+/// Makes the output of `of` from the pictures of feature `number`. `otherwise` is the layout of the tensor if the
+/// output's field `layout` is not set.
 void add_picture(OutputResolver& of, int number, PictureSpec picture, ImageLayout otherwise);
 
 }  // namespace feedline::flow

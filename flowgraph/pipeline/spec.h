@@ -39,11 +39,11 @@ struct FeatureSpec {
   DType dtype = DType::unset;  // bytes, float32 or int64
   FeatureKind kind = FeatureKind::fixed;
   Where where = Where::features;
-  // For kind fixed: the shape of a record's values; in a feature list its first axis are the steps. For fixed_sequence:
-  // the shape of one step.
+  // For kind fixed: the shape of a record's values; in a feature list its first axis is the number of steps. For
+  // fixed_sequence: the shape of one step.
   Shape shape;
   int64_t length = -1;    // for BYTES: the size of every value; -1: any size
-  std::string length_of;  // the output whose decode_raw sets the length; empty: the pipeline sets it, or nobody does
+  std::string length_of;  // the name of the output whose decode_raw sets `length`; empty: there is no such output
   // For the kinds variable, ragged and fixed_sequence: a record with more values is refused (wrong_count). If the
   // feature is nested, a record with more steps is refused, too. -1: any number is allowed.
   int64_t max_values = -1;
@@ -62,13 +62,14 @@ struct FeatureSpec {
   bool nested() const noexcept { return in_list() && (kind == FeatureKind::variable || kind == FeatureKind::ragged); }
   /// Returns whether a record may lack the feature.
   bool may_lack() const noexcept { return kind == FeatureKind::fixed ? has_default : !required; }
-  /// Returns the key as messages name it. In a SequenceExample the map in which the key is looked for comes before it.
+  /// Returns the key as messages name it. In a SequenceExample, prefix() comes before the key: "context/KEY".
   std::string place() const { return std::string(prefix()) + key; }
-  /// Returns what stands before the key in place(): nothing in an Example.
+  /// Returns the text that comes before the key in place(): the name of the map in which the key lies. Returns an empty
+  /// text for an Example.
   std::string_view prefix() const noexcept;
 };
 
-/// What stands before a key in FeatureSpec::place().
+/// What FeatureSpec::prefix() returns for a feature in the context, and for a feature in the feature lists.
 inline constexpr std::string_view context_prefix = "context/", feature_lists_prefix = "feature_lists/";
 
 enum class RecordType : uint8_t { example, sequence_example, raw };
@@ -104,9 +105,9 @@ struct SourceSpec {
   uint32_t num_shards = 1, shard_id = 0;
 };
 
-/// The features @record, @file, @offset and @source, all int64. Only the filter's feed has `audit` and `value`, too.
-/// `audit` is the row's audit term times its file's key (base/audit.h). `value` is the value of a feature as a number:
-/// an INT64 itself, or hash64() of BYTES.
+/// The features @record, @file, @offset and @source, all int64, and two more that exist only in the feed that evaluates
+/// the filter (PipelineSpec::filter): `audit` and `value`. `audit` is the row's audit term times its file's key
+/// (base/audit.h). `value` is the value of a feature as a number: an INT64 itself, or hash64() of BYTES.
 enum class Reserved : uint8_t { record, file, offset, source, audit, value };
 
 /// A column of a chunk from which dense outputs are made.
@@ -122,8 +123,8 @@ struct ColumnRef {
 /// How each row of a dense output, or a part of each row, is made from a column.
 struct DenseJob {
   ColumnRef column;
-  /// How rows that can fail are made from the values of a feature; then the output has no other job. nullopt: `unpack`
-  /// says how rows are made.
+  /// If rows can fail when they are made: how they are made from the values of a feature. Such an output has only this
+  /// job. nullopt: rows cannot fail, and `unpack` says how they are made.
   std::optional<RowSpec> rows = std::nullopt;
   /// How one value is unpacked. A value is the bytes of a BYTES feature, or all numbers that a record has for a feature
   /// of numbers, as they lie in memory.
@@ -133,18 +134,18 @@ struct DenseJob {
   bool operator==(const DenseJob&) const = default;
 };
 
-/// An output. Either it is dense and `jobs` write it, or it passes a feature through whose size varies from record to
+/// An output. Either it is dense and `jobs` write it, or it passes through a feature whose size varies from record to
 /// record.
 struct OutputSpec {
   std::string name;
   DType dtype = DType::unset;  // dtype of the tensor; bytes: the tensors are NAME.bytes and NAME.offsets
   Shape shape;                 // of one row; if padded, of one step; if variable, of one value
-  std::vector<DenseJob> jobs;  // a stack has one for each feature, any other dense output has one
+  std::vector<DenseJob> jobs;  // a stack has one job for each feature; other dense outputs have a single job
   // If it is not dense:
   int feature = -1;
   std::optional<unpack::UnpackSpec> unpack_value;  // how a single number is cast and normalised
-  // If the output is padded: how a step of the tensor is made from each value of the feature, which has BYTES. The
-  // padding is then zeros. nullopt: the steps are the feature's own.
+  // If the output is padded, and a step of the tensor is made from each BYTES value of the feature (pictures): how it
+  // is made. The padding is then zeros. nullopt: the steps are the feature's values as they are.
   std::optional<RowSpec> steps;
   // If true, the tensors are NAME.values and NAME.row_splits, or for bytes NAME.bytes, NAME.offsets and
   // NAME.row_splits. If the feature is nested, NAME.step_splits comes before NAME.row_splits.
@@ -156,12 +157,14 @@ struct OutputSpec {
   bool operator==(const OutputSpec&) const = default;
   bool dense() const noexcept { return !jobs.empty(); }
   uint64_t row_bytes() const noexcept { return static_cast<uint64_t>(shape.elements()) * size_of(dtype); }
-  /// Returns how rows, or their steps, are made that can fail; null if no row can fail.
+  /// If rows can fail when they are made, returns how they are made; if the output is padded, how the steps of rows are
+  /// made. Returns null if rows cannot fail.
   const RowSpec* row_spec() const noexcept {
     const std::optional<RowSpec>& spec = dense() ? jobs[0].rows : steps;
     return spec ? &*spec : nullptr;
   }
-  /// Returns what a cache can keep of the output, or why it can keep nothing; nullopt as kept_step() of rows says.
+  /// Returns what a cache can keep of the output, or why it can keep nothing. Returns nullopt if the pipeline has no
+  /// cache of pictures, or if the output is not made from pictures.
   std::optional<KeptStep> kept_step() const;
 };
 
@@ -172,13 +175,13 @@ struct ExpressionSpec {
   /// Returns the type of the column that the formula makes.
   DType dtype() const noexcept { return program.type() == Program::Type::int64 ? DType::int64 : DType::float64; }
   struct Input {
-    // An input is a scalar feature or what another output delivers. An int64 feature stays int64. A float32 feature is
-    // widened to float64. What another output delivers becomes float64. It is unpacked from a feature by `unpack`, or
-    // it is the value of an expression, rounded to `dtype`.
+    // An input is a scalar feature, or what a different output delivers (`out.NAME`). An int64 feature stays int64. A
+    // float32 feature is widened to float64. What a different output delivers becomes float64: it is unpacked from a
+    // feature by `unpack`, or it is the value of an expression, rounded to `dtype`.
     int feature = -1;
     int expression = -1;
     std::optional<unpack::UnpackSpec> unpack;  // its `out` is `dtype`
-    DType dtype = DType::unset;                // dtype of the feature or of the other output
+    DType dtype = DType::unset;                // dtype of the feature or of the output that is read
   };
   std::vector<Input> inputs;  // in the order of program.inputs()
 };
@@ -197,7 +200,7 @@ struct WindowSpec {
   int64_t size = 0, shift = 1, stride = 1;
   bool drop_remainder = true;  // false: windows at the end of a file are short, and their missing frames are filler
   bool across_files = false;
-  std::string key;  // a feature's name: no window reaches across a change of its value; empty: there is none
+  std::string key;  // a feature's name: no window reaches across a change of its value; empty: no feature
 };
 
 enum class ShuffleMode : uint8_t { none, block, global, buffer };
@@ -222,7 +225,7 @@ struct MixtureSpec {
   static constexpr uint32_t whole = (1 << 24) - 1;  // the sum of all shares, but for rounding
 
   MixtureStop stop = MixtureStop::first_exhausted;
-  std::vector<uint32_t> shares = {};  // by source: its weight in parts of `whole`, at least one
+  std::vector<uint32_t> shares = {};  // for each source: its weight as a number of parts of `whole`, at least 1
   std::optional<Reweighted> reweighted = std::nullopt;
 };
 /// Returns MixtureSpec::shares for these weights. Throws Error bad_pipeline if a weight is not a positive number, or is
@@ -236,15 +239,15 @@ enum class AbsentFeature : uint8_t { warn, error, ignore };
 
 struct PipelineSpec {
   /// The feed that evaluates `filter` and `window.key` before the plan is made. Samples are kept if its output `filter`
-  /// (float64) is not 0. Its outputs `@file` and `@audit` say from which file each row is, and what it adds to the
-  /// audit. If there is a window.key, its output `@key` tells where the key changes. Null: there is neither a filter
-  /// nor a key.
+  /// (float64) is not 0. Its outputs `@file` and `@audit` say from which file each row is, and what the row adds to the
+  /// audit. If there is a window.key, its output `@key` tells where the key changes. Null if there is neither a filter
+  /// nor a window.key.
   std::shared_ptr<const PipelineSpec> filter;
   /// The text of filter, window.key and features. The filter's result depends on this text, on the data with the
   /// samples that are chosen from it, and on `on_error`.
   std::string filter_text;
   std::vector<SourceSpec> sources;
-  std::vector<FeatureSpec> features;  // with record_type RAW there is one: `record`
+  std::vector<FeatureSpec> features;  // with record_type RAW there is only the feature `record`
   std::vector<ExpressionSpec> expressions;
   std::vector<OutputSpec> outputs;  // in the pipeline's order, including internal ones
   std::vector<TableSpec> tables;    // where outputs look rows up, each table once
@@ -283,7 +286,7 @@ struct PipelineSpec {
 
 /// Returns the pipeline as plain values. Checks everything that can be told from the pipeline and the list of files.
 /// Throws Error bad_pipeline, which names the field and says what to write instead. Fields that this version does not
-/// have are refused by name.
+/// support yet are refused by name.
 PipelineSpec validate(const Pipeline& pipeline, const ListFiles& list = list_files);
 
 }  // namespace feedline::flow

@@ -116,7 +116,7 @@ void warn_of_shared_files(const config::Pipeline& config, const std::vector<Sour
   size_t pairs = 0;
   std::unordered_map<std::string_view, int> first_in;
   for (int s = 0; s < config.source_size(); s++) {
-    std::map<int, std::vector<std::string>> shared;  // by the number of the other source
+    std::map<int, std::vector<std::string>> shared;  // by the number of the earlier source with these files
     for (const std::string& file : sources[static_cast<size_t>(s)].files) {
       const int other = first_in.try_emplace(file, s).first->second;
       if (other != s && !(takes_part(s) && takes_part(other))) shared[other].push_back(file);
