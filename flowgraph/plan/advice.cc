@@ -15,14 +15,14 @@ namespace {
 
 using Advice = std::optional<std::string>;
 
-// A feed that does less than this per epoch is done within a blink, whatever it wastes.
+// A feed that does less than this in an epoch is finished so soon that advice is not worth reading.
 constexpr uint64_t least_bytes = 64 << 20;
 constexpr uint64_t least_files = 1000;
 constexpr int64_t least_steps = 1000;
 
 // GLOBAL reads from one entry of the index to the next, for one sample.
 Advice random_reads(const FeedFigures& feed) {
-  constexpr uint64_t most_reads = 4;  // bytes that are read for one that is wanted
+  constexpr uint64_t most_reads = 4;  // bytes read for each byte that is wanted
   if (feed.shuffle != ShuffleMode::global || feed.samples * feed.read_bytes < least_bytes) return {};
   if (feed.read_bytes < most_reads * feed.sample_bytes) return {};
   return fmt::format(
@@ -78,7 +78,8 @@ Advice few_batches_ahead(const FeedFigures& feed) {
 constexpr Advice (*rules[])(const FeedFigures&) = {random_reads, one_inflater, small_files, small_batches,
                                                    few_batches_ahead};
 
-// Adds up what GLOBAL reads for the records of a file, if each is read by itself: all from one entry to the next.
+// Returns how many bytes GLOBAL reads for all records of a file. Each record is read by itself, and a read takes all
+// bytes between two entries of the index.
 uint64_t read_one_by_one(const io::FileIndex& index) {
   uint64_t bytes = 0;
   for (size_t i = 0; i + 1 < index.entries.size(); i++) {

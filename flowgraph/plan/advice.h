@@ -15,8 +15,8 @@ struct Plan;
 struct FeedFigures {
   ShuffleMode shuffle = ShuffleMode::none;
   uint64_t samples = 0;       // of a pass over the data; 0: not counted yet
-  uint64_t sample_bytes = 0;  // of the records of a sample, on average
-  uint64_t read_bytes = 0;    // GLOBAL: what is read for a sample, on average
+  uint64_t sample_bytes = 0;  // bytes of the records of a sample, on average
+  uint64_t read_bytes = 0;    // GLOBAL: bytes read for a sample, on average
   uint64_t files = 0;
   uint64_t file_bytes = 0;      // size on disk of all files together
   uint64_t inflated_bytes = 0;  // of all compressed files together
@@ -28,12 +28,12 @@ struct FeedFigures {
   bool costly_rows = false;       // rows are made from pictures or tables, which takes longer than their bytes tell
   int host_prefetch = 0;          // as the pipeline says; 0: it says nothing
   uint64_t batches = 0;           // the batches of a replica's ring
-  uint64_t batches_if_unset = 0;  // the batches it would have if the pipeline did not set host_prefetch
+  uint64_t batches_if_unset = 0;  // the batches of the ring if the pipeline did not set host_prefetch
 };
 FeedFigures figures_of(const Plan& plan);
 
-/// Returns what is known to slow such a feed down, each with the figures and what to do about it. Empty: nothing. The
-/// thresholds are measured: bench/results/trainers.md#what-check-warns-of.
+/// Returns what is known to slow such a feed down, each with the figures and what to do about it. Returns an empty list
+/// if nothing is known. The thresholds are measured: bench/results/trainers.md#what-check-warns-of.
 std::vector<std::string> advice(const FeedFigures& feed);
 
 }  // namespace feedline::flow

@@ -31,7 +31,7 @@ uint64_t row_bytes(const CacheSpec& spec) {
                                           : io::EntryFile::table_bytes(1 << 20) >> 20;
 }
 
-// Returns the bytes of the header, and what is lost by rounding.
+// Returns the bytes that a cache takes besides its entries: a file's header, and what is lost by rounding.
 uint64_t fixed_bytes(const CacheSpec& spec) { return spec.where == CacheWhere::disk ? 2 * 4096 : io::entry_alignment; }
 
 }  // namespace
@@ -84,8 +84,9 @@ std::optional<uint64_t> CachePlan::room(const PipelineSpec& spec, const DataSet&
   }
 }
 
-// If nothing is kept: turns the cache off if the disk has no room for the smallest thing to keep, and throws Error
-// bad_pipeline if the limit has none.
+// If nothing is kept: turns the cache off if the disk has too little room for the smallest thing to keep. If
+// cache.limit is too small for it, throws Error bad_pipeline. `what` names the thing, and `smallest` is its size in
+// bytes.
 void CachePlan::refuse_if_none(uint64_t room, uint64_t smallest, const char* what) {
   if (kept_ > 0) return;
   if (room < spec_.limit) {

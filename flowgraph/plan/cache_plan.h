@@ -27,8 +27,8 @@ struct CacheParts {
   std::vector<int> of_output;  // by output: the number of its part; -1: nothing of it is kept
 };
 
-/// How many bytes, all together, those parts of a sample take whose size depends on the sample. The figures are
-/// estimated from some of the samples.
+/// Some parts of a sample have a size that depends on the sample. This says how many bytes these parts take together.
+/// The figures are estimated from some of the samples.
 struct KeptSizes {
   double mean = 0;    // bytes of a sample
   double error = 0;   // the standard error of the mean
@@ -61,7 +61,7 @@ class CachePlan {
   /// disk.
   uint64_t scratch_bytes() const noexcept;
   // DISK: path() is the cache file. prefix() is the beginning of the names of all files for the same choice among the
-  // same data files; only one of these is used again. content() is the digest of what the file holds.
+  // same data files; only the file at path() is used again. content() is the digest of what the file holds.
   const std::string& path() const noexcept { return path_; }
   const std::string& prefix() const noexcept { return prefix_; }
   uint64_t content() const noexcept { return content_; }
@@ -92,7 +92,7 @@ class CachePlan {
   CacheSpec spec_;
   CacheParts parts_;
   uint64_t samples_, kept_ = 0;
-  double sample_bytes_ = 0;  // the mean of all samples, as planned
+  double sample_bytes_ = 0;  // bytes of a sample on average, as planned
   Permutation order_;
   std::vector<uint64_t> first_sample_;  // by file: the number of its first sample
   std::vector<Selection> selections_;   // by file

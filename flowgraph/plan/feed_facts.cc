@@ -38,7 +38,7 @@ void check_layout(int rank, const FeedFacts& facts, const PipelineSpec& spec) {
     refuse(rank, "its batches");
   const std::vector<BatchTensor> wanted = tensors_of(spec);
   if (facts.tensors.size() != wanted.size()) refuse(rank, "the tensors of its batches");
-  uint64_t end = 0;  // of the tensor before
+  uint64_t end = 0;  // where the tensor before this one ends
   for (size_t t = 0; t < wanted.size(); t++) {
     const BatchTensor &tensor = facts.tensors[t], &like = wanted[t];
     const bool same = tensor.part == like.part && tensor.output == like.output && tensor.dtype == like.dtype &&
@@ -56,10 +56,10 @@ void check_layout(int rank, const FeedFacts& facts, const PipelineSpec& spec) {
 }
 
 // Returns the digests of all state_stages as text. PipelineSpec::written_stages has the digests of the stages as the
-// pipeline's text has them. If other parts of the text, too, decide what a stage does, its effect is digested as well.
-// This holds for the records that `filter` keeps, and for the places where window.key changes: both depend on the
-// features that they read. `batch` and `errors` are digested only by their effect: how many samples a step has, and
-// which records are left out.
+// pipeline's text has them. If what a stage does depends also on parts of the text outside of the stage, the stage's
+// effect is digested as well. This holds for the records that `filter` keeps, and for the places where window.key
+// changes: both depend on the features that they read. `batch` and `errors` are digested only by their effect: how many
+// samples a step has, and which records are left out.
 std::string stages_of(const Schedule& plan) {
   std::array<uint32_t, state_stages.size()> digests;
   std::copy(plan.spec.written_stages.begin(), plan.spec.written_stages.end(), digests.begin());

@@ -13,16 +13,17 @@ namespace feedline::flow {
 
 /// The pieces (flowgraph/data/file_pieces.h) that are kept are those of the first units in a random order, which is the
 /// same in every run. A unit is a whole file if the file is compressed, because a file is inflated up to the last piece
-/// that is missing; otherwise it is some neighbouring pieces. A unit that does not fit by itself is never kept.
+/// that is missing; otherwise a unit is some neighbouring pieces. A unit that is larger than the limit by itself is
+/// never kept.
 class KeptPieces {
  public:
-  /// Cuts the files into units: from the piece of the first sample of a file up to that of its last one.
+  /// Cuts the files into units: from the piece of the first sample of a file up to the piece of its last sample.
   explicit KeptPieces(const DataSet& data);
 
   /// Keeps as many units as fit. `limit` and `room` are bytes, and `room` is at most the limit; `row_bytes` is what an
   /// entry takes besides its bytes. Call either this or keep_entries(), once.
   void keep(uint64_t limit, uint64_t room, uint64_t row_bytes);
-  /// Keeps the units that a run with the same limit has kept by keep(). They had `entries` entries.
+  /// Keeps the units that a run with the same limit has kept by keep(). Those units have `entries` entries together.
   void keep_entries(uint64_t limit, uint64_t entries, uint64_t row_bytes);
 
   /// Returns how many entries the kept pieces have, and how many bytes.
@@ -51,7 +52,7 @@ class KeptPieces {
  private:
   static constexpr uint64_t none = std::numeric_limits<uint64_t>::max();
   struct FileUnits {
-    uint64_t first_piece = 1, last_piece = 0;  // their numbers; no piece if the first is larger
+    uint64_t first_piece = 1, last_piece = 0;  // numbers of pieces; first > last: the file has no samples
     uint64_t first_unit = 0;
     uint64_t pieces = 1;  // of a unit
   };

@@ -20,12 +20,12 @@ constexpr uint64_t bytes_ahead = 4 << 20;
 constexpr uint64_t bytes_of_file = 2 * sizeof(DataFile), names_of_file = 4, of_allocation = 16;
 // The limits of most_batches_ahead().
 constexpr uint64_t small_batches_bytes = 8 << 20, most_small_batches = 32;
-constexpr uint64_t reads_ahead_of_blocks = 6;  // few, so that what a shuffle mixes stays in the cache
+constexpr uint64_t reads_ahead_of_blocks = 6;  // few, so that the blocks that are mixed stay in the CPU's cache
 // The maximum numbers of reads and bytes that are in flight from a disk, so that the disk stays busy while all threads
 // work.
 constexpr uint64_t most_in_flight = io::BackendOptions().depth, bytes_in_flight = 64 << 20;
 
-// The result of product() if the product is larger (saturating arithmetic). It is far beyond any memory, so fit()
+// product() returns this number if the product is larger (saturating arithmetic). It is far beyond any memory, so fit()
 // refuses such a plan. Sums of such values do not overflow.
 constexpr uint64_t too_much = uint64_t{1} << 48;
 
@@ -205,15 +205,15 @@ void MemoryPlan::fit(const Schedule& schedule, const RowWriters& writers, const 
   const uint64_t chunks = step_chunks = schedule.chunks_of_step();
   auto buffers = static_cast<uint64_t>(schedule.replicas) * buffers_per_replica;
   const uint64_t lent = lent_chunks(schedule.replicas);
-  // A step needs all its chunks at once. Besides, one chunk is being read, and the rows of another one are being
-  // written. The end of an epoch holds a slot until every replica has taken this end. One replica may be up to
-  // `host_prefetch` items behind another, and both batches and ends of epochs are items. So several ends may hold a
+  // A step needs all its chunks at once. Besides, one chunk is being read, and the rows of a further chunk are being
+  // written. The end of an epoch holds a slot until every replica has taken this end. The slowest replica may be
+  // `host_prefetch` items behind the fastest, and both batches and ends of epochs are items. So several ends may hold a
   // slot each.
   const uint64_t ends = schedule.replicas > 1 && schedule.steps_per_epoch >= 0
                             ? static_cast<uint64_t>(spec.host_prefetch / (schedule.steps_per_epoch + 1)) + 1
                             : 1;
   const uint64_t fewest_slots = chunks + std::max<uint64_t>(2, ends) + lent;
-  // If records are large, fewer chunks are read ahead, so that a chunk is still in the cache when its turn comes.
+  // If records are large, fewer chunks are read ahead, so that a chunk is still in the CPU's cache when its turn comes.
   const uint64_t in_order =
       std::clamp(bytes_ahead / std::max<uint64_t>(1, slot_data_bytes), fewest_reads_ahead, reads_ahead);
   const uint64_t ahead = spec.shuffle.mode == ShuffleMode::block  ? reads_ahead_of_blocks
@@ -279,13 +279,13 @@ void MemoryPlan::fit(const Schedule& schedule, const RowWriters& writers, const 
   if (data.lazy)
     advice += fmt::format(", or set a smaller source.record_limit (index.mode LAZY plans for records of {})",
                           format_byte_size(data.largest_record()));
-  // Tells whether it helps to change a further setting: whether the plan would fit without the memory that the setting
-  // takes now, or with the least that it can take.
+  // Tells whether it helps to change a further setting: whether the plan would fit if the memory that the setting takes
+  // were `least` bytes instead of `now` bytes.
   const auto fits_with = [&](uint64_t now, uint64_t least) { return bytes() - now + least <= spec.memory_limit; };
   const uint64_t of_slots = product(slots, slot_bytes), of_batches = product(buffers, buffer_bytes);
   if (spec.shuffle.mode == ShuffleMode::block && chunks > 1 && fits_with(of_slots, product(3, slot_bytes)))
     advice += ", or set fewer shuffle.lanes, or a smaller shuffle.block_size";
-  // Batches that are waited for hold slots if they lend rows, and so do ends of epochs.
+  // With fewer batches ahead, fewer slots are needed, too: ends of epochs hold slots, and so do batches that lend rows.
   if (spec.host_prefetch > 1 &&
       fits_with(of_batches + of_slots,
                 product(2 * static_cast<uint64_t>(schedule.replicas), buffer_bytes) + product(chunks + 2, slot_bytes)))

@@ -15,8 +15,8 @@ namespace feedline::flow {
 /// write neighbouring elements then write whole lines of memory.
 inline constexpr uint64_t tensor_alignment = 256;
 
-/// No batch has more bytes. The number is far beyond any memory, but small enough to count the bytes of any number of
-/// batches.
+/// The maximum number of bytes of a batch. It is far beyond any memory, but so small that the bytes of any number of
+/// batches can be added up in 64 bits.
 inline constexpr uint64_t most_batch_bytes = uint64_t{1} << 44;
 
 /// One tensor of a batch buffer.
@@ -66,15 +66,15 @@ struct MemoryPlan {
   uint32_t slots = 0;
   // The slots in use while all reads come from the page cache: few, so that their memory stays in the CPU's caches.
   uint32_t slots_of_page_cache = 0;
-  // The maximum number of chunks that are read in addition to those that the next step needs: if reads come from the
-  // page cache, and if they come from a disk.
+  // The maximum number of chunks that are read in addition to the chunks that the next step needs. The first number
+  // holds while reads come from the page cache, the second while they come from a disk.
   uint64_t read_ahead = 0, read_ahead_of_disk = 0;
   uint64_t slot_data_bytes = 0;   // of each slot: for the bytes as they are read
   uint64_t slot_arena_bytes = 0;  // of each slot: for the columns
   uint32_t buffers_per_replica = 0;
   std::vector<BatchTensor> tensors;
   uint64_t buffer_bytes = 0;   // of each batch buffer
-  bool lends = false;          // a batch is one row: its tensors may point into the slot; then it holds the chunk
+  bool lends = false;          // a batch has one row, and may point into the slot; it then holds the chunk
   uint32_t inflaters = 0;      // 0: there is no compressed file
   uint64_t scratch_bytes = 0;  // scratch memory of each thread for row writers (flowgraph/rows/row_writer.h)
   std::vector<MemoryLine> lines;

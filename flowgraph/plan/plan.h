@@ -19,8 +19,8 @@ struct Plan : Schedule {
   using MoreMemory = std::function<MemoryLine(const Plan&)>;
 
   /// Makes the plan of a pipeline over counted data, with the cache that is planned for it. `open_tables` are the
-  /// pipeline's tables. Throws Error bad_pipeline
-  /// if the pipeline does not fit the data or the ranks, or if the plan exceeds memory.limit.
+  /// pipeline's tables, open. Throws Error bad_pipeline if the pipeline does not fit the data or the ranks, or if the
+  /// plan exceeds memory.limit.
   Plan(PipelineSpec pipeline, std::shared_ptr<const DataSet> counted, const Ranks& who, int thread_count,
        const MoreMemory& more = {}, std::shared_ptr<const CachePlan> planned_cache = nullptr, Tables open_tables = {})
       : Schedule(std::move(pipeline), std::move(counted), who, thread_count),
@@ -39,7 +39,7 @@ struct Plan : Schedule {
   Tables tables;  // of the pipeline, open
   RowWriters writers;
   MemoryPlan memory;
-  std::shared_ptr<const CachePlan> cache;  // null: the pipeline has none
+  std::shared_ptr<const CachePlan> cache;  // null: the pipeline has no cache
 
   /// Returns the plan as text for the user: the stages in their order with counts, the outputs with their shapes, and
   /// the memory plan.

@@ -30,8 +30,8 @@ int64_t choose_global_batch(const PipelineSpec& spec, const Ranks& ranks) {
 }
 
 // Returns the number of passes in an epoch; -1 if it has no end. Throws Error bad_pipeline if the samples would be too
-// many to count, or if data without a good record is repeated without end. If the data ends with an Error and epochs go
-// on from each other, throws that Error.
+// many to count, or if data without a good record is repeated without end. If the data ends with an Error
+// (DataSet::raised), and each epoch continues where the epoch before it ended, throws that Error.
 int64_t checked_passes(const PipelineSpec& spec, const DataSet& data, int64_t global_batch) {
   if (!data.raised.empty()) {
     const Error& bad = data.raised.front();
@@ -89,7 +89,7 @@ Steps Schedule::plan_orders() {
   };
   if (!spec.mixture) {
     const uint64_t samples = count_samples(data, data.all_files(), spec.window);
-    // Passes of whole steps are cut into lanes alike.
+    // If a pass is a whole number of steps, all passes are cut into lanes in the same way.
     const bool whole_steps = samples % static_cast<uint64_t>(global_batch) == 0;
     const uint32_t count =
         choose_lanes(spec.shuffle, global_batch, samples, (passes != 1 || epoch_steps > 0) && !whole_steps);
@@ -118,8 +118,8 @@ Steps Schedule::plan_orders() {
     shuffle.buffer_bytes = mixture->part_of(source, shuffle.buffer_bytes);
     add_order(data.files_of(source), shuffle, mixture->lanes()[source]);
   }
-  // In a step of a mixture, the numbers of a lane's rows also depend on what is drawn of each lane (mixed_stream.h). So
-  // Steps is given one lane.
+  // In a step of a mixture, which rows come from a lane also depends on how many samples each source draws from the
+  // lane (mixed_stream.h). So Steps is given one lane, and its stream is a MixedStream.
   return {{static_cast<int64_t>(mixture->samples()), epoch_steps}, global_batch, policy, 1, false, ranks};
 }
 
@@ -186,7 +186,8 @@ uint64_t Schedule::chunks_of_step(uint32_t source) const {
     case ShuffleMode::none:
       if (order.windows()) return order.open_in_windows(samples) * passes;
       if (order.interleave().on()) return order.open_when_interleaved(samples) * passes;
-      // If rows are picked, the block of the previous step is held until the next block is opened.
+      // If a rank reads only its own rows of a block (Steps::picks_rows()), the block of the previous step is held
+      // until the next block is opened.
       return order.largest_span(samples + (steps.picks_rows() ? 1 : 0), one_pass).blocks;
     case ShuffleMode::buffer:
       return order.open_in_buffer(samples) * passes + picks;
@@ -203,8 +204,7 @@ uint64_t Schedule::lanes_of_rank(const Order& order) const {
   const Lanes& lanes = order.lanes();
   if (ranks.world_size == 1) return lanes.count;
   if (!mixture) {
-    // The rows of a last step are divided differently, so that a rank's rows may reach into one more lane at either
-    // end.
+    // The rows of a last step are divided differently, so a rank's rows may reach into one more lane at each end.
     const Rows& rows = steps.of_rank(Steps::Kind::full);
     const int64_t lane_step = steps.lane_step();
     const auto mine = static_cast<uint64_t>((rows.last - 1) / lane_step - rows.first / lane_step + 1);
@@ -212,10 +212,10 @@ uint64_t Schedule::lanes_of_rank(const Order& order) const {
   }
   constexpr uint32_t most_compared = 1024;  // lanes; more are not compared one by one
   if (lanes.count > most_compared) return lanes.count;
-  // A step takes a run of each source's samples, which are dealt to the lanes in turn. The lanes before lane l have l /
-  // count of the rows of a step, within off(l), which counts all sources.
+  // A step takes consecutive samples of each source, which are dealt to the lanes in turn. So the lanes before lane l
+  // have l / count of the step's rows, with an error of at most off(l) / count rows for all sources together.
   const auto off = [&](uint32_t lane) {
-    int64_t now = 0, least = 0, most = 0;  // in parts of 1 / count
+    int64_t now = 0, least = 0, most = 0;  // in units of 1 / count rows
     for (uint64_t item = 0; item < lanes.count; item++) {
       now += (item * lanes.stride % lanes.count < lane ? lanes.count : 0) - int64_t{lane};
       least = std::min(least, now);

@@ -37,7 +37,7 @@ struct Schedule {
   std::unique_ptr<const RecordParser> parser;
   Formulas formulas;
   std::vector<uint64_t> audit_keys;  // the key of each file's audit terms (base/audit.h)
-  std::vector<std::byte> zeros;      // zero bytes, to which the bytes features of a bad row refer (Chunk::parse())
+  std::vector<std::byte> zeros;      // zero bytes, to which the BYTES features of a bad row point (Chunk::parse())
   int replicas;                      // the number of replicas on this rank
   int threads;
 
@@ -49,8 +49,8 @@ struct Schedule {
   int64_t dropped_per_epoch = 0;  // samples that DROP leaves out
   ExpectedAudit expected_audit;   // what an epoch's delivered, dropped and bad samples must add up to, by the indexes
 
-  /// Returns the maximum number of chunks that are in use at once: those of a step, and those whose samples the shuffle
-  /// mixes with the step's samples.
+  /// Returns the maximum number of chunks that are in use at once: the chunks of a step, and the chunks whose samples
+  /// the shuffle mixes with the step's samples.
   uint64_t chunks_of_step() const;
   uint64_t order_bytes() const noexcept;
   bool in_file_order() const noexcept { return spec.shuffle.mode == ShuffleMode::none && !spec.interleave.on(); }

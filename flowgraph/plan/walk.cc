@@ -43,7 +43,7 @@ Walk::Walk(const Schedule& schedule, Start start, bool with_rows)
       streams_(schedule.steps.lanes()) {}
 
 // Returns the stream of a lane, and opens it at the current step if it is not open. A stream serves one epoch, or all
-// epochs if they go on from each other.
+// epochs if each epoch continues where the epoch before it ended.
 SampleStream& Walk::stream(uint32_t lane) {
   std::unique_ptr<SampleStream>& stream = streams_[lane];
   if (stream) return *stream;
