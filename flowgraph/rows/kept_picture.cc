@@ -69,7 +69,7 @@ KeptPicture::KeptPicture(PictureOrigin origin, const pictures::GeometrySpec& geo
 
 // Returns the maximum number of pixels in an entry, for entries whose size varies.
 uint64_t KeptPicture::most_pixels() const {
-  constexpr int64_t longest = 16;  // the longer side, in multiples of the shorter one
+  constexpr int64_t longest = 16;  // maximum length of the longer side, in multiples of the shorter side
   if (before_.shorter) return static_cast<uint64_t>(longest * *before_.shorter * *before_.shorter);
   return static_cast<uint64_t>(std::get<pictures::DecodeOptions>(origin_).max_pixels);
 }
@@ -144,7 +144,7 @@ bool KeptPicture::make(std::span<const std::byte> picture, std::span<std::byte> 
                        std::span<std::byte> scratch) const {
   const bool has_head = !size_;
   const std::span<std::byte> pixels = has_head ? entry.subspan(sizeof(Head)) : entry;
-  // A lambda with one reference fits into std::function itself, so that nothing is allocated for a picture.
+  // A lambda with a single reference fits into std::function itself. So no memory is allocated for each picture.
   struct Call {
     const KeptPicture& of;
     std::span<std::byte> entry;
@@ -174,7 +174,8 @@ bool KeptPicture::is_whole(std::span<const std::byte> entry) const noexcept {
   std::memcpy(&head, entry.data(), sizeof head);
   const uint64_t pixels = (entry.size() - sizeof head) / pixel_bytes_, bytes = pixels * pixel_bytes_;
   if (uint64_t{head.height} * head.width != pixels || bytes != entry.size() - sizeof head) return false;
-  // The scratch memory is planned for pictures that can be decoded, and their rows are not longer than this.
+  // The scratch memory is planned for pictures that can be decoded, and a row of such a picture has at most longest_row
+  // pixels.
   return is_window_ || head.width <= pictures::longest_row;
 }
 

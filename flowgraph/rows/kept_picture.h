@@ -30,16 +30,19 @@ class KeptPicture {
               const CacheSpec& cache);
 
   const KeptStep& step() const noexcept { return step_; }
-  /// Returns how many bytes the entry of a picture has. Throws BadPicture.
+  /// Returns how many bytes the entry of a picture has. Throws BadPicture if the picture's header cannot be read, or if
+  /// the picture is too large, or smaller than its crop.
   uint64_t bytes_of(std::span<const std::byte> picture) const;
   /// Returns whether an entry is the row itself, because no random choice follows.
   bool is_row() const noexcept { return is_row_; }
 
-  /// Makes the entry of a picture. Returns false if the entry must not be kept, because the decoder gave warnings. They
-  /// are to be counted whenever the picture is used. Throws BadPicture.
+  /// Makes the entry of a picture. Returns false if the entry must not be kept, because the decoder gave warnings:
+  /// these are counted whenever the picture is used, so it must be decoded each time. Throws BadPicture if the picture
+  /// cannot be decoded, or is smaller than its crop.
   bool make(std::span<const std::byte> picture, std::span<std::byte> entry, std::span<std::byte> scratch) const;
   /// Returns whether an entry has the length that it must have. If the entry begins with height and width, they say
-  /// this length. An entry on a disk may come from somewhere else than make(), although its checksums are right.
+  /// this length. This must be checked because a cache file on a disk may have been written by something other than
+  /// make(), although its checksums are right.
   bool is_whole(std::span<const std::byte> entry) const noexcept;
   /// Makes a row from an entry for which is_whole() is true. Throws BadPicture if the picture is smaller than its crop.
   void finish(std::span<const std::byte> entry, pictures::Choices choices, std::byte* out,

@@ -39,7 +39,7 @@ class LookupWriter final : public RowWriter {
   uint64_t scratch_bytes() const noexcept override;
   bool reads_ahead() const noexcept override { return table_.reads_ahead(); }
   void read_ahead(std::span<const std::span<const std::byte>> values) const noexcept override;
-  /// Throws Error io_error if the table cannot be read any more. No row fails for that, because it says nothing about
+  /// Throws Error io_error if the table cannot be read any more. No row fails because of that: it says nothing about
   /// the records.
   void write(std::span<const std::span<const std::byte>> values, const RowNumbers& rows, std::byte* out, size_t stride,
              std::span<std::byte> scratch, RowOutcome& outcome) const override;

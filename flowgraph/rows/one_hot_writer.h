@@ -9,8 +9,8 @@
 
 namespace feedline::flow {
 
-/// A row is 1 at the class's number and 0 elsewhere, normalised and cast. If a number is not that of a class, the row
-/// fails with Category::wrong_value.
+/// A row is 1 at the class's number and 0 elsewhere, normalised and cast. If a number is not the number of a class, the
+/// row fails with Category::wrong_value.
 class OneHotWriter final : public RowWriter {
  public:
   /// `unpack` makes a row from one byte for each class.
@@ -23,7 +23,7 @@ class OneHotWriter final : public RowWriter {
  private:
   const int64_t classes_;
   const size_t element_;               // bytes
-  std::vector<std::byte> cold_, hot_;  // the rows that are made of only zeros, and of only ones
+  std::vector<std::byte> cold_, hot_;  // a row made of only zeros, and a row made of only ones
 };
 
 }  // namespace feedline::flow

@@ -10,7 +10,7 @@
 namespace feedline::flow {
 namespace {
 
-// Purposes for key_of(), so that each kind of choice has keys of its own.
+// Arguments of key_of(), so that crops and flips are chosen independently of each other.
 const uint64_t crops = hash64("pictures: crop"), flips = hash64("pictures: flip");
 
 struct Sample {
@@ -51,7 +51,7 @@ void PictureWriter::write(std::span<const std::span<const std::byte>> values, co
       if (rows.kept && rows.kept->entries[row] != KeptRows::none &&
           write_kept(values[row], *rows.kept, rows.kept->entries[row], sample.choices, {to, stride}, scratch, outcome))
         continue;
-      // A lambda with one reference fits into std::function itself, so that nothing is allocated for a picture.
+      // A lambda with a single reference fits into std::function itself. So no memory is allocated for each picture.
       const auto geometry_of = [&sample](int64_t width, int64_t height) {
         return pictures::geometry_of(sample.geometry, width, height, sample.choices);
       };
@@ -83,8 +83,8 @@ bool PictureWriter::write_kept(std::span<const std::byte> value, const KeptRows&
 }
 
 // Makes an entry and keeps it. Returns an empty span if the entry cannot be kept: because another thread is making it,
-// there is no room, or the decoder gave an error or warnings. These are reported when the caller then decodes the
-// picture without the cache.
+// there is no room, or the decoder gave an error or warnings. The error or the warnings are reported when the caller
+// then decodes the picture without the cache.
 std::span<const std::byte> PictureWriter::make_entry(std::span<const std::byte> value, io::EntryStore& store,
                                                      uint64_t entry, std::span<std::byte> place,
                                                      std::span<std::byte> scratch) const {

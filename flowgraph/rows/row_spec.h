@@ -68,16 +68,16 @@ struct PictureRows {
 
 using RowSpec = std::variant<OneHotRows, LookupRows, LookupNumberRows, PictureRows>;
 
-/// Returns how numbers are made from which the output's UnpackSpec makes the same rows. The numbers can then travel as
-/// they are stored. The rank or the GPU that receives them casts and normalises them. Returns nullopt if there are no
-/// such numbers.
+/// Rows can be made in two steps if numbers are made first, and rows from the numbers by the output's UnpackSpec. Then
+/// the numbers travel as they are stored, and the rank or the GPU that receives them casts and normalises them. Returns
+/// how the numbers are made; nullopt if two steps would not give the same rows, or save nothing.
 std::optional<RowSpec> of_stored_numbers(const RowSpec& rows);
 
 /// The part of making a row that is the same in every epoch, so that a cache can keep its result.
 struct KeptStep {
-  std::string text;     // says what is made; rows with the same text have the same bytes made from a value
+  std::string text;     // says what is made: steps with the same text make the same bytes from a value
   uint64_t bytes = 0;   // how many bytes are made from each value; 0: that depends on the value
-  std::string why_not;  // for people: why nothing can be kept; if it is not empty, the other members are not set
+  std::string why_not;  // for people: why nothing can be kept; if not empty, only this member counts
   // The maximum number of bytes in an entry. So much memory is needed while an entry is read from a disk, or made for a
   // disk. 0: no memory is needed, because an entry is the row itself.
   uint64_t entry_bytes = 0;

@@ -20,11 +20,11 @@ namespace feedline::flow {
 /// What became of a block of rows.
 struct RowOutcome {
   std::vector<RowError> failed;  // in ascending order of rows; RowError::feature is -1
-  uint64_t warnings = 0;         // of what does not make a row fail, such as small damage of a picture
+  uint64_t warnings = 0;         // about faults that fail no row, such as small damage of a picture
   uint64_t found = 0;            // rows whose kept part was found in the cache
 };
 
-/// Where a writer finds and keeps the part of its rows that is the same in every epoch.
+/// Where a writer finds, and keeps, the part of each row that is the same in every epoch: in the entries of a cache.
 struct KeptRows {
   static constexpr uint64_t none = ~uint64_t{0};
   io::EntryStore& store;
@@ -52,7 +52,7 @@ class RowWriter {
   /// Returns how many bytes of scratch memory write() needs. MemoryPlan reserves them once for each thread.
   virtual uint64_t scratch_bytes() const noexcept = 0;
 
-  /// Returns how many bytes write() takes from the heap at most.
+  /// Returns the maximum number of bytes that write() takes from the heap.
   virtual uint64_t heap_bytes() const noexcept { return 0; }
 
   /// Returns whether making a row takes much longer than its size suggests, as with a picture. Each row is then a task
@@ -72,7 +72,7 @@ class RowWriter {
   virtual void write(std::span<const std::span<const std::byte>> values, const RowNumbers& rows, std::byte* out,
                      size_t stride, std::span<std::byte> scratch, RowOutcome& outcome) const = 0;
 
-  /// Returns how many bytes are kept of a value; 0 if nothing is kept, because the row will fail.
+  /// Returns how many bytes a cache keeps of a value; 0 if it keeps nothing, because the row will fail.
   virtual uint64_t kept_bytes([[maybe_unused]] std::span<const std::byte> value) const { return 0; }
 };
 
