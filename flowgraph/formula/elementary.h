@@ -22,7 +22,7 @@ inline double nearest_whole(double x) {
   return (x + no_room_for_fractions) - no_room_for_fractions;
 }
 
-/// Returns exp(r) - 1 for |r| <= ln(2) / 2 by its series; the first term left out, that of r^14, is below 2^-57.
+/// Returns exp(r) - 1 for |r| <= ln(2) / 2 by its series; the first term that is left out has r^14, and is below 2^-57.
 inline double small_expm1(double r) {
   double sum = 1.0 / 6227020800;  // 13!
   sum = sum * r + 1.0 / 479001600;
@@ -49,7 +49,7 @@ struct Reduced {
 };
 
 inline double exp(double x) {
-  x = x < -1400 ? -1400 : x > 1400 ? 1400 : x;  // beyond these exp is 0 or infinity; NaN stays NaN
+  x = x < -1400 ? -1400 : x > 1400 ? 1400 : x;  // outside, exp is 0 or infinity; NaN stays NaN
   const Reduced reduced(x);
   const double half = nearest_whole(reduced.k * 0.5);  // 2^k itself may be out of range
   return (1 + small_expm1(reduced.r)) * power_of_two(half) * power_of_two(reduced.k - half);

@@ -1,9 +1,9 @@
 // A formula runs as a list of instructions over blocks of rows (formula_blocks.h). Each instruction reads registers and
 // writes another register.
 //
-// Integer operations note in one word whether any row of the block failed. Failures are rare, and a failure does not
-// count if `if`, `and` or `or` do not look at the operand. So a block with a failure is evaluated again row by row,
-// looking only at the operands that decide.
+// Integer operations note in one word whether any row of the block failed. Failures are rare. A failure does not count
+// if it is in an operand at which `if`, `and` or `or` do not look. So a block with a failure is evaluated again row by
+// row, looking only at the operands that decide.
 #include "flowgraph/formula/expression.h"
 
 #include <algorithm>
@@ -114,7 +114,7 @@ Scalar evaluate_row(const Formula& formula, int number, std::span<const Program:
   }
 }
 
-// Replaces each NaN by the same NaN, because CPUs choose different signs and payloads for a NaN that arithmetic makes.
+// Replaces each NaN by the same NaN, because CPUs differ in the sign and the payload of a NaN that arithmetic makes.
 void make_canonical(std::byte* numbers, uint32_t count) noexcept {
   auto* const values = reinterpret_cast<double*>(numbers);
   for (uint32_t i = 0; i < count; i++)

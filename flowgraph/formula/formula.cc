@@ -22,7 +22,7 @@ using Type = FormulaType;
 struct Function {
   std::string_view name;
   uint8_t arity;
-  Op of_int, of_float;  // if both are equal, there is only the float64 operation
+  Op of_int, of_float;  // if they are equal, there is only a float64 operation
 };
 constexpr std::array functions = {
     Function{"abs", 1, Op::abs_int, Op::abs},    Function{"sign", 1, Op::sign, Op::sign},

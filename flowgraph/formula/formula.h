@@ -24,7 +24,7 @@ struct Node {
 };
 
 struct Formula {
-  std::vector<Node> nodes;  // some may be unused, because constants were folded
+  std::vector<Node> nodes;  // some are unused if constants were folded
   int root = 0;
   std::vector<FormulaInput> inputs;
 };

@@ -1,4 +1,4 @@
-// The loops have a fixed number of rows, so compilers turn them into vector code without help.
+// The loops have a fixed number of rows, so that compilers turn them into vector code.
 #include "flowgraph/formula/formula_blocks.h"
 
 #include "base/compiled_for.h"
