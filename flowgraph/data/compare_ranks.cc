@@ -198,7 +198,7 @@ void compare_pipelines(RankGroup& ranks, const config::Pipeline& pipeline, int r
     if (feed.parts != feeds[0].parts)
       found.push_back(fmt::format("data_parallel_size {}, not {}", feed.parts, feeds[0].parts));
     if (feed.epoch != feeds[0].epoch) found.push_back(fmt::format("epoch {}, not {}", feed.epoch, feeds[0].epoch));
-    // Equal bytes are not compared by field, because they may hold a NaN, which equals nothing.
+    // Equal bytes are not compared by field, because they may hold a NaN, which is not equal to itself.
     if (feed.bytes != feeds[0].bytes) add_differences(feeds[0].pipeline, feed.pipeline, found);
     constexpr size_t most = 5;
     if (found.size() > most) {

@@ -35,7 +35,8 @@ void leave_out(OnError on_error, DataFile& file, DataSet& data) {
     for (const io::BadRegion& region : file.index.bad) data.skip(region.error(file.id.uri));
   } else if (on_error == OnError::skip_file && !file.index.bad.empty()) {
     data.skip(file.index.bad.front().error(file.id.uri));
-    // Such a file has no records, but keeps the stride of its source, because a block size is compared with the stride.
+    // Such a file has no records, but keeps the stride of its source, because shuffle.block_size is compared with the
+    // stride of every file.
     const uint64_t stride = file.index.stride;
     file.index = {};
     file.index.stride = stride;
@@ -44,7 +45,7 @@ void leave_out(OnError on_error, DataFile& file, DataSet& data) {
 }
 
 // Returns the maximum size of a record, in bytes, of a file that has not been counted. It is what the source allows. In
-// a plain file it is also at most what the file has besides the frame of one record.
+// a plain file it is also at most the file's size less the frame of one record.
 uint64_t longest_record(const SourceSpec& spec, const io::FileId& file) {
   if (file.size >= spec.record_limit + io::frame_bytes) return spec.record_limit;
   const bool plain =
@@ -54,8 +55,8 @@ uint64_t longest_record(const SourceSpec& spec, const io::FileId& file) {
   return plain ? file.size - std::min<uint64_t>(file.size, io::frame_bytes) : spec.record_limit;
 }
 
-// Removes each file that is a link to an earlier file of the same source, so that the source feeds it once. The first
-// name stays.
+// Removes each file that is a link to an earlier file of the same source, so that the source feeds the file once, under
+// its first name.
 void feed_once(const PipelineSpec& spec, DataSet& data) {
   const auto which = [&](size_t f) {
     const DataFile& file = data.files[f];
@@ -65,7 +66,7 @@ void feed_once(const PipelineSpec& spec, DataSet& data) {
   std::vector<size_t> files(data.files.size());
   std::iota(files.begin(), files.end(), size_t{0});
   std::stable_sort(files.begin(), files.end(), [&](size_t a, size_t b) { return which(a) < which(b); });
-  std::map<size_t, size_t> again;  // from the file with a second name to the one with the first
+  std::map<size_t, size_t> again;  // from the file's number under a later name to its number under the first name
   for (size_t i = 1, first = 0; i < files.size(); i++) {
     if (which(files[i]) != which(files[first]) || data.files[files[i]].id.inode == 0)
       first = i;

@@ -22,14 +22,14 @@ struct DataFile {
   io::FileIndex index;
   uint64_t first_record = 0;  // the number of good records in the files of the same source before this one
   Selection samples;
-  bool left_out = false;  // with SKIP_FILE: the file has a bad region, so it counts as one without records
+  bool left_out = false;  // with SKIP_FILE: the file has a bad region, and counts as a file without records
   // apply_filter() (flowgraph/feed/filter.h) sets these two:
   std::optional<uint64_t> kept_audit = {};  // sum of the samples' audit terms, times the file's key (base/audit.h)
-  std::shared_ptr<const NumberSet> key_changes = {};  // the samples whose window.key is not that of the sample before
+  std::shared_ptr<const NumberSet> key_changes = {};  // the samples whose window.key differs from the sample before
   bool compressed() const noexcept { return index.compression != Compression::none; }
   /// Returns the file's name without its folder.
   std::string_view name() const noexcept { return std::string_view(id.uri).substr(id.uri.rfind('/') + 1); }
-  /// What one pass over the samples adds to the audit. It includes the factor of the file's key
+  /// What one pass over the samples adds to the audit. It is already multiplied by the file's key
   /// (flowgraph/plan/pass_audit.h).
   std::optional<uint64_t> pass_audit = {};
 };
@@ -63,12 +63,12 @@ struct DataSet {
   bool lazy = false;
 
   /// A digest of the names (without folders), sizes, counts and audit sums of all files in their order, before anything
-  /// is left out. The same data has the same digest, wherever it lies and whenever it was written.
+  /// is left out. The same data has the same digest, in whatever folder it lies, and whenever it was written.
   uint64_t digest = 0;
 
   /// The errors of what was found bad and left out, in file order: with SKIP_RECORD one for each bad region; with
-  /// SKIP_FILE one for each file, that of its first bad region. `skipped` holds the first 100, `skipped_total` counts
-  /// all.
+  /// SKIP_FILE one for each file, namely the error of its first bad region. `skipped` holds the first 100,
+  /// `skipped_total` counts all.
   std::vector<Error> skipped;
   uint64_t skipped_total = 0;
   void skip(Error error) {
@@ -88,7 +88,7 @@ struct DataSet {
 std::vector<uint64_t> audit_keys(std::span<const DataFile> files);
 
 /// Chooses the samples of each source by its `range`, `num_shards` and `shard_id`. Numbers the records, and sets the
-/// samples of each file and of the data set. With RAISE the data ends at the first known error in what is chosen.
+/// samples of each file and of the data set. With RAISE the data ends at the first known error in the chosen part.
 void choose_samples(const PipelineSpec& spec, DataSet& data);
 
 }  // namespace feedline::flow

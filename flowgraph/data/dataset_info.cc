@@ -153,8 +153,8 @@ std::optional<ShardName> shard_name(std::string_view name) {
   return ShardName{name.substr(0, dash), name.substr(of, end - of), name.substr(end), *shard, *shards, of - dash - 1};
 }
 
-// Warns of shards that are missing among `files` and do not exist. (A pattern may leave out shards that exist on
-// purpose.)
+// Warns of shards that are missing among `files` and do not exist. (Shards that exist may have been left out on
+// purpose, by the pattern of source.files.)
 void warn_of_missing(const std::vector<DataFile>& files, std::vector<std::string>& warnings) {
   struct Shards {
     ShardName first;

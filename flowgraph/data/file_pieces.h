@@ -27,7 +27,7 @@ void for_each_piece(const io::FileIndex& index, uint64_t from, uint64_t until, E
   if (from >= until) return;
   const auto after = std::upper_bound(index.entries.begin(), index.entries.end(), from,
                                       [](uint64_t at, const io::IndexEntry& entry) { return at < entry.offset; });
-  auto entry = static_cast<uint64_t>(after - index.entries.begin()) - 1;  // the last one at or before `at`
+  auto entry = static_cast<uint64_t>(after - index.entries.begin()) - 1;  // the last entry at or before `from`
   auto bad = first_bad_from(index, from);
   uint64_t record = index.entries[entry].record;
   if (bad != index.bad.begin()) record = std::max(record, bad[-1].record);

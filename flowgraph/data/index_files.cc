@@ -117,9 +117,9 @@ class IndexFiles {
   const std::function<void(uint64_t, uint64_t)>& on_progress_;
 
   // Indexed by file:
-  std::vector<bool> found_;     // this rank has a kept index
-  std::vector<size_t> giver_;   // the first rank that has a kept index; ranks_.size(): no rank has one
-  std::vector<bool> wanted_;    // some rank has no kept index
+  std::vector<bool> found_;     // this rank has found a stored index
+  std::vector<size_t> giver_;   // the first rank that has found one; ranks_.size(): no rank has
+  std::vector<bool> wanted_;    // some rank has not found one
   std::vector<bool> in_parts_;  // the file is counted in parts
   std::vector<Chains> chains_;  // of files counted in parts: first what this rank found, then what all ranks found
 
@@ -133,7 +133,7 @@ class IndexFiles {
   std::optional<Error> first_failure_ FEEDLINE_GUARDED_BY(mutex_);
 };
 
-// Looks for kept indexes, and lets the ranks tell each other which ones they have.
+// Looks for stored indexes, and lets the ranks tell each other for which files they have found one.
 void IndexFiles::find() {
   std::vector<io::KeptIndex> kept(data_.files.size());
   arena_.execute([&] {
@@ -168,8 +168,8 @@ void IndexFiles::find() {
     if (const DataFile& file = data_.files[f]; giver_[f] == all.size() && keeps(file))
       to_keep[source_of(file).index.dir].push_back(file.id.uri);
   for (const auto& [dir, files] : to_keep) io::remove_unfinished_indexes(files, dir);
-  // The index of a small file is not kept, so a later run would not have it either. Counting a few small files costs
-  // less than a lazy epoch.
+  // The index of a small file is not kept, so a lazy epoch would not spare later runs the counting. Counting a few
+  // small files at the start costs less than a lazy epoch.
   uint64_t small = 0;
   for (size_t f = 0; f < kept.size(); f++) {
     const DataFile& file = data_.files[f];
@@ -180,7 +180,7 @@ void IndexFiles::find() {
 }
 
 // Lays the files that have no index on any rank end to end, and cuts them into equal shares, one for each rank. Every
-// rank computes the shares of all ranks, so that no rank must trust another.
+// rank computes the shares of all ranks, so that no rank must trust what a different rank says.
 void IndexFiles::deal() {
   in_parts_.resize(data_.files.size());
   chains_.resize(data_.files.size());
@@ -303,7 +303,7 @@ io::FileIndex IndexFiles::received(size_t rank, const DataFile& file, std::strin
 }
 
 // Makes the indexes of the files that were counted in parts from the chains of all ranks. Every rank does this for
-// itself. Usually nothing is left to read (io::join_parts()).
+// itself. Usually io::join_parts() then has nothing left to read.
 void IndexFiles::join() {
   std::vector<size_t> files;
   for (size_t f = 0; f < in_parts_.size(); f++)
@@ -325,8 +325,8 @@ io::CountDamage IndexFiles::damage_of(size_t file) {
   };
 }
 
-// Ends the counting as soon as it is known that the data will be refused. So data made of bad records takes neither the
-// time nor the memory that counting all of them would take.
+// Ends the counting as soon as it is known that the data will be refused. So data with very many bad records takes
+// neither the time nor the memory that counting them all would take.
 void IndexFiles::note_damage(size_t file, bool first_of_file, const io::BadRegion& region) {
   const std::string& path = data_.files[file].id.uri;
   const Lock lock(mutex_);

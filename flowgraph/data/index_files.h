@@ -34,8 +34,8 @@ Error bad_regions_fill_memory(const PipelineSpec& spec, uint64_t regions, const 
 /// The files of which no rank has a valid index are laid end to end and cut into equal shares, one for each rank. A
 /// plain file that lies in several shares is counted in parts (io/index/count_records.h), which every rank then joins.
 /// Any other file is counted by the rank in whose share it begins. Each rank sends all other ranks what it has counted.
-/// If some ranks have an index and others lack it, the first rank that has it sends it. An index is kept by the rank
-/// that counted the file or its first part.
+/// If some ranks have an index and others lack it, the first of the ranks that have it sends it to all ranks. An index
+/// is kept by the rank that counted the file or its first part.
 ///
 /// Throws Error as soon as more regions were found bad than max_failures allows, or the list of bad regions takes more
 /// than half of memory.limit. With LAZY, counts nothing and sets `data.lazy` if an index is missing that is to be kept,

@@ -53,7 +53,7 @@ class Selection {
     return kept_ ? kept_->before(record) : std::clamp(record, begin_, end_) - begin_;
   }
   uint64_t record(uint64_t sample) const noexcept { return kept_ ? kept_->at(sample) : begin_ + sample; }
-  /// Returns the set of records that are samples; null if every record between two samples is a sample, too.
+  /// Returns the set of records that are samples; null if the samples are consecutive records.
   const NumberSet* kept() const noexcept { return kept_.get(); }
 
  private:
