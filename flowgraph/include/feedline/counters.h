@@ -7,8 +7,8 @@
 namespace feedline {
 
 /// The list. Each line is counter(name, type, unit, help) or gauge(name, type, unit, help). A counter grows from 0,
-/// until the feeder is set to a different place in the data. A gauge is the state of the moment. The unit is "bytes",
-/// "ratio" (0 to 1) or empty; if it is not empty, it is also the last word of the name.
+/// until the feeder is set to a different place in the data. A gauge is the state at the moment of the report. The unit
+/// is "bytes", "ratio" (0 to 1) or empty; if it is not empty, it is also the last word of the name.
 ///
 /// To add a counter or a gauge, write a line here, and the line that sets it where it is counted: in an
 /// add_to(Counters&) of the flow graph.

@@ -1,5 +1,5 @@
-// The audit of an epoch: sums that tell which records were seen, and so prove that the epoch had all of its data, once
-// (base/audit.h).
+// The audit of an epoch: sums that tell which records were seen, and so prove that the epoch had all of its data, each
+// record once (base/audit.h).
 #pragma once
 
 #include <cstdint>

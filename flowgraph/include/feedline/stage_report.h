@@ -9,7 +9,7 @@ namespace feedline {
 struct StageReport {
   std::string name;   // the stage: read, inflate, parse, assemble, unpack 0, ...
   double busy_s = 0;  // seconds that all its threads together worked on messages; for a copy: seconds on the GPU
-  double wait_s = 0;  // seconds in which there was something to do, but no slot, inflater or buffer for it
+  double wait_s = 0;  // seconds in which work was there, but a slot, an inflater or a buffer was lacking
   uint64_t messages = 0;
   // How many messages are in the stage or wait for it now. For unpack and upload: how many finished batches wait for
   // next().
