@@ -36,11 +36,12 @@ CollectiveCall send_receive_call(std::span<const Transport::Part> sends, std::sp
 /// Returns the call as text: "all_reduce(sum) of 400 bytes of FLOAT32".
 std::string to_string(const CollectiveCall& call);
 
-/// Returns the Error of call `number`, which is not the call that was announced.
+/// Returns the Error of a rank that makes `call` as call `number`, although it had announced `announced` for that
+/// number.
 Error not_announced(const CollectiveCall& call, const CollectiveCall& announced, uint64_t number);
 
-/// Compares the ranks' versions of call `number`, which are given in the order of the ranks. Returns an Error if one of
-/// them differs from that of rank 0.
+/// Compares what the ranks say that call `number` is; `calls` is in the order of the ranks. Returns an Error if a rank
+/// makes a call that differs from the call of rank 0, and nullopt if all ranks make the same call.
 std::optional<Error> disagreement(std::span<const CollectiveCall> calls, uint64_t number);
 
 /// A digest of the parts that one rank sends to another: how many there are, and a hash of their sizes in their order.
@@ -49,7 +50,8 @@ struct PartsDigest {
   void add(uint64_t bytes) noexcept;
   bool operator==(const PartsDigest&) const = default;
 };
-/// Returns the Error of call `number` in which the parts that `from` sends do not match those that `to` receives.
+/// Returns the Error of call `number`, a send_receive() in which the parts that rank `from` sends to rank `to` differ
+/// from the parts that `to` wants to receive.
 Error unmatched_parts(int from, int to, uint64_t number);
 
 /// Returns the Error of a rank that has destroyed its communicator while others wait for that rank.

@@ -12,7 +12,8 @@ namespace {
 constexpr uint64_t most_gathered_bytes = uint64_t{1} << 30;   // the maximum length of a rank's string
 constexpr uint64_t gathered_piece_bytes = uint64_t{1} << 20;  // the maximum that one call gathers of each string
 
-// The buffers of an exchange's calls. They are leaked if the communicator fails, because it may still use them then.
+// The buffers of an exchange's calls. They are leaked if the communicator fails, because a failed communicator may
+// still use them.
 struct Gathered {
   uint64_t size = 0;
   std::vector<uint64_t> sizes;

@@ -20,7 +20,7 @@ class GroupFailure {
   }
 
   explicit operator bool() const noexcept { return failed_.load(std::memory_order_acquire); }
-  /// Returns the Error. Precondition: there is one.
+  /// Returns the Error. Precondition: set() has been called.
   const Error& operator*() const noexcept { return *error_; }
   std::optional<Error> get() const { return *this ? error_ : std::nullopt; }
 

@@ -16,14 +16,14 @@ namespace {
 using ranks::CollectiveCall;
 using Part = Transport::Part;
 
-// The buffers that a rank lets the others read during a call.
+// The buffers that a rank lets the other ranks read during a call.
 struct Buffers {
   const std::byte* in = nullptr;
   std::span<const Part> sends = {}, receives = {};
 };
 
-// What all ranks share: a barrier, and pointers to each rank's buffers. Between two barriers the ranks read each
-// other's buffers without a lock.
+// The state that all ranks share: a barrier, and pointers to each rank's buffers. Between two barriers the ranks read
+// each other's buffers without a lock.
 class Group {
  public:
   explicit Group(size_t ranks) : calls_(ranks), buffers_(ranks) {}
@@ -32,7 +32,7 @@ class Group {
   const Buffers& of(size_t rank) const noexcept { return buffers_[rank]; }
 
   /// Waits for all ranks to make the same call. Then runs the phases one after another: a phase begins when all ranks
-  /// have finished the phase before it. Returns when all ranks have finished the last. Phases must not throw.
+  /// have finished the phase before it. Returns when all ranks have finished the last phase. Phases must not throw.
   template <typename... Phase>
   void run(size_t rank, const CollectiveCall& call, const Buffers& buffers, Phase... phases) {
     meet(rank, call, buffers);
@@ -91,7 +91,8 @@ class Group {
     changed_.wait(lock, [&]() FEEDLINE_REQUIRES(mutex_) { return round_ != round; });
   }
 
-  // Counts this rank's arrival at the barrier; the last rank opens it. Returns the number of this barrier.
+  // Counts this rank's arrival at the barrier. The last rank that arrives opens the barrier. Returns the barrier's
+  // number.
   uint64_t arrive() FEEDLINE_REQUIRES(mutex_) {
     const uint64_t round = round_;
     if (++arrived_ == size()) {
@@ -150,7 +151,7 @@ class HostCommunicator final : public Communicator {
   }
 
   // A reduce-scatter and an all-gather: each rank reduces one slice in its own buffer, and then copies the slices that
-  // the others have reduced.
+  // the other ranks have reduced.
   void all_reduce(TensorView data, Reduction reduction, Stream) override {
     auto* const bytes = static_cast<std::byte*>(data.data);
     group_->run(

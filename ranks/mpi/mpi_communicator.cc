@@ -46,8 +46,8 @@ MPI_Comm duplicate(const MpiOptions& options) {
   return copy;
 }
 
-// Links over MPI: one duplicate of the MPI communicator carries the data, another one the notes. The duplicates are
-// never freed, because MPI_Comm_free would have to wait for all ranks.
+// Links over MPI: one duplicate of the MPI communicator carries the data, a second duplicate carries the notes. The
+// duplicates are never freed, because MPI_Comm_free would have to wait for all ranks.
 class MpiLinks final : public ranks::Links {
  public:
   explicit MpiLinks(const MpiOptions& options) : data_(duplicate(options)), notes_(duplicate(options)) {

@@ -14,8 +14,8 @@ using feedline::Error;
 
 constexpr const char* library_name = "libnccl.so.2";
 
-// Returns the NCCL library that the process has already loaded, for example with torch. If it has none, loads the
-// system's.
+// Returns the NCCL library that the process has already loaded, for example with torch. If the process has loaded none,
+// loads the library of the system.
 void* load() {
   for (const int loaded : {RTLD_NOLOAD, 0})
     if (void* found = dlopen(library_name, RTLD_NOW | loaded)) return found;

@@ -125,7 +125,8 @@ class Comm {
   ncclComm_t comm_ FEEDLINE_GUARDED_BY(mutex_) = nullptr;
 };
 
-// What a rank sends to all others before each call, because NCCL itself does not check that the ranks' calls match.
+// The message that a rank sends to all other ranks before each call, because NCCL itself does not check that the ranks'
+// calls match.
 struct Announcement {
   CollectiveCall call;
   std::vector<PartsDigest> sent, to_come;  // by rank: the parts sent to it, and the parts to receive from it
@@ -167,7 +168,7 @@ class NcclCommunicator final : public Communicator {
     wake_.notify_one();
     if (watcher_.joinable()) watcher_.join();
     // The ranks make announced calls without a call of the control. So the control would not notice that this rank
-    // leaves before it has made them.
+    // leaves before it has made all announced calls.
     if (!announced_.empty() && !failure())
       control_->abort(Error(Category::stalled,
                             "the rank has destroyed its communicator before it made the calls that it announced"));
@@ -319,9 +320,9 @@ class NcclCommunicator final : public Communicator {
       if (host) wait_for_streams();
     } catch (const Error& error) {
       end_group(error);
-      // Part of the call's work may already be on the stream, so the destructor must wait for it: it waits for this
-      // event. The owners of the memory that the work uses record events of their own on the stream, and wait for
-      // those. So NCCL must not enqueue anything after this function has returned.
+      // Part of the call's work may already be on the stream. The destructor must wait for that work, so the event for
+      // which it waits is recorded here. The owners of the memory that the work uses also record events on the stream,
+      // and wait for them. So NCCL must not enqueue anything after this function has returned.
       if (behind_last) {
         leave_unfinished();
         cudaEventRecord(made_->last.get(), on);
@@ -333,7 +334,7 @@ class NcclCommunicator final : public Communicator {
   }
 
   // Exchanges the Announcements of all ranks, unless this call was announced with announce(). Throws Error if the ranks
-  // do not all make this call, or if the next announced call is a different one.
+  // do not all make this call, or if this call differs from the next announced call.
   void agree(const Announcement& mine) {
     if (const auto error = failure()) throw *error;
     if (!announced_.empty()) {
@@ -510,7 +511,8 @@ class NcclCommunicator final : public Communicator {
     }
   }
 
-  // Sets `flag` during a call, because the work of an unfinished call may not be on the stream yet.
+  // Sets `flag` during a call. watch() looks at the flag, because the work of an unfinished call may not be on the
+  // stream yet.
   struct UnderWay {
     explicit UnderWay(std::atomic<bool>& of) : flag(of) { flag = true; }
     ~UnderWay() { flag = false; }

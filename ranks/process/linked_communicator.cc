@@ -41,8 +41,8 @@ class LinkedCommunicator final : public Communicator {
         [&] { thread_.run([&](Links& links) { links.begin_broadcast(data, root); }); });
   }
 
-  // A reduce-scatter and an all-gather: each rank reduces one slice, and then receives the slices that the others have
-  // reduced.
+  // A reduce-scatter and an all-gather: each rank reduces one slice, and then receives the slices that the other ranks
+  // have reduced.
   void all_reduce(TensorView data, Reduction reduction, Stream) override {
     const auto slice = [&](int rank) { return slice_of(data, rank, size()); };
     run(all_reduce_call(data, reduction), [&] {
@@ -91,7 +91,7 @@ class LinkedCommunicator final : public Communicator {
     thread_.finish_call();
   }
 
-  // Sends to each other rank r the bytes mine(r), and receives from it the bytes theirs(r).
+  // For each rank r but this one: sends the bytes mine(r) to rank r, and receives its bytes into theirs(r).
   template <typename Mine, typename Theirs>
   void swap(Mine mine, Theirs theirs) {
     std::vector<Part> sends, receives;

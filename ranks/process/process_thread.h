@@ -35,8 +35,9 @@ class ProcessThread {
   uint64_t calls() const noexcept { return calls_; }
   void finish_call() noexcept { calls_++; }
 
-  /// Calls `begin` in the thread, and returns when the operation that it began is complete. Throws the Error that has
-  /// ended the group; then the buffers are not used any more, unless Links::keeps_buffers().
+  /// Calls `begin` in the thread, and returns when the operation that `begin` has begun is complete. Throws the Error
+  /// that has ended the group. After that Error the thread does not use the buffers any more, unless
+  /// Links::keeps_buffers() is true.
   void run(const Begin& begin);
 
   /// Ends the group with `why`, unless it has ended already, and tells the other ranks. Returns the Error that has

@@ -25,8 +25,8 @@
 
 namespace feedline::ranks {
 
-/// Logs which processes were refused. They may be many. So only the first 10 ranks that have shown that they know the
-/// secret are named, and the first 10 others.
+/// Logs which processes were refused. They may be many, so only 20 are named: the first 10 that have shown that they
+/// know the secret, and the first 10 that have not.
 class Refusals {
  public:
   void note_rank(const net::Address& from, const std::string& why) { note(ranks_, from, why); }

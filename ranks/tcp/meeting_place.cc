@@ -87,7 +87,9 @@ std::vector<net::Socket> listen_for(const TcpOptions& options) {
           fmt::format("rank 0 listens at all addresses of this machine, because {} is not an address of this machine; "
                       "ignore this if it is the address of a tunnel or a forwarded port",
                       options.address));
-  }  // Other machines may know any other name by different addresses.
+  }
+  // If options.address is a name, and not a loopback name, other machines may resolve it to a different address of this
+  // machine. So rank 0 then listens at all addresses.
   return addresses.empty() ? listen_everywhere_at(options.port) : listen_at_all(addresses);
 }
 

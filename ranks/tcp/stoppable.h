@@ -10,18 +10,18 @@
 
 namespace feedline::ranks {
 
-/// The time between two checks of a waiting rank whether its start has been ended.
+/// How long a waiting rank waits between two checks whether its start has been ended.
 inline constexpr std::chrono::milliseconds look(50);
 
-/// What ends a wait early.
+/// The events that end a wait early.
 struct Interrupts {
   std::stop_token stop;  // the program does not want to start any more (TcpOptions::stop)
-  // The connection to rank 0, at a time when rank 0 can only end the start; null if it is not watched. Ends the wait if
-  // rank 0 has sent something or has ended.
+  // The connection to rank 0; null if it is not watched. The wait ends when rank 0 has sent something or has ended. So
+  // the connection may be watched only while rank 0 sends nothing unless it ends the start.
   const net::Socket* host = nullptr;
 };
 
-/// Throws Error stalled if the start was stopped, and io_error if rank 0 has ended it.
+/// Throws Error stalled if the program has stopped the start, and io_error if rank 0 has ended the start.
 void throw_if_interrupted(const Interrupts& by);
 /// Do what the functions with these names in base/net/sockets.h do. In addition, they throw what throw_if_interrupted()
 /// throws, soon after the interrupt.

@@ -9,8 +9,8 @@
 
 namespace feedline::ranks {
 
-/// Returns the links of a rank. `peers`: what meet() has returned. Throws Error io_error if the system has no descriptor
-/// left.
+/// Returns the links of a rank. `peers`: what meet() has returned. Throws Error io_error if the system has no
+/// descriptor left.
 std::shared_ptr<Links> tcp_links(int rank, std::vector<TcpPeer> peers);
 
 }  // namespace feedline::ranks

@@ -25,9 +25,9 @@ using std::chrono::milliseconds;
 
 constexpr std::chrono::seconds patience(5);  // the time limit of an operation with one process, such as a connect
 
-// How often a process may end the connection to this rank after this rank has said who it is; then this rank gives up.
-// A process that has no place left for this rank does so once or twice. A process that does not want this rank does so
-// each time.
+// After this rank has said who it is, the process that it has reached may end the connection this many times; then this
+// rank gives up. A process whose lobby (lobby.h) is full ends the connection once or twice. A process that refuses this
+// rank ends it each time.
 constexpr int most_ends = 10;
 
 constexpr const char* same_token = "give all ranks the same secret (FEEDLINE_MEET_TOKEN)";
@@ -77,7 +77,7 @@ class LongWait {
  public:
   explicit LongWait(milliseconds limit) : next_(limit) {}
 
-  /// Returns the time until which to wait before the next call of go_on(), but at the latest `end`.
+  /// Returns when the next message is due, or `end` if that is earlier. The caller waits until then, and calls go_on().
   net::Deadline until(net::Deadline end) const { return std::min<net::Deadline>(end, begin_ + next_); }
   /// Logs message(seconds waited) if it is time to log.
   template <typename Message>
@@ -95,12 +95,13 @@ class LongWait {
 
 struct Group {
   uint64_t number = 0;  // random; by this number ranks recognise the connections of their group
-  // By rank: where it listens. Of an address with size 0 only the port counts: the rank listens at the IP address at
-  // which rank 0 was reached.
+  // By rank: where it listens. If an address has size 0, only its port counts: the rank then listens at the IP address
+  // at which rank 0 was reached.
   std::vector<net::Address> listening;
 };
 
-// Receives a byte if one has arrived, and returns whether one had. Returns nullopt if the connection has ended.
+// Receives a byte if one has arrived, and returns whether a byte had arrived. Returns nullopt if the connection has
+// ended.
 std::optional<bool> word_of(const net::Socket& socket) {
   std::byte word;
   try {
@@ -126,9 +127,9 @@ struct Reached {
 };
 
 // Connects to a rank, and receives its challenge. Returns nullopt if another try is worthwhile: if the rank did not
-// accept the connection within `patience`, or if the connection was closed before the whole challenge had arrived. This
-// happens if the rank has no place left, or if only a forwarded port was there. Throws Error if there is no listener,
-// or if the start is interrupted.
+// accept the connection within `patience`, or if the connection was closed before the whole challenge had arrived. A
+// rank closes it if its lobby (lobby.h) is full; the forwarder of a port (such as `ssh -L`) closes it if no rank
+// listens behind it. Throws Error if there is no listener, or if the start is interrupted.
 std::optional<Reached> reach(const net::Address& address, net::Deadline until, net::Deadline answer,
                              const Interrupts& by) {
   const net::Deadline accepted = std::min(until, Clock::now() + patience);
@@ -280,7 +281,8 @@ class Host {
       take_in_all(until);
       answer_all(std::as_bytes(std::span(group_.listening)));
       std::vector<TcpPeer> peers = connect_all();
-      listeners_.clear();  // before the last answer: a rank that has it may at once form another group at this port
+      // Before the last answer, because a rank that has this answer may at once form another group at this port.
+      listeners_.clear();
       answer_all({});
       return peers;
     } catch (const Error& error) {
@@ -349,7 +351,7 @@ class Host {
     answer(visitor.socket, visitor.message.nonce, why);
   }
 
-  // Closes the connections of ranks that have ended while they waited, because they may be started again.
+  // Closes the connections of ranks that have ended while they waited, because these ranks may be started again.
   void forget_gone() {
     for (Came& came : came_)
       if (came.socket && !word_of(came.socket)) came = Came();
@@ -404,7 +406,8 @@ class Host {
     for (size_t rank = 1; rank < came_.size(); rank++) try {
         const Welcome welcome{.group = group_.number};
         const auto proven = signed_by(welcome, options_.token, came_[rank].nonce, follows);
-        // Sends both in one piece, so that no rank takes a refusal, which may be sent later, for the bytes that follow.
+        // Sends the Welcome and the bytes that follow it in one piece. Otherwise a refusal that is sent later could
+        // come between them, and the rank would take it for the bytes that follow.
         std::vector<std::byte> message(bytes_of(proven).begin(), bytes_of(proven).end());
         message.insert(message.end(), follows.begin(), follows.end());
         send_all(came_[rank].socket, message, until, {options_.stop});
@@ -561,8 +564,8 @@ class Guest {
     }
   }
 
-  // Says who this rank is, and waits for an answer. Returns false if the connection has ended instead: rank 0 had no place
-  // for this rank any more, or has ended itself.
+  // Says who this rank is, and waits for an answer. Returns false if the connection has ended instead: either the lobby
+  // of rank 0 (lobby.h) had no room for this rank any more, or rank 0 has ended.
   bool is_answered(const Hello& hello) {
     try {
       send_all(host_, bytes_of(signed_by(hello, options_.token, reached_.challenge.nonce)), until_, {options_.stop});

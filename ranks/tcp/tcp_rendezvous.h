@@ -9,10 +9,11 @@
 //   rank r -> rank 0    one byte: I have all my connections
 //   rank 0 -> rank r    Welcome: all ranks are connected; or why there will be no group
 //
-// The secret is TcpOptions::token; ranks without one prove that they know an empty one. The group's number is random: by
-// it ranks recognise the connections of their group. Either all ranks get a group or none does, with one exception: if a
-// rank ends during the last step, some ranks may have a group and others not. Any other program that connects to one of
-// the ports is disconnected, and so is a process whose secret, world size or rank is wrong. No rank waits for them.
+// The secret is TcpOptions::token; ranks without one prove that they know an empty one. The group's number is random:
+// by it ranks recognise the connections of their group. Either all ranks get a group or none does, with one exception:
+// if a rank ends during the last step, some ranks may have a group and others not. Any other program that connects to
+// one of the ports is disconnected, and so is a process whose secret, world size or rank is wrong. No rank waits for
+// them.
 #pragma once
 
 #include <chrono>

@@ -11,7 +11,7 @@
 namespace feedline {
 
 /// An all-gather of byte strings, which the program supplies. It gives `mine` to all ranks, waits for their strings,
-/// and returns the strings of all ranks, this one's included, in the order of the ranks. A string may hold any bytes,
+/// and returns the strings of all ranks, this rank's included, in the order of the ranks. A string may hold any bytes,
 /// may be empty, and has at most 257 KiB. The ranks' strings may differ in length.
 ///
 /// All ranks call their exchange equally often, one call after another. feedline calls it on the thread that makes the

@@ -44,7 +44,7 @@ class FEEDLINE_PUBLIC Transport {
   /// `mine`. `mine` may be this rank's own part of `all`.
   virtual void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, Stream stream) = 0;
 
-  /// Copies `data` from the rank `root` to all others.
+  /// Copies `data` from the rank `root` to all other ranks.
   virtual void broadcast(std::span<std::byte> data, int root, Stream stream) = 0;
 
   /// The bytes to send to `rank`, or the buffer for the bytes to receive from it.
