@@ -147,7 +147,7 @@ struct Feeder::Impl {
           plan = std::move(other);
           facts = flow::facts_of(*plan);
         }
-        // If no rows travel, each rank moves to its new place without the others.
+        // If no rows travel, each rank moves to its new position without the other ranks.
         RankGroup ranks = setup.route.transfer ? RankGroup(exchange_over(setup.options.communicator),
                                                            setup.options.rank, setup.options.world_size)
                                                : RankGroup();
@@ -292,7 +292,8 @@ struct Feeder::Impl {
     report.dropped_samples =
         delivered.finished_epochs * static_cast<uint64_t>(std::max<int64_t>(0, facts.dropped_per_epoch));
     add_route(report, setup, facts);
-    // What a transfer delivers has been read by the graph before it.
+    // Counts the records that this rank has read, even if other ranks are given their rows. So if there is a transfer,
+    // asks the graph before it.
     const bool reads_for_others = feed && feed->transfer() && feed->graph();
     add_missing(report, setup.spec.features, reads_for_others ? feed->graph()->delivery().report() : delivered);
     if (feed) add_feed(report, *feed);

@@ -15,9 +15,9 @@ namespace feedline {
 /// read or takes too much memory, or if the ranks' tables differ.
 void open_arriving_tables(Setup& setup, RankGroup& ranks);
 
-/// Opens the other tables, counts the data, together with the other ranks that read, and makes the plan that this
-/// rank's graph executes.
-/// Throws Error if the data cannot be read, if the ranks' data differ, or if the pipeline does not fit the data.
+/// Opens the tables that are not open yet. Counts the data, together with the other ranks that read. Returns the plan
+/// that this rank's graph executes. Throws Error if the data or a table cannot be read, if the ranks' data or tables
+/// differ, or if the pipeline does not fit the data.
 std::unique_ptr<flow::Plan> open_plan(Setup& setup, RankGroup& readers);
 
 /// Returns the same plan with these weights of its mixture; nullopt stands for the weights of the pipeline. Returns

@@ -32,8 +32,8 @@ class PictureOutput {
   bool channels_first() const noexcept { return channels_first_; }
 
   /// Writes the red, green and blue of each pixel of one picture of `tensor` to `rgb`. `picture` is the number of the
-  /// picture, counted from 0 over all rows. If the output is normalised, writes the values from before that. A value
-  /// below 0 becomes 0, and a value above 255 becomes 255.
+  /// picture, counted from 0 over all rows. If the output is normalised, first computes the values that the pixels had
+  /// before they were normalised. A value below 0 becomes 0, and a value above 255 becomes 255.
   void to_rgb(const TensorView& tensor, int64_t picture, std::span<uint8_t> rgb) const;
 
  private:

@@ -8,7 +8,7 @@
 
 namespace feedline {
 
-/// What the advice depends on beside the counters.
+/// The facts on which the advice depends, besides the counters.
 struct VerdictFacts {
   bool global_shuffle = false;  // shuffle.mode is GLOBAL
   bool can_cache = false;       // a cache could keep an output, and the pipeline has none

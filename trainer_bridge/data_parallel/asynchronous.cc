@@ -116,7 +116,7 @@ class Worker final : public DataParallel {
   ReadyVariables ready_;
 };
 
-// What the Services of all workers share.
+// The state that the Services of all workers share.
 struct Shared {
   Mutex mutex;  // also guards the variables, the trainer's stream and the state of Apply
   Served served FEEDLINE_GUARDED_BY(mutex);
@@ -196,8 +196,8 @@ class Service {
   const Stream trainer_;
   std::vector<Bucket> buckets_;
   WorkerMessage& message_ = allocate_message(places_);
-  // An argument that divide_at() needs; nothing reads its result here. A worker has checked the gradients before it sent
-  // them, if check_finite is set.
+  // An argument that divide_at() needs; nothing reads its result here. A worker has checked the gradients before it
+  // sent them, if check_finite is set.
   Verdict finite_for_the_worker_{places_};
   Shared& shared_;
 };

@@ -63,7 +63,7 @@ std::vector<Communicator::AllReduce> all_reduces(const std::vector<Bucket>& buck
   return calls;
 }
 
-// What modes with a single communicator have in common.
+// The functions that the Exchangers of all modes with a single communicator have in common.
 class WithOneCommunicator : public Exchanger {
  public:
   WithOneCommunicator(std::shared_ptr<Communicator> all, Places& places)

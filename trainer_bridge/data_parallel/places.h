@@ -25,8 +25,8 @@ class Places {
   gpu::Queue& home() noexcept { return *home_; }
   bool apart() const noexcept { return here_ != home_; }
 
-  /// Copy between the two places; do nothing if both are one device. The copy is complete when to_home() returns. After
-  /// to_here(), memory at home must not be written until here().wait() has returned.
+  /// Copy from `here` to `home`, and from `home` to `here`; do nothing if both are one device. The copy is complete
+  /// when to_home() returns. After to_here(), memory at home must not be written until here().wait() has returned.
   void to_home(void* at_home, const void* here, size_t bytes);
   void to_here(void* here, const void* at_home, size_t bytes);
 

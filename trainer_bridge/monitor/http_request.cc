@@ -95,7 +95,8 @@ std::variant<HttpRequest, HttpResponse> read_request(std::string_view head, cons
   if (fields.two_hosts || (!fields.host && version == "HTTP/1.1"))
     return refusal(400, "a request of HTTP/1.1 must have the header Host exactly once");
   constexpr std::string_view scheme = "http://";
-  // A target as in a request to a proxy. Its host counts, and not that of the header Host.
+  // The target may be a whole URL, as in a request to a proxy (RFC 9112, section 3.2.2). Then the host in the URL
+  // counts, and the header Host does not.
   if (same_letters(target.substr(0, scheme.size()), scheme)) {
     const size_t path = std::min(target.find_first_of("/?", scheme.size()), target.size());
     fields.host = target.substr(scheme.size(), path - scheme.size());

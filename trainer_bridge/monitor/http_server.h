@@ -46,10 +46,10 @@ class HttpServer {
   using Handler = std::function<HttpResponse(const HttpRequest&)>;
 
   /// Listens at `address`; connections wait until serve() is called. Only this user can connect to a Unix domain
-  /// socket; its file replaces that of a server that has ended. If `token` is not empty, a client must show that it
-  /// knows the token (monitor_token.h). Throws Error bad_pipeline if the token has more than limits.token_bytes bytes,
-  /// or if the path of a socket is too long. Throws Error io_error if another program listens at the address, or for
-  /// other errors of the system.
+  /// socket. If a server has ended and left the file of its socket at the path, the new file replaces that file. If
+  /// `token` is not empty, a client must show that it knows the token (monitor_token.h). Throws Error bad_pipeline if
+  /// the token has more than limits.token_bytes bytes, or if the path of a socket is too long. Throws Error io_error if
+  /// another program listens at the address, or if the system refuses a request.
   HttpServer(HttpAddress address, const std::string& token, HttpLimits limits = {});
   /// Ends the thread and all connections, at once. Removes the file of a Unix domain socket, unless a different file
   /// has replaced it.

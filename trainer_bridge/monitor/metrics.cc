@@ -25,7 +25,7 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-/// A value with its label, as `{stage="read"}`; without one if `label` is empty.
+/// A value and its label, such as `{stage="read"}`. If `label` is empty, the value has no label.
 struct Sample {
   std::string label;
   double value = 0;

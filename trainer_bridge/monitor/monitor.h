@@ -13,20 +13,20 @@
 
 namespace feedline {
 
-/// What a monitor is made of: see Options::monitor and Options::monitor_token.
+/// The options of a monitor. For `address` and `token` see Options::monitor and Options::monitor_token.
 struct MonitorOptions {
   std::string address;
   std::string token;
   int rank = 0;  // is added to a port that is not 0, and to the path of a socket
 };
 
-/// What a monitor shows. The functions are called on its thread.
+/// The sources of all that a monitor shows. Their functions are called on the monitor's thread.
 struct MonitorSources {
   std::function<Report()> report;
   std::function<std::string()> plan_text;
   std::function<Json()> sample;  // what is being fed (trainer_bridge/batch_sample.h)
-  /// By rank: where the monitor of this rank can be reached, as monitor_places() returns it. Empty if that is not known,
-  /// or if there is only one rank.
+  /// By rank: where the monitor of this rank can be reached, as monitor_places() returns it. Empty if that is not
+  /// known, or if there is only one rank.
   std::vector<std::string> places = {};
 };
 
@@ -48,8 +48,8 @@ class Monitor {
   const std::string token_;
   MonitorSources sources_;
   History history_;
-  std::unique_ptr<RankReports> ranks_;  // null: this is not rank 0, or the others are not known
-  HttpServer server_;                   // destroyed first, because its thread uses the others
+  std::unique_ptr<RankReports> ranks_;  // null: this is not rank 0, or the other ranks' addresses are not known
+  HttpServer server_;                   // destroyed first, because its thread uses the other members
 };
 
 }  // namespace feedline

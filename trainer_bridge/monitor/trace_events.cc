@@ -10,7 +10,8 @@
 namespace feedline {
 namespace {
 
-constexpr std::string_view prefix = "feedline ";  // of the ranges in NVTX, to which other libraries add theirs
+// The prefix of the names of feedline's ranges in NVTX, where it tells them from the ranges of other libraries.
+constexpr std::string_view prefix = "feedline ";
 
 }  // namespace
 

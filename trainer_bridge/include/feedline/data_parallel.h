@@ -115,8 +115,8 @@ struct DataParallelOptions {
 };
 
 /// Every rank has the whole model: gradients are all-reduced, and each rank applies them. This mode waits the least,
-/// but every rank keeps the optimizer's state. At the start all ranks receive the values of rank 0, as in the other
-/// modes. Collective: all ranks must call it.
+/// but every rank keeps the optimizer's state. At the start all ranks receive the values of rank 0, as in all
+/// synchronous modes. Collective: all ranks must call it.
 FEEDLINE_PUBLIC std::unique_ptr<DataParallel> replicated(std::shared_ptr<Communicator> communicator,
                                                          std::vector<Variable> variables, Apply apply,
                                                          const DataParallelOptions& options = {});

@@ -104,8 +104,8 @@ enum class Next : uint8_t { batch, end_of_epoch, not_ready };
 /// With a communicator, a rank whose feed ends with an Error, or that is lost, also ends the feeds of the other ranks,
 /// within the communicator's timeout.
 ///
-/// If nothing travels, the other ranks learn of that at their next step, even if they have batches that are ready. A
-/// feeder that is destroyed normally does not end the feeds of the other ranks.
+/// If no rows travel, the other ranks learn of such an end at their next step, even if they have batches that are
+/// ready. A feeder that is destroyed normally does not end the feeds of the other ranks.
 ///
 /// If rows travel, the other ranks first receive the batches that have arrived. A feeder that is stopped or destroyed
 /// ends the feeds of the other ranks as well. All ranks must set their feeders together: set_state(), set_epoch() and
@@ -181,7 +181,7 @@ class FEEDLINE_PUBLIC Feeder {
 
   /// Continues after the steps that the state says were received. The feeder computes the place and reads nothing to
   /// get there. Any number of ranks and replicas may continue from a state. May be called at any time when no next() is
-  /// running. Batches that the trainer holds stay valid; their memory is then in addition to that of the plan.
+  /// running. Batches that the trainer holds stay valid; their memory is then needed in addition to the planned memory.
   ///
   /// Throws Error bad_pipeline, and changes nothing, if the text is not a state, or if the data or the pipeline are not
   /// those of the state; the message names what changed. Only what decides the order of samples is compared: names,
