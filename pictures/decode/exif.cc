@@ -27,8 +27,8 @@ class Tiff {
   bool is_big_endian_ = false;
 };
 
-// Returns how many bytes an integer of this TIFF type has. The tag is a SHORT, but some writers give it a different
-// type.
+// Returns how many bytes an integer of this TIFF type has. The orientation should be a SHORT (2 bytes), but some
+// writers give it a different type.
 size_t size_of_type(uint32_t type) noexcept {
   constexpr uint32_t is_byte = 1, is_long = 4, is_signed_byte = 6, is_signed_long = 9;
   return type == is_byte || type == is_signed_byte ? 1 : type == is_long || type == is_signed_long ? 4 : 2;

@@ -1,4 +1,4 @@
-// Reads how a picture is to be turned from its EXIF data (CIPA DC-008, tag Orientation).
+// Reads from EXIF data how a picture is to be turned (CIPA DC-008, tag Orientation).
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace feedline::pictures {
 
-/// The bytes with which EXIF data begins in a JPEG, and also in a PNG of some writers.
+/// The bytes with which EXIF data begins in a JPEG, and in the PNGs of some writers, too.
 inline constexpr std::string_view exif_begins("Exif\0\0", 6);
 
 /// Returns the orientation that a TIFF structure states; exif_begins may stand before the structure. If the data lacks

@@ -30,7 +30,8 @@ static_assert(sizeof too_many_coefficients <= JMSG_LENGTH_MAX);
 
 void JpegDecoder::fail(j_common_ptr info) {
   auto* errors = reinterpret_cast<Errors*>(info->err);
-  // libjpeg's own message is about files on disk: a different build of libjpeg would put there what is over the limit.
+  // libjpeg's own message would mislead users: it is about files on disk, to which some builds of libjpeg write what
+  // exceeds the memory limit.
   if (info->err->msg_code == JERR_NO_BACKING_STORE)
     std::strcpy(errors->message, too_many_coefficients);
   else
@@ -80,8 +81,8 @@ JpegDecoder::JpegDecoder(std::span<const std::byte> bytes, const DecodeOptions& 
     if (options.channels == 1 && is_cmyk())
       throw BadPicture("a picture in CMYK cannot be decoded to one channel; use decode_image { channels: 3 }");
     channels_ = options.channels != 0 ? options.channels : std::min(info_.num_components, 3);
-    // If a progressive picture lacks scans, smoothing guesses coefficients from the blocks around, which a window may
-    // lack.
+    // If a progressive picture lacks scans, smoothing would guess coefficients from neighbouring blocks. A window may
+    // lack these blocks, and would then differ from the whole picture.
     info_.do_block_smoothing = FALSE;
     info_.dct_method = options.fast_dct ? JDCT_IFAST : JDCT_ISLOW;
     info_.out_color_space = channels_ == 1 ? JCS_GRAYSCALE : is_cmyk() ? JCS_CMYK : JCS_RGB;
@@ -140,7 +141,7 @@ void JpegDecoder::read_row(uint8_t* row) {
     return;
   }
   const uint8_t* from = row_.data() + skipped * 4;
-  for (size_t i = 0; i < pixels; i++, from += 4)  // Adobe's values are stored inverted
+  for (size_t i = 0; i < pixels; i++, from += 4)  // Adobe's programs store CMYK inverted
     for (size_t c = 0; c < 3; c++)
       *row++ = static_cast<uint8_t>(info_.saw_Adobe_marker ? from[3] * from[c] / 255
                                                            : (255 - from[3]) * (255 - from[c]) / 255);

@@ -31,7 +31,7 @@ class JpegDecoder {
   JpegDecoder(const JpegDecoder&) = delete;
   JpegDecoder& operator=(const JpegDecoder&) = delete;
 
-  /// Return the size in pixels. After shrink() that is the smaller size, rounded up.
+  /// Return the width and the height in pixels: after shrink() those of the smaller picture, rounded up.
   int64_t width() const noexcept { return info_.output_width; }
   int64_t height() const noexcept { return info_.output_height; }
   /// Returns the channels of a decoded pixel.
@@ -79,8 +79,8 @@ class JpegDecoder {
   jpeg_decompress_struct info_;
   int channels_ = 0;
   Window window_;
-  int64_t first_column_ = 0;  // of the rows that libjpeg delivers
-  std::vector<uint8_t> row_;  // a row that libjpeg delivers, if it is not yet what the caller wants
+  int64_t first_column_ = 0;  // the first column of the rows that libjpeg delivers
+  std::vector<uint8_t> row_;  // a row from libjpeg that must still be cut or converted for the caller; else empty
 };
 
 }  // namespace feedline::pictures

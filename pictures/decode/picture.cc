@@ -9,7 +9,7 @@ namespace feedline::pictures {
 std::string no_format(std::span<const std::byte> bytes) {
   struct Other {
     const char* name;
-    size_t at;  // where `begins` is
+    size_t at;  // the offset of `begins` in the value
     std::string_view begins;
     bool is_text = false;
   };

@@ -11,14 +11,14 @@
 
 namespace feedline::pictures {
 
-/// Why a picture cannot be decoded, as the message of an Error bad_image.
+/// The reason why a picture cannot be decoded; what() is used as the message of an Error bad_image.
 struct BadPicture : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 enum class Format : uint8_t { jpeg, png };
 
-/// Returns the format that the first bytes tell; nullopt if they are those of neither a JPEG nor a PNG.
+/// Returns the format, which the first bytes tell; nullopt if the bytes are neither a JPEG nor a PNG.
 inline std::optional<Format> format_of(std::span<const std::byte> bytes) noexcept {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (text.starts_with("\xff\xd8\xff")) return Format::jpeg;      // ISO/IEC 10918-1: SOI, and a marker begins
@@ -26,7 +26,8 @@ inline std::optional<Format> format_of(std::span<const std::byte> bytes) noexcep
   return std::nullopt;
 }
 
-/// Returns why bytes are not decoded for which format_of() returns nullopt, and what these bytes look like.
+/// Returns a message about bytes for which format_of() returns nullopt: that they are not decoded, and which format
+/// they seem to have.
 std::string no_format(std::span<const std::byte> bytes);
 
 /// Pixels [x, x + width) of the rows [y, y + height) of a picture.
@@ -59,8 +60,9 @@ struct DecodeOptions {
   bool fast_dct = false;
   /// Whether pictures are turned as their EXIF data says.
   bool apply_exif = false;
-  /// For a JPEG: whether a window may be decoded to a half, a quarter or an eighth of its size before it is resized, as
-  /// long as it does not get smaller than what it is resized to. This changes the pixels.
+  /// For a JPEG: whether a window may be decoded to a half, a quarter or an eighth of its size before it is resized.
+  /// The smaller window must still be at least as large as the size to which it is then resized. This changes the
+  /// pixels.
   bool may_shrink = false;
 
   bool operator==(const DecodeOptions&) const = default;
@@ -69,11 +71,12 @@ struct DecodeOptions {
 /// Returns how many bytes a decoder takes from the heap at most. A progressive JPEG needs 2 bytes for each coefficient,
 /// and is refused if it needs more than this maximum. An interlaced PNG is kept whole.
 inline uint64_t decoder_memory(const DecodeOptions& options) noexcept {
-  constexpr uint64_t bytes_per_pixel = 6, more = 8 << 20;  // tables, and rows of blocks
+  constexpr uint64_t bytes_per_pixel = 6, more = 8 << 20;  // `more` is for tables and rows of blocks
   return bytes_per_pixel * static_cast<uint64_t>(options.max_pixels) + more;
 }
 
-/// Throws BadPicture if the header promises no pixels, more than options.max_pixels, or too long rows.
+/// Throws BadPicture if a picture of this size has no pixels, more than options.max_pixels, or more than longest_row
+/// pixels in a row. The size is that in the picture's header.
 void check_size(int64_t width, int64_t height, const DecodeOptions& options);
 
 }  // namespace feedline::pictures

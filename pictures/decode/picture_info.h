@@ -1,4 +1,4 @@
-// What the header of an encoded picture says, for those who do not want its pixels.
+// What the header of an encoded picture says, for callers that do not need its pixels.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +16,12 @@ struct PictureInfo {
   int channels = 0;  // 1 if the picture is grey, else 3; alpha does not count
 };
 
-/// Reads only the header. Throws BadPicture if it cannot be read, or if no options allow so many pixels.
+/// Reads only the header. Throws BadPicture if the header cannot be read, or if the picture is larger than any
+/// DecodeOptions allow.
 PictureInfo picture_info(std::span<const std::byte> bytes);
 
-/// Returns the versions of what decodes: of the libraries, and of this folder. Pixels that were kept are used again
-/// only if these versions are still the same.
+/// Returns the versions of the code that decodes: of libjpeg-turbo (the build's headers), of libpng and of this folder.
+/// Pixels in a cache are used again only if these versions are still the same.
 std::string decoder_versions();
 
 }  // namespace feedline::pictures

@@ -1,4 +1,5 @@
-// A view of pixels that lie in memory, such as those of decode_raw. It is read like a decoder.
+// A view of pixels that lie in memory, such as those of decode_raw. It has the functions of a decoder, so that both are
+// read in the same way.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +16,7 @@ template <typename Sample>
 struct PixelView {
   const Sample* first = nullptr;  // the first sample of the pixel at the top left
   int64_t rows = 0, columns = 0;
-  int samples = 0;  // how many a pixel has
+  int samples = 0;  // of a pixel: the number of its channels
   int64_t row_step = 0, column_step = 0, sample_step = 1;
 
   int64_t width() const noexcept { return columns; }
@@ -38,7 +39,7 @@ struct PixelView {
   }
   void finish() noexcept {}
 
-  /// Turns the picture.
+  /// Turns the view; the pixels stay where they are.
   void turn(const Orientation& orientation) noexcept {
     if (orientation.transposed) {
       std::swap(rows, columns);

@@ -12,17 +12,18 @@
 namespace feedline::pictures {
 namespace {
 
-constexpr size_t most_of_a_chunk = 8 << 20;                   // bytes; a chunk without pixels, such as a colour profile
+constexpr size_t most_of_a_chunk = 8 << 20;                   // bytes of a chunk without pixels (a colour profile)
 constexpr size_t signature_bytes = 8, frame_of_a_chunk = 12;  // length and name before its content, CRC32 after it
-constexpr uint8_t crc_of_end[] = {0xae, 0x42, 0x60, 0x82};    // of IEND, which has no content
-constexpr png_byte texts[] = "tEXt\0zTXt\0iTXt";  // chunks that are passed over: nobody wants them in memory
+constexpr uint8_t crc_of_end[] = {0xae, 0x42, 0x60, 0x82};    // the CRC32 of IEND, which has no content
+constexpr png_byte texts[] = "tEXt\0zTXt\0iTXt";  // names of chunks that are skipped, so that they take no memory
 
 struct Chunk {
   std::string_view name;
   std::span<const std::byte> content;
 };
 
-/// Returns the chunk at `at`, and moves `at` to the next one; nullopt if the picture ends before the chunk does.
+/// Returns the chunk that begins at offset `at`, and moves `at` to the next chunk. Returns nullopt if the picture ends
+/// before the chunk does.
 std::optional<Chunk> next_chunk(std::span<const std::byte> picture, size_t& at) noexcept {
   const std::span<const std::byte> left = picture.subspan(std::min(at, picture.size()));
   if (left.size() < frame_of_a_chunk) return std::nullopt;
@@ -64,7 +65,7 @@ PngDecoder::PngDecoder(std::span<const std::byte> bytes, const DecodeOptions& op
     if (!info_) throw std::bad_alloc();
     call([&] {
       png_set_read_fn(png_, this, read);
-      png_set_user_limits(png_, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // check_size() has the limit
+      png_set_user_limits(png_, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // check_size() limits the size instead
       png_set_chunk_malloc_max(png_, most_of_a_chunk);
       png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, 0);
       png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, texts, sizeof texts / 5);
@@ -121,7 +122,8 @@ void PngDecoder::begin(const Window& window) {
 }
 
 Orientation PngDecoder::orientation() const noexcept {
-  // If the chunk lies behind the pixels, libpng would find it only after the pixels are decoded, which is too late.
+  // If the eXIf chunk lies behind the pixels, libpng would find it only after it has decoded the pixels. That is too
+  // late.
   size_t at = signature_bytes;
   while (const auto chunk = next_chunk(bytes_, at)) {
     if (chunk->name == "eXIf") return exif_orientation(chunk->content);

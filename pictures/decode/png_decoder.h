@@ -34,7 +34,7 @@ class PngDecoder {
   Orientation orientation() const noexcept;
   void begin(const Window& window);
   void read_row(uint8_t* row) { read_samples(row); }
-  /// Does the same if options.bits is 16.
+  /// Does the same for samples of 16 bits. To be called only if options.bits is 16.
   void read_row(uint16_t* row) { read_samples(reinterpret_cast<uint8_t*>(row)); }
   void finish();
   uint64_t warnings() const noexcept { return warnings_; }
@@ -60,8 +60,8 @@ class PngDecoder {
   Window window_;
   bool interlaced_ = false;
   int64_t row_ = 0;              // the next row of the picture
-  size_t row_bytes_ = 0;         // of a whole row
-  std::vector<uint8_t> pixels_;  // a row, or the whole picture if it is interlaced
+  size_t row_bytes_ = 0;         // of a row of the whole picture
+  std::vector<uint8_t> pixels_;  // one row, or the whole picture if it is interlaced
 };
 
 }  // namespace feedline::pictures

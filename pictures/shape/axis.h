@@ -19,18 +19,19 @@ enum class Filter : uint8_t {
 /// The weights of one axis. Each sum is computed in FLOAT32, in ascending order of the source's pixels.
 class Axis {
  public:
-  /// Prepares to resize `from` pixels to `to` pixels, of which only those in [begin, end) are made. If `is_mirrored`,
-  /// the last of them is made first.
+  /// Prepares to resize `from` pixels to `to` pixels, of which only the pixels [begin, end) are made. If `is_mirrored`,
+  /// they are made in reverse order, pixel end - 1 first.
   Axis(Filter filter, int64_t from, int64_t to, int64_t begin, int64_t end, bool is_mirrored = false);
 
-  /// Returns whether each pixel is a copy of the source's pixel at the same place.
+  /// Returns whether pixel i of the result is a copy of pixel i of the source.
   bool is_copy() const noexcept { return is_copy_; }
-  /// The source's pixels [first(), last()) are needed for all pixels that are made.
+  /// To make all pixels, the pixels [first(), last()) of the source are needed.
   int64_t first() const noexcept { return first_; }
   int64_t last() const noexcept { return last_; }
 
+  /// The neighbouring pixels of the source that are added to make one pixel, and the weight of each.
   struct Taps {
-    int64_t first;  // the first pixel of the source
+    int64_t first;  // the first of these pixels
     std::span<const float> weights;
   };
   /// Returns the taps of the i-th pixel that is made.
@@ -40,7 +41,7 @@ class Axis {
   }
 
   /// Return the taps of all pixels as arrays. The weights of pixel i begin at weights() + i * stride(). No pixel has
-  /// more than most_taps() weights; after the last weight of a pixel come zeros.
+  /// more than most_taps() weights; a pixel's last weight is followed by zeros.
   const int64_t* firsts() const noexcept { return firsts_.data(); }
   const float* weights() const noexcept { return weights_.data(); }
   size_t stride() const noexcept { return stride_; }

@@ -12,7 +12,7 @@ void copy_mirrored(const std::byte* from, size_t pixels, std::byte* out) noexcep
     std::memcpy(out + i * pixel_bytes, from + (pixels - 1 - i) * pixel_bytes, pixel_bytes);
 }
 
-// The pixels that there can be: one or three elements of 1, 2, 4 or 8 bytes.
+// Handles every size that a pixel can have: one or three elements of 1, 2, 4 or 8 bytes.
 void copy_mirrored(const std::byte* from, size_t pixels, size_t pixel_bytes, std::byte* out) noexcept {
   switch (pixel_bytes) {
     case 1:

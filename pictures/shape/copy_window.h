@@ -8,9 +8,9 @@
 
 namespace feedline::pictures {
 
-/// Copies a window of `tensor` to `out`, mirrored left to right if `is_mirrored`. render() has made `tensor` with
-/// `finish`, of all pixels of a resized picture of this size. So `out` is what render() makes if Geometry::made is the
-/// window.
+/// Copies a window of `tensor` to `out`, mirrored left to right if `is_mirrored`. `tensor` was made by render() with
+/// `finish`, from all pixels of a picture that was resized to `size`. So `out` equals what render() makes if
+/// Geometry::made is `window`.
 void copy_window(const std::byte* tensor, const Size& size, const Window& window, bool is_mirrored,
                  const Finish& finish, std::byte* out) noexcept;
 

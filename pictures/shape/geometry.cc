@@ -12,7 +12,7 @@ namespace {
 // Rounds halves to even, as Python's round() does.
 int64_t round_even(double x) { return static_cast<int64_t>(std::nearbyint(x)); }
 
-// Returns a window of a picture of width x height pixels.
+// Returns where the window `spec.crop` lies in a picture of width x height pixels: in the middle, or at random.
 Window crop_of(const GeometrySpec& spec, int64_t width, int64_t height, Draws& draws) {
   const Size& crop = *spec.crop;
   if (crop.width > width || crop.height > height)
@@ -49,7 +49,7 @@ Window area_of(const RandomArea& area, int64_t width, int64_t height, Draws& dra
     h = round_even(static_cast<double>(w) / area.least_ratio);
   else if (ratio > area.most_ratio)
     w = round_even(static_cast<double>(h) * area.most_ratio);
-  w = std::max<int64_t>(w, 1);  // torchvision takes no pixel of a very small picture
+  w = std::max<int64_t>(w, 1);  // torchvision's window of a very small picture may have no pixels
   h = std::max<int64_t>(h, 1);
   return {(width - w) / 2, (height - h) / 2, w, h};
 }

@@ -1,4 +1,4 @@
-// Which pixels of a picture a tensor has.
+// Decides which pixels of a picture a tensor is made of.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,13 @@ struct Size {
 
 /// A window of random area and shape, as torchvision's RandomResizedCrop takes it. Its defaults are torchvision's.
 struct RandomArea {
-  double least_scale = 0.08, most_scale = 1;           // parts of the picture's area
+  double least_scale = 0.08, most_scale = 1;           // as shares of the picture's area
   double least_ratio = 3.0 / 4, most_ratio = 4.0 / 3;  // width / height
   bool operator==(const RandomArea&) const = default;
 };
 
-/// What a pipeline says of the window and the size of its pictures. If it leaves one out, the picture's own is taken.
+/// The window and the size of pictures, as a pipeline gives them. Without a window the whole picture is taken, and
+/// without a size the window is not resized.
 struct GeometrySpec {
   std::optional<Size> crop = {};        // a window of this size
   std::optional<RandomArea> area = {};  // in place of `crop`

@@ -32,10 +32,11 @@ T* take(std::span<std::byte>& scratch, size_t count) {
 
 constexpr int most_channels = 3;
 
-// Returns how many rows of the source are kept for a resize with this number of taps.
+// Returns how many rows of the source are in memory at a time, if `taps` of them are added to make one row of the
+// result.
 constexpr int64_t rows_kept(size_t taps) { return 2 * static_cast<int64_t>(taps); }
 
-// Reads the rows of a window that may reach out of the picture, as Samples.
+// Reads the rows of a window as Samples. The window may reach out of the picture; pixels outside have the value `fill`.
 template <typename Decoder, typename Sample>
 class PaddedRows {
  public:
@@ -85,7 +86,7 @@ class PaddedRows {
   Decoder& decoder_;
   const Sample fill_;
   Window inside_;
-  size_t before_ = 0, decoded_ = 0, all_ = 0;  // samples of a row
+  size_t before_ = 0, decoded_ = 0, all_ = 0;  // samples of a row: left of the picture, decoded, and in total
   int64_t rows_before_ = 0, read_ = 0;
 };
 
@@ -183,8 +184,8 @@ void render_with(Decoder& decoder, const Geometry& geometry, const Finish& finis
   float* const planes = take<float>(scratch, plane * channels);
   float* const sums = take<float>(scratch, readable);
   std::fill(sums + stored, sums + readable, 0.0f);
-  // `samples` has places for rows of the source, from row `base` on. When the last place is taken, the rows that are
-  // still needed move to the beginning.
+  // `samples` has room for `places` rows of the source; the first of them is row `base`. When all places are taken, the
+  // rows that are still needed move to the beginning.
   const int64_t places = std::min(rows, rows_kept(down.most_taps()));
   auto* const samples = take<Sample>(scratch, stored * static_cast<size_t>(places));
   const auto row_at = [&](int64_t place) { return samples + static_cast<size_t>(place) * stored; };
@@ -207,7 +208,7 @@ void render_with(Decoder& decoder, const Geometry& geometry, const Finish& finis
   from.finish();
 }
 
-// Throws BadPicture for a window that the scratch memory has no room for.
+// Throws BadPicture if the window is too large for the scratch memory.
 void check_source(const Geometry& geometry, int64_t max_pixels) {
   const Window& source = geometry.source;
   if (source.width > longest_row || source.height > max_pixels / std::max<int64_t>(1, source.width))
@@ -248,7 +249,7 @@ void shrink(JpegDecoder& decoder, Geometry& geometry) {
   }
 }
 
-// Returns how many warnings the decoder gave.
+// Decodes the picture and writes the tensor. Returns how many warnings the decoder gave.
 template <typename Sample, typename Decoder>
 uint64_t render_decoded(Decoder& decoder, const DecodeOptions& options, const GeometryOf& geometry_of,
                         const Finish& finish, std::byte* out, std::span<std::byte> scratch) {
@@ -284,8 +285,8 @@ uint64_t render_memory(const DecodeOptions& options, int64_t resized_height) {
   constexpr uint64_t rows = (3 * sizeof(float) + sizeof(double)) * elements, alignment = 1024;
   const auto sample = static_cast<uint64_t>(options.bits / 8);
   const uint64_t picture = most_channels * sample * static_cast<uint64_t>(options.max_pixels);
-  // If n rows become m, a filter reaches over at most 2 n / m + 3 of them. The n rows with c columns have n * c pixels,
-  // not more than the picture.
+  // If n rows become m, a filter adds at most 2 n / m + 3 rows, and twice as many are in memory (rows_kept()). The n
+  // rows of c columns have at most as many pixels as the picture: n * c <= max_pixels.
   const uint64_t kept = std::min(picture, 4 * picture / static_cast<uint64_t>(resized_height) +
                                               rows_kept(3) * most_channels * sample * longest_row);
   return (options.apply_exif ? picture : 0) + kept + rows + alignment;

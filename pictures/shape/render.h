@@ -44,7 +44,7 @@ struct Finish {
 /// `resized_height` or there is no resize.
 uint64_t render_memory(const DecodeOptions& options, int64_t resized_height = 1);
 
-/// Decides on the geometry of a picture of width x height pixels.
+/// A function that returns the geometry for a picture of width x height pixels.
 using GeometryOf = std::function<Geometry(int64_t width, int64_t height)>;
 
 /// Decodes the picture and writes the tensor of `finish` at `out`. Returns how many warnings the decoder gave. Throws

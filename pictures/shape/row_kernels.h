@@ -26,8 +26,9 @@ struct RowKernels {
     size_t stride, taps;
   };
   /// For each channel c and each x < width: planes[c * plane + x] = the sum over k < taps of
-  /// weights[x][k] * row[(firsts[x] - origin + k) * channels + c], from left to right. `row` has readable, finite
-  /// elements for all k, and 4 more. Each plane has room for 3 more elements, which may be written.
+  /// weights[x][k] * row[(firsts[x] - origin + k) * channels + c], from left to right. All these elements of `row`, and
+  /// 4 more after them, must be readable and finite, because some are read only to be multiplied by 0. Each plane has
+  /// room for 3 more elements, which may be written.
   using AddPixels = void (*)(float* planes, size_t plane, const float* row, const Taps& taps, size_t width);
   AddPixels add_grey_pixels, add_colour_pixels;  // 1 channel, and 3
 
