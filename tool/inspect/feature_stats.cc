@@ -5,7 +5,7 @@
 namespace feedline::tool {
 namespace {
 
-/// Returns the map's entry for a key, which is made if it is new. Makes a string only for a new key.
+/// Returns the map's entry for a key. Makes the entry if there is none; only then is a string allocated.
 template <typename Map>
 auto& entry(Map& map, std::string_view key) {
   const auto found = map.find(key);

@@ -46,7 +46,7 @@ class DataStats {
 
   MessageType type() const { return guess_.type(); }
   uint64_t records() const noexcept { return records_; }
-  /// Returns the number of records that do not parse as the type of most records.
+  /// Returns how many records are neither an Example nor a SequenceExample.
   uint64_t unparsed() const noexcept { return guess_.unparsed(); }
   /// Returns, by key, the features of the Examples, or of the contexts of the SequenceExamples.
   std::map<std::string, FeatureStats> features() const { return {features_.begin(), features_.end()}; }

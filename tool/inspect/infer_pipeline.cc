@@ -20,13 +20,14 @@
 namespace feedline::tool {
 namespace {
 
-/// A feature as the pipeline names it; or, in a comment line, why it cannot be fed.
+/// A feature as the pipeline names it or, if it cannot be fed, a comment line that says why.
 struct Described {
   std::optional<TextFeature> feature;
   std::string left_out = {};
 };
 
-/// Returns the only kind of the values, or why the feature is left out.
+/// Returns the kind of the feature's values. If they have several kinds, or if there are no values, returns Kind::unset
+/// and a comment line that says why the feature is left out.
 std::pair<Kind, std::string> only_kind(const std::string& key, const FeatureStats& stats) {
   std::vector<Kind> kinds;
   for (const Kind kind : {Kind::bytes_list, Kind::float_list, Kind::int64_list})
@@ -111,7 +112,7 @@ Described describe_list(const std::string& key, const FeatureListStats& stats, u
   return {std::move(feature)};
 }
 
-/// The keys that some record of a file has, and those that every record has.
+/// The keys that at least one record of a file has (`some`), and the keys that all its records have (`every`).
 struct FileKeys {
   explicit FileKeys(const DataStats& file) {
     for (const auto& [key, stats] : file.features()) {
@@ -124,7 +125,8 @@ struct FileKeys {
   std::set<std::string> some, every;
 };
 
-/// Returns a key that every record of one file has, and no record of the other.
+/// Returns a key that every record of the file `one` has, and no record of the file `other`; nullopt if there is no
+/// such key.
 std::optional<std::string> only_in(const FileKeys& one, const FileKeys& other) {
   for (const std::string& key : one.every)
     if (!other.some.contains(key)) return key;

@@ -9,12 +9,14 @@
 
 namespace feedline::tool {
 
-/// Returns a pipeline text that `feedline check` accepts for these files. It decodes pictures and delivers every other
-/// feature unchanged. Comments in the text describe the features, and name those that feedline cannot feed.
+/// Returns a pipeline text that `feedline check` accepts for these files. The pipeline decodes pictures, and delivers
+/// a feature unchanged if it has no pictures. Comments in the text describe the features, and name the features that
+/// feedline cannot feed.
 std::string infer_pipeline(const DataStats& stats, const std::vector<FileSummary>& files);
 
-/// Throws Error bad_pipeline if the files seem to belong to two data sets: all records of one file have a feature that
-/// no record of another file has, and the other way round. A pipeline for both would fill in default values everywhere.
+/// Throws Error bad_pipeline if the files seem to belong to two data sets: all records of the first file have a feature
+/// that no record of a later file has, and the other way round. Only files of Examples are compared. A pipeline for
+/// both data sets would fill in default values everywhere.
 void refuse_two_data_sets(const std::vector<DataStats>& by_file, const std::vector<FileSummary>& files);
 
 }  // namespace feedline::tool

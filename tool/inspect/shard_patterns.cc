@@ -13,8 +13,8 @@ namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// Returns the name in pieces, which are in turn text without digits, and digits. The first piece is text, and may be
-/// empty.
+/// Cuts the name where digits begin and end: pieces without digits and pieces of digits take turns. The first piece has
+/// no digits, and may be empty.
 std::vector<std::string> pieces_of(const std::string& name) {
   std::vector<std::string> pieces(1);
   bool digits = false;
@@ -45,15 +45,16 @@ std::string pattern_of(const Group& group) {
   return all;
 }
 
-/// Returns whether the pattern matches the files of the group, and no others.
+/// Returns whether the pattern matches all files of the group, and nothing else.
 bool matches_exactly(const std::string& pattern, const Group& group) {
   Group sorted = group;
   std::sort(sorted.begin(), sorted.end());
   return flow::list_files({.field = "source", .folder = {}, .files = {pattern}, .exclude = {}}).files == sorted;
 }
 
-/// Returns the pattern as the text of a pipeline can have it: if it is not UTF-8, a `*` stands for bytes that are not
-/// ASCII. Throws Error bad_pipeline if the pattern then also matches other files.
+/// Returns the pattern in UTF-8, because the text of a pipeline must be UTF-8. If the pattern is not UTF-8, a `*` takes
+/// the place of bytes that are not ASCII. Throws Error bad_pipeline if the new pattern also matches files that are not
+/// in the group.
 std::string as_text(const std::string& pattern, const Group& group) {
   if (is_utf8(pattern)) return pattern;
   std::string text;
