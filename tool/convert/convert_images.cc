@@ -36,7 +36,7 @@ struct Image {
   uint64_t bytes = 0, version = 0;
 };
 
-/// Throws Error io_error: the system has refused what the conversion needs, so nothing is known of the pictures there.
+/// Throws Error io_error: the system has refused to open or list a path, so it is not known which pictures are there.
 [[noreturn]] void cannot_be(const char* done, const fs::path& path, const std::error_code& error) {
   throw Error(Category::io_error, fmt::format("cannot be {}: {}", done, error.message()),
               Place::of_file(path.string()));
@@ -126,8 +126,8 @@ std::optional<Image> look_at(const std::string& path, std::string& why) {
   return Image{path, file.size(), file.version()};
 }
 
-/// Calls on_image(relative path, image) for each JPEG or PNG file below a folder, in ascending order of path. Adds the
-/// other files to `left_out`.
+/// Calls on_image(relative path, image) for each JPEG or PNG file below a folder, in ascending order of path. Adds
+/// files that are neither, and files that are too large, to `left_out`.
 void for_each_image(const std::string& folder, std::vector<std::string>& left_out, auto&& on_image) {
   for (const std::string& file : FilesBelow(folder, left_out).take()) {
     const std::string path = (fs::path(folder) / file).string();

@@ -24,7 +24,7 @@ constexpr const char* key_feature = "__key__";  // as WebDataset calls it
               Place::of_file(archive));
 }
 
-/// An archive as it was at the beginning.
+/// An archive, with its size and version from the beginning of the conversion.
 struct Archive {
   explicit Archive(const std::string& where) : path(where) {
     const io::InputFile file(path);
@@ -107,7 +107,7 @@ void for_each_sample(std::vector<Archive>& archives, auto&& left_out, auto&& pro
          .on_hard_link =
              [&](const std::string& path, const std::string& target) {
                if (const auto found = linked.find(target); found != linked.end()) {
-                 keep_linked(path, found->second);  // another link may name this one
+                 keep_linked(path, found->second);  // a later link may have this link as its target
                  add(path, found->second);
                } else if (!archive.linked.insert(target).second) {
                  leave_out(path, fmt::format("is a hard link to {}, which must come earlier in the archive", target));

@@ -102,7 +102,7 @@ bool read_archive(const io::InputFile& file, uint64_t most_bytes, const ArchiveC
       calls.on_file(name, std::move(content));
     else if (type == AE_IFLNK)
       calls.on_other(name, "a symbolic link to " + symlink);
-    else if (type != AE_IFREG && !target.empty())  // pax may store the content again, and then it is a file
+    else if (type != AE_IFREG && !target.empty())  // if a pax archive stores the content again, the link is a file
       calls.on_hard_link(name, target);
     else if (type != AE_IFREG && type != AE_IFDIR)
       calls.on_other(name, "not a regular file");
