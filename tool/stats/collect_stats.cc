@@ -60,8 +60,8 @@ OutputShape shape_of(const ElementSpec& element, const Pipeline& given, const St
 /// Threads that take the batches of a feeder and count them.
 class Collector {
  public:
-  /// Counts the first `most` samples of the epoch. `empty` has no rows yet. `skip`: records whose values are not a
-  /// whole number of steps are left out; otherwise they are an error.
+  /// Counts the first `most` samples of the epoch. `empty` has the statistics of each output, to which no rows were
+  /// added. `skip`: records whose values are not a whole number of steps are left out; otherwise they are an error.
   Collector(Feeder& feeder, std::vector<OutputStats> empty, uint64_t most, bool skip, const Options& options)
       : feeder_(feeder),
         empty_(std::move(empty)),
@@ -141,7 +141,8 @@ class Collector {
     feeder_.stop();  // wakes the other threads, whose errors are those of a stopped feeder
   }
 
-  /// Returns the next batch of the epoch; an empty one at its end. One thread waits in the feeder at a time.
+  /// Returns the next batch of the epoch, or an empty batch after the last one. One thread waits in the feeder at a
+  /// time.
   Batch take() {
     const Lock lock(taking_);
     if (ended_) return {};

@@ -18,7 +18,7 @@ struct CollectedStats {
   std::vector<OutputStats> outputs;  // after settle()
   uint64_t samples = 0;              // how many were counted, over all ranks
   int64_t samples_of_data = -1;      // how many the epoch has; -1: unknown
-  uint64_t bad_records = 0;          // of the samples that were to be counted, over all ranks
+  uint64_t bad_records = 0;          // with a sample: of the samples to be counted; else all; over all ranks
   /// If a sample was taken: the bad records that were found in all the data before the sample was drawn. Otherwise 0,
   /// because bad_records includes them.
   uint64_t bad_records_of_data = 0;
@@ -37,7 +37,7 @@ struct CollectedStats {
 /// of the feed, and Error stalled after an interrupt.
 ///
 /// With `sample`, only a random part of the samples is counted. Each sample of the data is drawn with the same
-/// probability, and none twice. Every call draws the same part.
+/// probability, and at most once. Every call draws the same samples.
 CollectedStats collect_stats(const Pipeline& pipeline, Options options, const std::optional<SampleSize>& sample);
 
 }  // namespace feedline::tool

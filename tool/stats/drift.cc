@@ -19,8 +19,7 @@ namespace {
 constexpr double beyond_all = std::numeric_limits<double>::infinity();
 constexpr size_t named_labels = 5;  // in a message
 
-/// Returns a count. Throws Json::exception if it is not an unsigned 64-bit integer, such as a negative or a fractional
-/// number.
+/// Returns a count. Throws Json::exception if it is not an unsigned 64-bit integer, for example if it is negative.
 uint64_t count_of(const Json& json) { return json.get_ref<const uint64_t&>(); }
 
 double share(const Json& part, const Json& whole) {
@@ -28,7 +27,8 @@ double share(const Json& part, const Json& whole) {
   return all > 0 ? part.get<double>() / all : 0;
 }
 
-/// Returns `distance` in parts of `width`. If there is no width, any distance is beyond every bound.
+/// Returns distance / width, or 0 for a negative distance. If `width` is 0, a distance above 0 gives infinity, which
+/// exceeds every bound.
 double in_parts(double distance, double width) { return distance <= 0 ? 0 : width > 0 ? distance / width : beyond_all; }
 
 class OutputComparison {

@@ -8,17 +8,16 @@
 
 namespace feedline::tool {
 
-/// How far statistics may be from earlier ones. All bounds are shares, 0 to 1 or more.
+/// How far statistics may differ from earlier statistics. All bounds are shares: 0.1 means 10 %.
 struct DriftBounds {
   // For labels: which share of the values may have a different label than before (the total variation distance). For
   // other numbers: by how much the share of the values that are at most x may have changed, for any x.
   double shift = 0.1;
   // How far values may lie outside of the earlier range, in parts of its width.
   double range = 0.1;
-  // By how much the share of missing values, that of values that are not finite, and that of bad records may have
-  // risen.
+  // By how much each of three shares may have risen: of missing values, of values that are not finite, of bad records.
   double missing = 0.01;
-  // Which share of the values may have a label that was not there before.
+  // Which share of the values may have labels that no value had before.
   double new_labels = 0;
 };
 
@@ -33,8 +32,9 @@ struct Drift {
 /// bad_pipeline if it holds something else.
 Json read_statistics(const std::string& file);
 
-/// Returns all that has drifted past its bound, in the order of the outputs. Both documents are those of stats_json().
-/// Throws Json::exception if they are not.
+/// Returns the drifts that exceed their bounds, and all drifts of kinds without a bound. The kind bad_records comes
+/// first, then the drifts are in the order of the outputs. Throws Json::exception if one of the documents was not made
+/// by stats_json().
 std::vector<Drift> find_drift(const Json& before, const Json& now, const DriftBounds& bounds);
 
 /// Returns the list as JSON.

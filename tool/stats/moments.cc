@@ -51,8 +51,7 @@ using EightFloats [[gnu::vector_size(lanes * sizeof(float))]] = float;
 using EightCounts [[gnu::vector_size(lanes * sizeof(int64_t))]] = int64_t;
 using EightSmallCounts [[gnu::vector_size(lanes * sizeof(int32_t))]] = int32_t;
 
-/// Sums of numbers, which are added eight at a time. In memory, `turns` groups of eight follow one another again and
-/// again, and each of these groups has its own sums.
+/// Sums of numbers, which are added in groups of eight. The group with number g is added to the sums [g % turns].
 template <typename Vector, typename Counts, size_t turns>
 struct Differences {
   Vector least[turns], most[turns];

@@ -27,7 +27,7 @@ auto widened(const Element& element) noexcept {
     return unpack::cast<double>(element);
 }
 
-/// Calls f(first, last) for each run of neighbouring rows.
+/// Calls f(first, last) for each run of rows that follow one another without a gap: the rows `first` to `last`.
 template <typename F>
 void for_each_run(std::span<const int64_t> rows, F&& f) {
   for (size_t i = 0; i < rows.size();) {

@@ -21,7 +21,7 @@ struct OutputShape {
   /// of a stack. Each part has its own statistics. All parts of a row have the same number of values.
   int64_t parts = 1;
   bool parts_first = false;  // true: the values of a part lie together; false: the parts take turns
-  bool frames = false;       // the first axis of a row is one of frames, and each frame is counted as a row
+  bool frames = false;       // a row is a window of frames along its first axis; each frame is counted as a row
   int64_t pictures = 1;      // how many pictures lie one after another in a row, or in a frame; each has all parts
   bool one_hot = false;      // the rows are class vectors: the place of the largest number is the class
   /// For ragged outputs that the given pipeline pads to whole steps: the shape of a step.
@@ -77,7 +77,7 @@ class OutputStats {
   void get(MessageReader& message);
 
  private:
-  /// Returns whether the rows of a batch have steps, and steps have values.
+  /// Returns whether a row is a list of steps, and each step is a list of values.
   bool nested() const noexcept { return element_.kind == ElementSpec::Kind::nested; }
   void add_pictures(const TensorView& tensor, const CountedRows& counted);
   void add_dense(const TensorView& tensor, const CountedRows& counted);

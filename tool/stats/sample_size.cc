@@ -11,7 +11,7 @@
 namespace feedline::tool {
 
 uint64_t SampleSize::of(uint64_t all) const noexcept {
-  // 7 % of 300 is 21, although the double may be a little more.
+  // A product that is whole, as 7 % of 300, may be a little more in doubles, and must not be rounded up.
   constexpr double rounding = 1e-15;
   const double part = percent * static_cast<double>(all) / 100 * (1 - rounding);
   const uint64_t wanted = percent > 0 ? static_cast<uint64_t>(std::ceil(part)) : number;

@@ -105,13 +105,13 @@ class Numbers {
   uint64_t counted_ = 0;
 };
 
-/// Returns the features that an output is made of; none if they are not known.
+/// Returns the features that an output is made of; an empty list if they are not known.
 std::vector<std::string> features_of(const OutputStats& output, const CollectedStats& stats) {
   const auto found = stats.features.find(output.element().name);
   return found == stats.features.end() ? std::vector<std::string>() : found->second;
 }
 
-/// Returns the names of an output's parts; none if it has only one.
+/// Returns the names of an output's parts; an empty list if it has only one part.
 std::vector<std::string> part_names(const OutputStats& output, const CollectedStats& stats) {
   auto features = features_of(output, stats);
   if (features.size() > 1) return features;
@@ -119,9 +119,9 @@ std::vector<std::string> part_names(const OutputStats& output, const CollectedSt
   return {};
 }
 
-/// Returns in how many samples a feature is missing; null if it is not known. If a sample was taken, the missing values
-/// are counted in all records that were read for its steps. These may be a few more records than samples, so the count
-/// is scaled to the number of samples.
+/// Returns in how many samples a feature is missing; null if the number is not known. If a random sample was taken,
+/// missing values were counted in all records that were read for the steps of this sample. These may be a few more
+/// records than samples, so the count is scaled to the number of samples.
 Json missing_json(const std::string& feature, const CollectedStats& stats) {
   const auto missing = stats.missing.find(feature);
   if (missing == stats.missing.end()) return stats.missing_of > 0 ? Json(0) : Json();

@@ -79,7 +79,8 @@ std::string bars_svg(const std::vector<Bar>& bars, const std::string& first, con
   return svg + "</svg>\n";
 }
 
-/// Returns a drawing of labels or strings with their counts, the most frequent of them if there are many.
+/// Returns a drawing of labels or strings with their counts. If there are more than `shown_bars`, only the most
+/// frequent are drawn.
 std::string labels_svg(const Json& labels) {
   std::vector<Bar> bars;
   for (const Json& label : labels) {
@@ -97,7 +98,7 @@ std::string labels_svg(const Json& labels) {
   return bars_svg(bars, bars.front().what, bars.back().what, true) + remark;
 }
 
-/// Returns a drawing of integers, with a bar for each one from the least to the most.
+/// Returns a drawing of integers, with a bar for each integer from the smallest to the largest.
 std::string integers_svg(const Json& numbers) {
   const auto least = numbers.at("min").get<int64_t>();
   std::vector<Bar> bars(static_cast<size_t>(numbers.at("max").get<int64_t>() - least + 1));

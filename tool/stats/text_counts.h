@@ -12,7 +12,8 @@
 namespace feedline::tool {
 
 /// Counts strings of bytes by content. If a string is longer than `longest` bytes, or if there are more than `most`
-/// different ones, nothing is counted: whether that happens follows only from the set of the strings. Not thread-safe.
+/// different strings, nothing is counted. Whether this happens depends only on the set of strings, not on their order.
+/// Not thread-safe.
 class TextCounts {
  public:
   static constexpr size_t most = 4096, longest = 64;
@@ -21,7 +22,7 @@ class TextCounts {
   void merge(const TextCounts& other);
 
   bool counted() const noexcept { return !too_many_; }
-  /// Returns the strings in ascending order of their bytes, each with its count; none unless counted().
+  /// Returns the strings in ascending order of their bytes, each with its count. The map is empty unless counted().
   const std::map<std::string, uint64_t, std::less<>>& counts() const noexcept { return counts_; }
 
   void put(MessageWriter& message) const;

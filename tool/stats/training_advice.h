@@ -14,8 +14,9 @@ namespace feedline::tool {
 
 /// Returns the `normalize` message that gives each part of the output the mean 0 and the standard deviation 1, as text
 /// for the pipeline. It replaces the `normalize` message that the output has, and keeps the scale of that message.
-/// Returns nullopt if the output takes no `normalize` (bytes, formulas, class vectors, integers that are not pictures),
-/// or if a part is constant. `stats` is settled.
+/// Returns nullopt if the output takes no `normalize` (bytes, formulas, class vectors, integers that are not pictures).
+/// Returns nullopt, too, if a part has no numbers, is constant, or has a mean or a deviation that float32 cannot hold.
+/// `stats` is settled.
 std::optional<std::string> normalize_block(const OutputStats& stats, const Pipeline& pipeline);
 
 /// Returns the labels of an output, at least two, in ascending order, each with its count. Labels are the classes of

@@ -44,18 +44,19 @@ class ValueCells {
   std::vector<Cell> cells() const;
   /// Returns whether every cell has one value.
   bool exact() const noexcept;
-  /// Returns by how much the middle of a cell can differ at most from a value of the cell, as a share of the value; 0
-  /// if every cell has one value.
+  /// Returns the maximum difference between the middle of a cell and a value of the cell, as a share of the value; 0 if
+  /// every cell has one value.
   double relative_error() const noexcept;
 
   /// Returns how many numbers have been counted.
   uint64_t total() const noexcept;
-  /// Returns whether no number is known to lie outside of [from, to].
+  /// Returns whether all known numbers lie in [from, to]. Of a cell with several values only one value is known.
   bool lie_in(int64_t from, int64_t to) const noexcept;
   bool lie_in(double from, double to) const noexcept;
 
   void put(MessageWriter& message) const;
-  /// `integers` is that of the constructor. Throws Error bad_pipeline if the message does not hold such cells.
+  /// Reads what put() has written. `integers` is as for the constructor. Throws Error bad_pipeline if the message does
+  /// not hold cells of such numbers.
   static ValueCells get(MessageReader& message, bool integers);
 
  private:

@@ -160,7 +160,7 @@ void ValueStats::get(MessageReader& message) {
   least_ = message.get<int64_t>();
   most_ = message.get<int64_t>();
   cells_ = ValueCells::get(message, form_ != Form::floats);
-  // The code that shows the numbers relies on this.
+  // The numbers come from a different process. The code that shows them relies on cells and moments that fit together.
   const bool known = form_ == Form::floats
                          ? cells_.total() <= moments_.count && cells_.lie_in(moments_.least, moments_.most)
                          : cells_.total() == moments_.count && cells_.lie_in(least_, most_);

@@ -15,8 +15,8 @@
 namespace feedline::tool {
 
 /// Collects the moments of numbers, and how often each value comes. A float that is not finite is counted, and is left
-/// out of everything else. Objects of the same dtype can be merged; the result does not depend on how the numbers were
-/// dealt to them. Not thread-safe.
+/// out of everything else. Objects of the same dtype can be merged; the result does not depend on which object was
+/// given which numbers. Not thread-safe.
 class ValueStats {
  public:
   /// How the numbers of a dtype are given to add().
