@@ -11,7 +11,8 @@ namespace {
 namespace wire = flow::wire;
 
 /// Takes one field after another from the front of a message that lies `level` messages deep in the record. Each
-/// take_X(), and skip(), returns false if protobuf would refuse the message; its output argument is then undefined.
+/// take_...() function, and skip(), returns false if protobuf would refuse the message. The output argument of the
+/// function is then undefined.
 class Fields {
  public:
   Fields(std::string_view message, int level)
@@ -37,8 +38,8 @@ class Fields {
   bool skip(uint32_t tag) { return moved(wire::skip_field(tag, next_, end_, wire::max_depth - level_)); }
 
  private:
-  /// Moves on to `next`, the end of what was parsed, or null if the bytes were invalid. Returns whether they were
-  /// valid.
+  /// Continues at `next`, which is the end of the parsed bytes, or null if these bytes were invalid. Returns whether
+  /// they were valid.
   bool moved(const uint8_t* next) {
     if (next) next_ = next;
     return next != nullptr;
@@ -66,8 +67,8 @@ bool for_each_field(std::string_view message, int level, OnField&& on_field) {
 
 constexpr uint32_t message_field(uint32_t number) { return wire::tag(number, wire::delimited); }
 
-/// Sorts the entries by key and keeps the last of those with equal keys. Keys lie in the record in the order of their
-/// entries, so a larger address means a later entry.
+/// Sorts the entries by key. Of entries with equal keys, keeps only the last one in the record, as protobuf does. The
+/// address of a key tells which entry is later, because keys lie in the record in the order of their entries.
 template <typename Entry>
 void sort_by_key(std::vector<Entry>& entries) {
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
@@ -105,7 +106,8 @@ bool ExampleView::parse(std::span<const std::byte> record) {
     if (tag != message_field(2)) return skip(fields, tag);
     const size_t lists = lists_.size();
     if (!fields.take_bytes(bytes)) return false;
-    if (!parse_feature_lists(bytes)) {  // then field 2 is an unknown field of an Example
+    // If field 2 does not parse as FeatureLists, the record is an Example in which field 2 is unknown.
+    if (!parse_feature_lists(bytes)) {
       lists_.resize(lists);
       irregular_++;
     }
@@ -195,7 +197,8 @@ bool ExampleView::parse_feature(std::string_view message, int level, Feature& fe
   });
 }
 
-/// Parses one value, or packed values, and appends them to the vector of their kind.
+/// Parses a field of a BytesList, FloatList or Int64List: one value or, if the field is packed, several values. Appends
+/// the values to bytes_, floats_ or ints_.
 template <typename Fields>
 bool ExampleView::parse_values(Kind kind, uint32_t tag, Fields& fields) {
   const auto take_float = [&](auto& from) { return from.take_float(floats_.emplace_back()); };

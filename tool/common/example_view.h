@@ -31,11 +31,11 @@ class ExampleView {
   struct Feature {
     std::string_view key;         // not always UTF-8; empty for a step of a feature list
     Kind kind = Kind::unset;      // `unset`: the feature has no list of values
-    size_t first = 0, count = 0;  // its values are [first, first + count) of the vector of its kind
+    size_t first = 0, count = 0;  // its values: [first, first + count) of the record's values of this kind
   };
   struct FeatureList {
     std::string_view key;
-    size_t first = 0, count = 0;  // its steps are [first, first + count) of the vector of all steps
+    size_t first = 0, count = 0;  // its steps: [first, first + count) of the steps of all feature lists
   };
 
   /// Parses a record and replaces the previous content. Returns false if the record is neither an Example nor a
@@ -75,15 +75,17 @@ class ExampleView {
   std::vector<float> floats_;
   std::vector<int64_t> ints_;
   uint64_t regular_ = 0;    // map entries with one key and one value, as every known writer makes them
-  uint64_t irregular_ = 0;  // other map entries, and fields that the message type does not have
+  uint64_t irregular_ = 0;  // all remaining map entries, and fields that the message type does not define
 };
 
-/// Guesses the message type of a number of records. Nothing in a file states the type, and messages of other types may
-/// happen to parse: an ExampleListWithContext reads as an Example full of entries without a value. So the guess is
-/// MessageType::other unless most of the records parse and most of their map entries are regular.
+/// Guesses the message type of a number of records. Nothing in a file states the type, and messages of different types
+/// may happen to parse as an Example. For example, an ExampleListWithContext reads as an Example full of map entries
+/// without a value. So the guess is MessageType::other unless more than half of the records parse, and they have at
+/// least as many regular map entries (one key and one value each) as irregular entries and unknown fields.
 class MessageTypeGuess {
  public:
-  /// Adds one record. `message` is the view after its parse() of the record, and `parsed` is what parse() returned.
+  /// Adds one record. `message` is the ExampleView whose parse() has just read the record, and `parsed` is what that
+  /// parse() returned.
   void add(const ExampleView& message, bool parsed);
   void add(const MessageTypeGuess& other);
   MessageType type() const;

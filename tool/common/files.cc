@@ -87,7 +87,7 @@ void FileSummary::take(const io::FileIndex& index) {
 
 uint64_t size_of(const std::vector<std::string>& files) {
   std::atomic<uint64_t> total = 0;
-  tbb::parallel_for(size_t{0}, files.size(), [&](size_t i) {  // a store takes a while to answer
+  tbb::parallel_for(size_t{0}, files.size(), [&](size_t i) {  // in parallel: a remote store answers slowly
     try {
       total += io::all_files().stat(files[i]).size;
     } catch (const Error&) {  // reported later, when the file is opened

@@ -27,14 +27,14 @@ struct FileSummary {
   };
 
   std::string file;
-  Compression compression = Compression::automatic;  // `automatic` means that the file could not be opened
+  Compression compression = Compression::automatic;  // `automatic`: the file could not be opened or read
   uint64_t size = 0;                                 // bytes on disk
   uint64_t records = 0;                              // the number of good records
   uint64_t payload_bytes = 0;                        // the bytes of the good records' payloads
   uint64_t record_min = 0, record_max = 0;           // the bytes of the smallest and the largest of these payloads
   std::vector<Damage> damage;
 
-  /// Returns whether the file has a record that is longer than the limit, which does not mean that it is damaged.
+  /// Returns whether the file has a record that is longer than FileArgs::record_limit. Such a file need not be damaged.
   bool exceeds_limit() const noexcept;
   /// Fills in what a counting pass found in `file`.
   void take(const io::FileIndex& index);

@@ -27,16 +27,16 @@ void look() noexcept {
   looked_cpu_ns = now_ns(CLOCK_PROCESS_CPUTIME_ID);
 }
 
-// Returns whether the command works on something that does not look at the flag, such as a plan of many features. Both
-// clocks decide, because a process that was stopped has used no CPU time meanwhile, and a process with many threads
-// uses much CPU time in a moment.
+// Returns whether the command has worked for seconds without looking at the flag, for example on a plan of many
+// features. Much time must have passed on both clocks. A process that was stopped has used no CPU time meanwhile, and a
+// process with many threads uses much CPU time in a moment.
 bool nobody_looks() noexcept {
   constexpr int64_t long_ago = 2'000'000'000, much_cpu = 1'000'000'000;
   return now_ns(CLOCK_MONOTONIC) - looked_ns > long_ago && now_ns(CLOCK_PROCESS_CPUTIME_ID) - looked_cpu_ns > much_cpu;
 }
 
 void on_signal(int number) {
-  if (nobody_looks()) std::raise(number);  // ends the process: SA_RESETHAND
+  if (nobody_looks()) std::raise(number);  // ends the process: SA_RESETHAND has restored the usual effect
   signalled = true;
 }
 

@@ -23,7 +23,7 @@ class Interrupt {
   static void check();
 
  private:
-  struct sigaction interrupt_, terminate_, hang_up_;  // the handlers before this one, which the destructor restores
+  struct sigaction interrupt_, terminate_, hang_up_;  // the earlier handlers, which the destructor restores
 };
 
 }  // namespace feedline::tool

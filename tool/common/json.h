@@ -12,8 +12,8 @@ namespace feedline::tool {
 /// Returns whether the bytes are UTF-8 without control characters other than tab and line ends.
 bool is_printable(std::string_view bytes);
 
-/// Returns `text`, which may hold any bytes, as one line that can be printed. The result is `text` itself if it is such
-/// a line, and otherwise "hex 0a...".
+/// Returns `text`, which may hold any bytes, as one line that can be printed. If `text` is UTF-8 and
+/// has neither control characters nor line ends, returns it unchanged. Otherwise returns its bytes as "hex 0a...".
 std::string printable(const std::string& text);
 
 std::string to_hex(std::string_view bytes);

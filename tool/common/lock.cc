@@ -25,7 +25,8 @@ Error failed(const std::string& path, const std::string& why) {
 int open_locked(const std::string& path, int flags) {
   const int fd = open(path.c_str(), flags | O_CLOEXEC, 0666);
   if (fd < 0) throw failed(path, fmt::format("cannot be opened: {}", std::strerror(errno)));
-  // All other failures are ignored, because some network file systems cannot lock.
+  // Only EWOULDBLOCK means that another process holds the lock. Every other failure of flock() is ignored, because some
+  // network file systems cannot lock.
   if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     close(fd);
     return -1;

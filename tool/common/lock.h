@@ -7,7 +7,7 @@ namespace feedline::tool {
 
 /// A lock on a folder, held until the destructor runs. The constructor creates the folder if it does not exist, and
 /// throws Error io_error if another process holds the lock. Nothing is locked if the file system has no locks, or if it
-/// cannot lock folders, as NFS.
+/// cannot lock folders, such as NFS.
 class LockedFolder {
  public:
   explicit LockedFolder(const std::string& path);
@@ -19,8 +19,9 @@ class LockedFolder {
   int fd_;
 };
 
-/// The same for a file. The file may be replaced while it is locked, so the lock is on FILE.lock beside it. The
-/// destructor removes FILE.lock.
+/// A lock on a file, held until the destructor runs. The constructor throws Error io_error if another process holds the
+/// lock. The file may be replaced while it is locked, so the lock is on FILE.lock beside it. The destructor removes
+/// FILE.lock.
 class LockedFile {
  public:
   explicit LockedFile(const std::string& path);

@@ -9,7 +9,7 @@
 
 namespace feedline::tool {
 
-/// Counts the bytes that one thread has done. The destructor reports those that were not reported before.
+/// Counts the bytes that one thread has done. The destructor reports the bytes that were not reported before.
 class Meter {
  public:
   explicit Meter(Progress& progress) : progress_(progress) {}

@@ -11,7 +11,8 @@
 namespace feedline::tool {
 namespace {
 
-// If pictures have many sizes, their output has at most this height and width. ImageNet's networks take 224 x 224.
+// If the pictures have different sizes, their output has at most this height and width. Networks that are trained on
+// ImageNet take 224 x 224.
 constexpr int64_t usual_side = 224;
 
 std::string sizes_of(const PictureStats& pictures) {

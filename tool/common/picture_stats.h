@@ -12,17 +12,17 @@ namespace feedline::tool {
 
 /// What the headers of pictures say.
 struct PictureStats {
-  uint64_t jpeg = 0, png = 0;  // how many have a header that can be read
-  uint64_t grey = 0;           // how many of these have no colours
+  uint64_t jpeg = 0, png = 0;  // how many pictures of each format have a header that can be read
+  uint64_t grey = 0;           // how many of these pictures have no colours
   int64_t width_min = 0, width_max = 0, height_min = 0, height_max = 0, pixels_max = 0;
 
-  /// Counts the value of a feature, unless it is not a picture or its header cannot be read.
+  /// Counts one value of the feature. Ignores a value that is not a picture, or whose header cannot be read.
   void add(std::span<const std::byte> value);
   void add(const PictureStats& other);
 
   uint64_t count() const noexcept { return jpeg + png; }
   /// Returns whether a feature with this number of values is a feature of pictures: more than half of its values were
-  /// counted here. The others may be pictures that cannot be read.
+  /// counted here. The remaining values may be pictures that cannot be read.
   bool are_most_of(uint64_t values) const noexcept { return 2 * count() > values; }
   bool one_size() const noexcept { return width_min == width_max && height_min == height_max; }
 };
@@ -31,8 +31,8 @@ struct PictureStats {
 /// number of the feature's values.
 std::string describe(const PictureStats& pictures, uint64_t values);
 
-/// Sets how the output of `feature`, whose values are these pictures, is made: they are decoded, and resized to one
-/// size. `values` is the number of the feature's values, and `most` is the maximum number of them in a record.
+/// Sets how the output of `feature` is made: its values, which are these pictures, are decoded, and resized to one
+/// size. `values` is the number of the feature's values, and `most` is the maximum number of values in a record.
 void decode_pictures(TextFeature& feature, const PictureStats& pictures, uint64_t values, uint64_t most = 1);
 
 }  // namespace feedline::tool

@@ -16,8 +16,8 @@ namespace {
 
 bool is_name(const std::string& key) { return !key.empty() && is_printable(key) && key.front() != '@'; }
 
-/// Returns the endings in the names of a feature's tensors (ElementSpec::tensors()). Beside the tensor with the
-/// feature's own name there may be tensors with this name and an ending.
+/// Returns the endings that the names of a feature's tensors may have after the feature's name. For example, a feature
+/// `tok` may have the tensors `tok.values` and `tok.row_splits` (ElementSpec::tensors()).
 std::vector<std::string_view> endings_of(const TextFeature& feature) {
   std::vector<std::string_view> endings;
   if (feature.kind == Kind::bytes_list) endings = {".bytes", ".offsets"};
@@ -48,8 +48,8 @@ void name_features(const std::vector<TextFeature*>& features) {
   for (size_t i = 0; i < features.size(); i++)
     if (features[i]) order.push_back(i);
   const auto wanted = [&](size_t i) { return features[i]->name.empty() ? features[i]->key : features[i]->name; };
-  // Shorter names come first: so a name that longer names begin with is kept, and a longer name gives way if it
-  // collides with it.
+  // Features with shorter names choose first. So if a feature `tok` makes a tensor `tok.values`, it keeps its name, and
+  // a feature that wants the name `tok.values` gets a different name.
   std::ranges::stable_sort(order, {}, [&](size_t i) { return wanted(i).size(); });
   std::unordered_set<std::string> taken;
   const auto take = [&](size_t i, const std::string& name) {

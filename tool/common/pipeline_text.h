@@ -36,10 +36,10 @@ struct TextFeature {
   std::string remark = {};        // written as a comment on the line of the feature
 };
 
-/// Sets TextFeature::name of each feature, under which the feature will be delivered. A name that is set already stays;
-/// otherwise the name is the key. But if that text cannot be a name, or is the name of a tensor that another feature
-/// makes (a VARIABLE `tok` makes `tok.values`), the name is "feature_NUMBER". NUMBER is the position in `features`.
-/// Null pointers in `features` are skipped, but count for the positions.
+/// Sets TextFeature::name of each feature, the name under which the feature will be delivered. The wanted name is the
+/// one that is set already or, if it is empty, the key. If the wanted text cannot be a name, or is the name of a tensor
+/// that another feature makes (a VARIABLE `tok` makes `tok.values`), the name becomes "feature_NUMBER". NUMBER is the
+/// feature's position in `features`. Null pointers in `features` are skipped, but count as positions.
 void name_features(const std::vector<TextFeature*>& features);
 
 /// Returns the `feature` line of a feature that has a name.
@@ -51,7 +51,8 @@ class TextOutputs {
   /// Adds the output of a feature.
   void add(const TextFeature& feature);
 
-  /// Returns whether an output is made from any feature (TextFeature::made). If not, a pipeline needs no outputs.
+  /// Returns whether TextFeature::made was set for any added feature. If not, the pipeline needs no `output`, because
+  /// it then delivers its features.
   bool made() const noexcept { return made_; }
   const std::string& text() const noexcept { return text_; }
   uint64_t made_bytes() const noexcept { return made_bytes_; }
@@ -73,8 +74,8 @@ std::string text_batch(uint64_t records, uint64_t payload_bytes, uint64_t made_b
 /// that cannot be read. Returns an empty string if all three counts are 0.
 std::string text_errors(uint64_t damaged_places, uint64_t of_another_type, uint64_t unreadable_pictures);
 
-/// Returns a pipeline that `feedline check` accepts. `comments` are lines without "# ". If an output is made from any
-/// feature, the pipeline lists an output for every feature.
+/// Returns a pipeline that `feedline check` accepts. `comments` are lines without "# ". If TextFeature::made is set for
+/// any feature, the pipeline lists an output for every feature.
 std::string pipeline_text(const std::vector<std::string>& comments, const std::string& files,
                           std::vector<TextFeature> features, uint64_t records, uint64_t payload_bytes);
 

@@ -12,9 +12,9 @@
 namespace feedline::tool {
 namespace {
 
-// Marks are at least `least_stride` bytes apart. If a range begins between two marks, the bytes from the first mark to
-// the range are read in vain. `most_marks` bounds the memory of all marks to about 16 MiB: in more than 64 GiB of
-// files, the marks are farther apart.
+// Marks (records whose offsets are known) are at least `least_stride` bytes apart. If a range begins between two marks,
+// reading begins at the first of them, and the bytes before the range are read in vain. `most_marks` bounds the memory
+// of all marks to about 16 MiB. If the files have more than 64 GiB together, the marks are therefore farther apart.
 constexpr uint64_t least_stride = 64 << 10, most_marks = 1 << 20;
 
 }  // namespace
@@ -30,8 +30,8 @@ RecordMap::RecordMap(std::vector<MappedFile> files, uint64_t record_limit)
 }
 
 size_t RecordMap::file_of(uint64_t record) const noexcept {
-  // The file is the last one whose first record is at or before `record`. Files without records begin at the same
-  // record as the file after them, and so are not the last.
+  // The file is the last one whose first record is at or before `record`. A file without records has the same first
+  // record as the file after it, so it is not the last one.
   return static_cast<size_t>(std::upper_bound(first_.begin(), first_.end() - 1, record) - first_.begin()) - 1;
 }
 

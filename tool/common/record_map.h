@@ -1,5 +1,5 @@
-// The places of the records in a list of files. One pass over all files finds the places. After this pass any range of
-// records can be read.
+// The places (file and byte offset) of the records in a list of files. One pass over all files finds the places. After
+// this pass any range of records can be read.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace feedline::tool {
 
 /// Identifies the state of a file: if the size or the version (io::FileId) differs, the file has changed.
 struct FileIdentity {
-  std::string path;  // absolute, or a name with a scheme
+  std::string path;  // absolute, or a name with a scheme (SCHEME://...)
   uint64_t size = 0;
   uint64_t version = 0;
 
@@ -79,8 +79,8 @@ RecordMap map_records(const std::vector<FileIdentity>& files, uint64_t record_li
                       std::vector<std::vector<io::BadRegion>>& damage,
                       const std::function<void(uint64_t bytes)>& progress);
 
-/// Reads ranges of records, and verifies every record again. A range that begins where the last one ended costs least,
-/// because no record before it is read again. Not thread-safe.
+/// Reads ranges of records, and verifies every record again. It costs the least to read a range that begins where the
+/// last range ended, because no record before the range is read again. Not thread-safe.
 class RecordCursor {
  public:
   explicit RecordCursor(const RecordMap& map) : map_(map) {}
@@ -91,7 +91,7 @@ class RecordCursor {
             const std::function<void(uint64_t number, const io::RecordView& record)>& on_record);
 
  private:
-  /// Makes `record` the one that next() returns.
+  /// Moves to `record`: the following call of next() returns it.
   void seek(uint64_t record);
   /// Returns the next good record of the file.
   io::RecordView next();

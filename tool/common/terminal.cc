@@ -89,7 +89,7 @@ void LiveLine::clear() {
 LiveLine::Room LiveLine::room() const {
   winsize size{};
   if (ioctl(fileno(out_), TIOCGWINSZ, &size) != 0 || size.ws_col < 2 || size.ws_row < 2) return {79, 23};
-  // A line that wraps, and one that has left the screen, cannot be rewritten.
+  // A line that wraps, or that has scrolled off the screen, cannot be rewritten. So one column and one line stay free.
   return {size.ws_col - 1u, size.ws_row - 1u};
 }
 

@@ -54,7 +54,7 @@ class LiveLine {
 
   /// Returns whether enough time has passed since the start, or since the last line, to show the next line.
   bool due(Clock::time_point now = Clock::now()) const noexcept;
-  /// Shows `text`, whether a line is due or not. On a terminal it is cut at the terminal's width.
+  /// Shows `text`, whether a line is due or not. On a terminal the text is cut at the terminal's width.
   void show(std::string_view text, Clock::time_point now = Clock::now());
   /// Shows several lines on a terminal, but not more than it has room for. Precondition: on_terminal().
   void show_lines(const std::vector<std::string>& lines, Clock::time_point now = Clock::now());
@@ -76,7 +76,7 @@ class LiveLine {
   std::FILE* const out_;
   const bool rewritable_;
   Clock::time_point shown_at_;
-  size_t shown_ = 0;  // lines on the terminal
+  size_t shown_ = 0;  // how many lines are on the terminal
 };
 
 /// Shows how far a pass over files is: "verifying 43 %, 1.2 GiB/s, 12 s left". Thread-safe.

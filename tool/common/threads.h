@@ -12,8 +12,8 @@
 
 namespace feedline::tool {
 
-/// Not thread-safe. The destructor waits for the threads, so code that leaves its scope by an exception must first make
-/// the threads end.
+/// A group of threads. Not thread-safe. The destructor waits until all threads have ended. So before an exception
+/// leaves the object's scope, the code must make the threads end.
 class Threads {
  public:
   Threads() = default;
