@@ -17,9 +17,9 @@ class ContactSheet {
   };
 
   /// Makes an empty sheet. `pictures` are the sizes of a cell's pictures, from left to right. `cells`, at least 1, is
-  /// the expected number of cells. It decides how many cells a row has: there are as few rows as a width of 1024 pixels
-  /// allows, and they are equally full. If a cell is wider than that, each row has one cell. More cells than `cells`
-  /// may be added.
+  /// the expected number of cells. It decides how many cells a row has: the sheet has as few rows as a width of 1024
+  /// pixels allows, and the rows have about equally many cells. If one cell is wider than 1024 pixels, each row has one
+  /// cell. More cells than `cells` may be added.
   ContactSheet(const std::vector<Size>& pictures, int64_t cells);
 
   int64_t cells_in_a_row() const noexcept { return across_; }
@@ -27,14 +27,15 @@ class ContactSheet {
 
   /// Adds an empty cell after the last one. Throws Error bad_pipeline if the sheet becomes too large.
   void add_cell();
-  /// Draws picture number `picture` of the last cell. `rgb` has the red, green and blue of each pixel.
+  /// Draws picture number `picture` of the last cell. `rgb` has three bytes for each pixel (red, green and blue), row
+  /// by row.
   void draw(size_t picture, std::span<const uint8_t> rgb);
   /// Returns the sheet as the bytes of a PNG file. Precondition: there is a cell.
   std::vector<std::byte> to_png() const;
 
  private:
   struct Spot {
-    int64_t x;  // in the cell
+    int64_t x;  // pixels from the left edge of the cell
     Size size;
   };
 

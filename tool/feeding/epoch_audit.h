@@ -9,10 +9,11 @@
 
 namespace feedline::tool {
 
-/// Returns a text that has the audit of the feed and says whether the last finished epoch delivered all of its data.
+/// Returns a text for people: the feed's audit, which is a sum of hashes of its records, and whether the last finished
+/// epoch delivered all of its data exactly once.
 std::string audit_text(const Report& report);
 
-/// Returns the error message if an epoch did not deliver each of its records once; nullopt otherwise.
+/// Returns the error message if an epoch did not deliver each of its records exactly once; nullopt otherwise.
 std::optional<std::string> audit_failure(const Report& report);
 
 }  // namespace feedline::tool

@@ -173,7 +173,7 @@ class Feed {
     changed_.notify_all();
   }
 
-  /// Takes and trains all batches of the run. Counts them in `steps`.
+  /// Takes all batches of the run, and calls train() for each of them. Counts them in `steps`.
   void take_all(int replica, uint64_t& steps) {
     for (uint64_t epoch = first_epoch_; epoch < how_.epochs; epoch++) {
       while (how_.steps == 0 || steps < how_.steps) {
@@ -192,8 +192,8 @@ class Feed {
     }
   }
 
-  /// Takes how_.replay batches, then trains them again and again. Only their numbers of records are kept, because the
-  /// trainer does not look at the data.
+  /// Takes how_.replay batches, then calls train() for them again and again. Keeps only their numbers of records,
+  /// because the simulated trainer does not look at the data.
   void replay(int replica, uint64_t& steps) {
     std::vector<int64_t> batches;
     while (batches.size() < how_.replay) {
@@ -206,14 +206,14 @@ class Feed {
     while (!batches.empty() && steps < wanted && !stopping_ && train(batches[steps % batches.size()], steps)) continue;
   }
 
-  /// Returns the number of steps that each replica makes; nullopt: there is no end.
+  /// Returns the number of steps that each replica makes; nullopt: the run has no end.
   std::optional<uint64_t> steps_wanted() const {
     if (how_.steps) return how_.steps;
     if (feeder_.steps_per_epoch() < 0) return std::nullopt;
     return static_cast<uint64_t>(feeder_.steps_per_epoch()) * (how_.epochs - std::min(how_.epochs, first_epoch_));
   }
 
-  /// Starts the clock of the run at the first call.
+  /// The first call starts the clock of the run. Later calls do nothing.
   void start_clock() {
     if (started_flag_.exchange(true)) return;
     const Lock lock(mutex_);
@@ -271,7 +271,7 @@ class Feed {
   /// Runs in the main thread until all replicas have ended: shows how far the run is, samples the memory, saves the
   /// state and handles signals.
   void watch(const std::string& title) {
-    std::optional<KeptLog> log;  // declared before `line`, so that the log is written after the view was removed
+    std::optional<KeptLog> log;  // destroyed after `line`: the log is written when the view has been removed
     LiveLine line;
     Clock::time_point shown = Clock::now();
     uint64_t records = 0, bytes = 0;
@@ -300,7 +300,7 @@ class Feed {
           line.clear();
           log->write();
         }
-        if (line.due() && (shown_report.is_null() || elapsed >= 1)) {  // rates that change more often cannot be read
+        if (line.due() && (shown_report.is_null() || elapsed >= 1)) {  // people cannot read faster changes
           const Report report = feeder_.report();
           Json now = report_json(report);
           std::vector<std::string> lines =
@@ -368,7 +368,7 @@ class Feed {
   Mutex mutex_;
   Condition changed_;
   int running_ FEEDLINE_GUARDED_BY(mutex_) = 0;
-  std::vector<std::optional<Trained>> trained_ FEEDLINE_GUARDED_BY(mutex_);  // for each replica; nullopt: nothing yet
+  std::vector<std::optional<Trained>> trained_ FEEDLINE_GUARDED_BY(mutex_);  // by replica; nullopt: no step yet
   FeedResult result_ FEEDLINE_GUARDED_BY(mutex_);
   std::optional<Clock::time_point> started_ FEEDLINE_GUARDED_BY(mutex_);
   Clock::time_point ended_ FEEDLINE_GUARDED_BY(mutex_);

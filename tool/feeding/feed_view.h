@@ -9,9 +9,10 @@
 
 namespace feedline::tool {
 
-/// Returns lines of at most `width` columns that show a report (trainer_bridge/report_json.h). Rates are those of the
-/// `seconds` since the report `before`. If `before` is null, they are those of the whole feed, which took `seconds`.
-/// Texts of the report are shown without control characters, because they may come from elsewhere. Throws
+/// Returns lines of at most `width` columns that show a report (trainer_bridge/report_json.h). Rates are averages over
+/// the `seconds` since `before`, an earlier report. If `before` is null, rates are averages over the whole feed, which
+/// took `seconds`. Texts of the report are shown without control characters, because the report may come from a server
+/// that cannot be trusted. Throws
 /// Json::exception if `report` is not a report.
 std::vector<std::string> feed_view(const Json& report, const Json& before, double seconds, size_t width);
 

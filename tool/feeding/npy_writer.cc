@@ -9,7 +9,7 @@
 namespace feedline::tool {
 namespace {
 
-// The size of the header, which has room for 8 axes. The format requires a multiple of 64.
+// The size of a file's header in bytes. The format requires a multiple of 64. This one has room for a shape of 8 axes.
 constexpr size_t header_bytes = 320;
 constexpr size_t buffer_bytes = size_t{1} << 20;
 

@@ -39,7 +39,7 @@ class NpyWriter {
   Shape row_shape_;
   int64_t rows_ = 0;
   uint64_t written_ = 0;           // bytes of elements in the file
-  std::vector<std::byte> buffer_;  // the elements that follow those in the file
+  std::vector<std::byte> buffer_;  // elements that are not yet in the file
 };
 
 }  // namespace feedline::tool

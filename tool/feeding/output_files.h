@@ -38,18 +38,20 @@ class OutputFiles {
 
   /// Opens the file of the next tensor, tensors_[files_.size()].
   NpyWriter& open(DType dtype, const Shape& row_shape);
-  /// Returns the runs of rows that are not filler.
+  /// Returns the longest ranges of consecutive rows that are not filler, in ascending order.
   static std::vector<Range> valid_rows(const Batch& batch);
   /// Returns the number of values in the batch, with padding.
   int64_t values_in(const Batch& batch) const;
   void append_rows(const TensorView& tensor, Range rows);
-  /// Appends the splits of `rows` to the file of tensors_[tensor]. `total` is the number of values in all rows that
-  /// were appended before; the call adds the values of `rows`. Returns the range of these values in the batch. If rows
-  /// have steps, two calls are needed. The first call takes the tensor that divides steps among rows, so its values are
-  /// steps. The second call takes the tensor that divides values among steps, so its `rows` are these steps.
+  /// Appends the splits of `rows`, which say where each row's values end, to the file of tensors_[tensor]. `total` is
+  /// the number of values in all rows that were appended before; the call adds the number of values in `rows`. Returns
+  /// the range of these values in the batch. If rows have steps, two calls are needed. The first call takes the tensor
+  /// that divides steps among rows, so its values are steps. The second call takes the tensor that divides values among
+  /// steps, so its `rows` are these steps.
   Range append_splits(const Batch& batch, size_t tensor, Range rows, int64_t& total);
   void append_bytes(const Batch& batch, Range values);
-  /// Writes all pieces again with `width` values in each row: pad_to() for numbers, pad_bytes_to() for bytes.
+  /// Writes all rows again with `width` values each, and fills short rows with padding: pad_to() writes numbers,
+  /// pad_bytes_to() writes bytes.
   void pad_to(int64_t width);
   void pad_bytes_to(int64_t width);
 
@@ -57,12 +59,13 @@ class OutputFiles {
   const std::vector<std::string> tensors_;  // names in a batch; files_[i] holds tensors_[i]
   std::vector<std::unique_ptr<NpyWriter>> files_;
   bool has_offsets_ = false, has_splits_ = false;
-  bool nested_ = false;                         // the last tensor but one has the splits of steps
+  bool nested_ = false;                         // rows have steps: the last tensor but one is NAME.step_splits
   int64_t values_of_row_ = 1;                   // for bytes without row_splits: the number of values in a row
   int64_t values_ = 0, steps_ = 0, bytes_ = 0;  // totals of the rows written so far
 
-  // A padded output, [samples, steps, shape...], is as wide in each batch as the longest row of the batch. So each run
-  // of rows is written as a piece. If the widths of the pieces differ, close() writes them again with one width.
+  // A padded output, [samples, steps, shape...], is as wide in each batch as the longest row of the batch. So its rows
+  // are first written in pieces, which are consecutive rows of one batch. If the widths of the pieces differ, close()
+  // writes all rows again with one width.
   bool padded_ = false;
   Shape step_shape_;
   std::vector<std::byte> padding_;  // what fills short rows: the bytes of one number, or one value of bytes

@@ -26,7 +26,8 @@ std::string read_text(const std::string& file) {
   return text;
 }
 
-/// Returns how to meet the other ranks. Throws UsageError if --meet does not have the form ADDRESS:PORT.
+/// Returns the options for connecting to the other ranks. Throws UsageError if --meet does not have the form
+/// ADDRESS:PORT.
 TcpOptions meeting(const PipelineArgs& args) {
   TcpOptions options{.rank = args.rank, .world_size = args.world_size, .open = args.meet_open};
   const size_t colon = args.meet.rfind(':');
@@ -50,7 +51,7 @@ Pipeline load(const PipelineArgs& args) {
   if (args.rank >= args.world_size)
     throw UsageError(fmt::format("--rank {} must be less than --world-size {}; ranks are 0 to {}", args.rank,
                                  args.world_size, args.world_size - 1));
-  if (!args.meet.empty()) meeting(args);  // throws before files are read
+  if (!args.meet.empty()) meeting(args);  // only to throw UsageError before files are read
   Pipeline pipeline = load_pipeline(args.texts.front());
   for (size_t i = 1; i < args.texts.size(); i++) pipeline = pipeline.overlaid(read_text(args.texts[i]), args.texts[i]);
   for (const std::string& assignment : args.set) {

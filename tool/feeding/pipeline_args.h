@@ -13,13 +13,13 @@
 namespace feedline::tool {
 
 struct PipelineArgs {
-  std::vector<std::string> texts;  // files; each is merged over those before it
+  std::vector<std::string> texts;  // pipeline files; settings in later files override those in earlier files
   std::vector<std::string> set;    // PATH=VALUE
   int replicas = 1;
   std::string devices = {};  // replaces `replicas`; see parse_devices()
   int rank = 0, world_size = 1;
   std::string meet = {};   // ADDRESS:PORT of rank 0; empty: the ranks do not communicate
-  bool meet_open = false;  // any process may come as a rank
+  bool meet_open = false;  // rank 0 accepts any process, without a secret
 };
 
 /// Returns the pipeline. Throws UsageError for a --set, --rank or --meet that makes no sense, and Error for a pipeline
@@ -37,8 +37,8 @@ Options feeder_options(const PipelineArgs& args);
 /// number of flags.
 void compare_flags(const Options& options, const std::vector<std::string>& flags);
 
-/// Calls `work`. If it throws, tells the ranks that have met, so that they do not wait for this rank. Does not tell
-/// them after an interrupt.
+/// Calls `work`, and returns what it returns. If `work` throws, sends the error to the other ranks of `ranks` (null:
+/// there are none), so that they do not wait for this rank, and throws it again. Sends nothing after an interrupt.
 template <typename Work>
 auto telling(const std::shared_ptr<Transport>& ranks, Work work) -> decltype(work()) {
   try {

@@ -29,14 +29,14 @@ Pipeline with_places(const Pipeline& given) {
     auto features = given.message().feature();
     if (features.empty() && !changed->source().empty()) features = changed->source(0).feature();
     for (const config::Feature& feature : features) add(feature.name(), feature.name());
-    if (features.empty()) add("record", "record");  // RAW
+    if (features.empty()) add("record", "record");  // record_type RAW: the whole record
   }
   add(source_output, "@source");
   add(record_output, "@record");
   return Pipeline(std::move(changed), given.folder());
 }
 
-/// Returns the pipeline that feeds each record of each source once, alone.
+/// Returns the pipeline that feeds each record of each source once, in a batch of its own.
 Pipeline one_by_one(const Pipeline& given) {
   auto changed = std::make_shared<config::Pipeline>(given.message());
   for (config::Source& source : *changed->mutable_source()) source.clear_weight();
@@ -111,7 +111,7 @@ RowCheck::Result RowCheck::result() const {
   return result_;
 }
 
-// Returns the hash of the row that a record gives alone; nullopt if the record was not there.
+// Returns the hash of the row that a record gave when it was fed alone; nullopt if the record was not fed then.
 std::optional<uint64_t> RowCheck::hash_of(int64_t source, int64_t record) const {
   const auto of_source = alone_.find(source);
   if (of_source == alone_.end()) return std::nullopt;
@@ -119,7 +119,7 @@ std::optional<uint64_t> RowCheck::hash_of(int64_t source, int64_t record) const 
   return row != of_source->second.end() && row->record == record ? std::optional(row->hash) : std::nullopt;
 }
 
-// Calls body(source, record, hash) for each row, or frame of a window, that is a sample.
+// Calls body(source, record, hash) for each row (with windows, for each frame of a row) that is not filler.
 template <typename Body>
 void RowCheck::for_each_row(const Batch& batch, const Body& body) const {
   const auto valid = batch.at("@valid").as<uint8_t>();

@@ -1,4 +1,4 @@
-// Compares the rows that a feed delivers with what each record gives alone.
+// Compares the rows that a feed delivers with the rows that the same records give when they are fed one at a time.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,7 @@ class RowCheck {
   std::string output_;
   struct Row {
     int64_t record;  // its number in its source
-    uint64_t hash;   // of the row that the record gives alone
+    uint64_t hash;   // of the record's row when it is fed alone
   };
   std::map<int64_t, std::vector<Row>> alone_;  // for each source: its rows, in the order of the records
   mutable Mutex mutex_;

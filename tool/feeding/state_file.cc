@@ -19,7 +19,7 @@ std::optional<std::string> text_of(const std::string& path) {
   errno = 0;
   std::ifstream in(path, std::ios::binary);
   if (!in && errno == ENOENT) return std::nullopt;
-  std::string text(1 << 24, '\0');  // longer than any state, also one with the weights of many sources
+  std::string text(1 << 24, '\0');  // longer than any state, even one with the weights of many sources
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<size_t>(in.gcount()));
   if (!in.eof() && !in.good())

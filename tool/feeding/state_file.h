@@ -9,7 +9,7 @@
 
 namespace feedline::tool {
 
-/// A file with a feed's state. Not thread-safe. Its members throw Error io_error, with the file as its place.
+/// A file with a feed's state. Not thread-safe. Its members throw Error io_error, with the file as the Error's place.
 class StateFile {
  public:
   /// Locks the file against other processes until the destructor runs. Throws if another process holds the lock.

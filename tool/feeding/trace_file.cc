@@ -30,7 +30,7 @@ int64_t origin_of(const Exchange& ranks, int rank) {
   const auto read = [&](int of) {
     MessageReader message(all[static_cast<size_t>(of)], of);
     const auto now = message.get<int64_t>();
-    constexpr int64_t most = int64_t{1} << 61;  // 73 years; so the times of two ranks can be subtracted
+    constexpr int64_t most = int64_t{1} << 61;  // 73 years; the difference of two such times fits
     if (now < 0 || now > most) message.refuse("has a time that is not possible");
     return std::pair(now, message.get_text());
   };

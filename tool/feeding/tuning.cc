@@ -8,7 +8,7 @@
 namespace feedline::tool {
 namespace {
 
-// Changes that are smaller than these are not worth a setting.
+// A setting is not worth a gain that is smaller than these.
 constexpr double least_gain = 0.01, least_wait_share = 0.005;
 
 Choices with(Choices choices, const Choice& choice) {
@@ -87,7 +87,8 @@ class Search {
   Comparison compare(const Choices& changed, const Choices& before) {
     std::vector<double> rates, waits, cpu;
     for (size_t i = 0; i < compared_pairs; i++) {
-      // The two take turns at coming first, so that what slows the machine down for a while favours neither.
+      // Runs with the change and runs without it take turns at coming first. So a time in which the machine is slower
+      // favours neither.
       const bool changed_first = i % 2 == 0;
       const Measured first = measure(changed_first ? changed : before),
                      second = measure(changed_first ? before : changed);
@@ -117,7 +118,7 @@ std::string Choice::arguments() const {
 }
 
 size_t most_runs(const std::vector<Setting>& settings) {
-  size_t runs = 1 + runs_of_comparison;  // as it is, and the best in the end
+  size_t runs = 1 + runs_of_comparison;  // the unchanged pipeline, and the last comparison
   for (const Setting& setting : settings) runs += setting.values.size() * runs_of_trial + runs_of_comparison;
   return runs;
 }

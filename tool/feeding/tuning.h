@@ -20,7 +20,7 @@ struct Choice {
   std::string arguments() const;
   bool operator==(const Choice&) const = default;
 };
-/// At most one value for each setting; all others are as the user has them.
+/// At most one value for each setting. All other settings are as the user has them.
 using Choices = std::vector<Choice>;
 
 /// A setting with the values to try.
@@ -29,7 +29,7 @@ struct Setting {
   std::vector<std::string> values;
 };
 
-/// What a run has shown.
+/// The figures that one run gave.
 struct Measured {
   double records_per_s = 0;
   double wait_share = 0;  // the share of the replicas' time that next() waited, 0 to 1
@@ -41,7 +41,7 @@ struct Spread {
   double median = 0, noise = 0;
 };
 
-/// A change, compared with the best choices before it.
+/// How runs with a change compare with runs of the best choices before the change.
 struct Comparison {
   Spread rate;   // records per second with the change / without it
   Spread waits;  // Measured::wait_share with the change - without it
@@ -61,11 +61,11 @@ struct Tuned {
   Measured as_it_is;  // the pipeline without a change
   std::vector<Trial> trials;
   Choices best;                    // the changes that made the feed better; empty: no change did
-  std::optional<Comparison> gain;  // all of `best` compared with no change
-  bool stopped = false;            // measure() has thrown Stopped; `gain` is not known
+  std::optional<Comparison> gain;  // all of `best`, compared with the unchanged pipeline
+  bool stopped = false;            // plan() or measure() has thrown Stopped; `gain` is not known
 };
 
-/// What measure() throws to end the search early.
+/// What plan() or measure() throws to end the search early. tune() passes it on if the first plan() throws it.
 struct Stopped {};
 
 struct Tuning {
@@ -87,16 +87,17 @@ struct Tuning {
 /// Pairs of runs in a comparison.
 inline constexpr size_t compared_pairs = 5;
 
-/// Returns how many runs a search makes at most, if it confirms no more than one value of each setting.
+/// Returns how many runs a search makes at most, if it makes the second comparison for at most one value of each
+/// setting. (A search makes more runs if it makes more second comparisons.)
 size_t most_runs(const std::vector<Setting>& settings);
 
-/// Returns whether the change is better by more than the noise, and by at least a hundredth; for waiting, by at least
-/// half a hundredth of the time.
+/// Returns whether the change is better by more than the noise; Tuning::beside_trainer says what is better. More
+/// records per second and less CPU time count from 1 % on. Less waiting counts from 0.5 % of the time on.
 bool is_better(const Comparison& comparison, bool beside_trainer);
 
 /// Tries each value of each setting, one after another. A value stays if two comparisons in a row say that it is
-/// better. In the end all values that stayed are compared with no change; if they are not better, `best` is empty.
-/// Throws the Error of plan() or measure(). But a change whose plan or first run fails is only `refused`.
+/// better. In the end all values that stayed are compared with the unchanged pipeline; if they are not better, `best`
+/// is empty. Throws the Error of plan() or measure(). But a change whose plan or first run fails is only `refused`.
 Tuned tune(const Tuning& tuning);
 
 }  // namespace feedline::tool
