@@ -10,7 +10,7 @@
 namespace feedline::tool {
 namespace {
 
-// The sizes of shards that TensorFlow's guides and others recommend. The advice aims at the middle.
+// TensorFlow's guides, among others, recommend shards of 100 to 200 MB. The advice aims at the middle.
 constexpr uint64_t least_bytes = 100'000'000, most_bytes = 200'000'000, middle_bytes = 150'000'000;
 
 std::string size_text(uint64_t bytes) { return format_rate(static_cast<double>(bytes)) + "B"; }
@@ -21,8 +21,9 @@ ShardAdvice advise_shards(uint64_t bytes, uint64_t readers) {
   ShardAdvice advice;
   advice.readers = readers;
   const std::string who = format_count(readers, "reader");
-  // Only multiples of the number of readers are considered. `first` is the smallest factor for which shards have at
-  // most `most_bytes`; `last` is the largest one for which they have at least `least_bytes`.
+  // Only multiples of the number of readers are considered. The number of shards is a factor times `readers`.
+  // `first` is the smallest factor for which shards have at most `most_bytes`. `last` is the largest factor for which
+  // shards have at least `least_bytes`.
   const uint64_t first = std::max<uint64_t>(div_up(div_up(bytes, most_bytes), readers), 1);
   const uint64_t last = bytes / least_bytes / readers;
   if (last == 0) {

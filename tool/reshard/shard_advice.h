@@ -11,7 +11,7 @@ struct ShardAdvice {
   uint64_t readers = 1;
   uint64_t shards = 1;
   uint64_t shard_bytes = 0;
-  std::vector<uint64_t> as_good;  // other numbers of shards that are as good, in ascending order
+  std::vector<uint64_t> as_good;  // different numbers of shards that are as good, in ascending order
   std::string text;               // the advice for people, with its reasons; without a line end
 };
 

@@ -20,9 +20,9 @@ std::string bucket_path(const std::string& folder, uint64_t bucket);
 /// destructor removes the folder unless finish() has returned.
 class BucketWriter {
  public:
-  /// Creates the folder, and removes an older one with its content. `bounds` has the first key of each bucket, in
-  /// ascending order, beginning with 0. The buckets share about `buffer_bytes` of memory; each takes 4 KiB to 4 MiB of
-  /// it.
+  /// Creates the folder. If it exists already, removes it first, with its content. `bounds` has the first key of each
+  /// bucket, in ascending order, beginning with 0. The buckets share about `buffer_bytes` of memory; each takes 4 KiB
+  /// to 4 MiB of it.
   BucketWriter(std::string folder, std::vector<uint64_t> bounds, uint64_t buffer_bytes);
   ~BucketWriter();
   BucketWriter(const BucketWriter&) = delete;

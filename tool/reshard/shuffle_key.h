@@ -9,8 +9,9 @@
 
 namespace feedline::tool {
 
-/// The key of each record: the outputs of SplitMix64 (Steele, Lea, Flood, 2014), beginning with a state that the seed
-/// determines. For one seed the keys of all records differ, because each step of SplitMix64 is a bijection.
+/// The keys of all records: record i has output i of the random number generator SplitMix64 (Steele, Lea, Flood, 2014),
+/// whose first state follows from the seed. For one seed all keys differ, because each step of SplitMix64 is a
+/// bijection.
 class ShuffleKeys {
  public:
   explicit ShuffleKeys(uint64_t seed) noexcept : state_(mix64(mix64(seed) ^ 0x73706c6974u)) {}
@@ -21,9 +22,9 @@ class ShuffleKeys {
   uint64_t state_;
 };
 
-/// Returns the keys at some positions in the order of the records [0, records): result[i] is the key that has exactly
-/// ranks[i] smaller keys before it. `ranks` must be ascending and less than `records`. Makes two passes over all keys
-/// on all cores, some nanoseconds for each key. Takes 16 MiB of memory, and a few KiB for each element of `ranks`.
+/// Returns some of the keys of the records [0, records): result[i] is the key for which exactly ranks[i] of all keys
+/// are smaller. `ranks` must be ascending and less than `records`. Makes two passes over all keys on all cores, some
+/// nanoseconds for each key. Takes 16 MiB of memory, and a few KiB for each element of `ranks`.
 std::vector<uint64_t> keys_at(const ShuffleKeys& keys, uint64_t records, std::span<const uint64_t> ranks);
 
 }  // namespace feedline::tool

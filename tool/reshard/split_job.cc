@@ -53,8 +53,8 @@ Json map_json(const RecordMap& map) {
   return list;
 }
 
-/// Returns a number of the job's file. Throws Json::exception if it is not an unsigned 64-bit integer, which is all
-/// that save_job() writes.
+/// Returns a number of the job's file. Throws Json::exception if it is not an unsigned 64-bit integer; save_job()
+/// writes only such numbers.
 uint64_t number_from(const Json& json) { return json.get_ref<const uint64_t&>(); }
 
 std::vector<uint64_t> numbers_from(const Json& list) {
@@ -79,10 +79,11 @@ RecordMap map_from(const Json& list, const std::vector<FileIdentity>& inputs, ui
   return RecordMap(std::move(files), record_limit);
 }
 
-/// Returns whether a file can be such that counting its records gives this result. RecordCursor relies on it.
+/// Returns whether counting the records of some file can give this result. RecordCursor relies on such a result, and
+/// the job's file, from which it was read, may be damaged.
 bool can_be(const MappedFile& file) {
   const bool is_plain = file.compression == Compression::none;
-  io::IndexEntry next;  // the first place that the next mark may have
+  io::IndexEntry next;  // the minimum offset and record number of the next mark
   for (const io::IndexEntry& mark : file.marks) {
     if (mark.record < next.record || mark.offset < next.offset || mark.record >= file.records) return false;
     if (is_plain && mark.offset >= file.identity.size) return false;
@@ -93,7 +94,8 @@ bool can_be(const MappedFile& file) {
          (!is_plain || file.framed_bytes() <= file.identity.size);
 }
 
-/// Returns whether a split can have written this job. The check is needed because the job's file has no checksum.
+/// Returns whether a split can have written this job to its file. The check is needed because the job's file has no
+/// checksum.
 bool can_be(const SplitJob& job) {
   if (job.shards > most_shards || job.map.files().size() != job.inputs.size()) return false;
   uint64_t left = uint64_t{1} << 62;  // bytes that the remaining records may have, so that no sum overflows

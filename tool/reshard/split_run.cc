@@ -208,8 +208,8 @@ class Split {
 
   void write_in_order(const std::vector<uint64_t>& missing) {
     Progress progress("writing", job_.map.framed_bytes() / job_.shards * missing.size());
-    // Each thread writes a run of consecutive shards: on compressed inputs, a reader that continues costs half as much
-    // as one that begins again.
+    // Each thread writes several consecutive shards, so that its cursor continues where the last shard ended. On
+    // compressed inputs, this costs half as much as a cursor that begins the file again.
     const size_t runs = std::min<size_t>(workers(), missing.size());
     tbb::parallel_for(size_t{0}, runs, [&](size_t run) {
       RecordCursor cursor(job_.map);
@@ -245,8 +245,8 @@ class Split {
     tbb::parallel_for(uint64_t{0}, units(), [&](uint64_t unit) { write_unit(unit, readers.local(), progress); });
   }
 
-  /// Returns the division into units. Buckets are small enough that each thread can hold one in memory, unless
-  /// `memory_` is too small for the write buffers of so many buckets.
+  /// Returns how shards and buckets are divided into units of work. Buckets are small enough that each thread can hold
+  /// one in memory, unless `memory_` is too small for the write buffers of so many buckets.
   Buckets plan_buckets() const {
     const uint64_t all = bucket_memory(job_.map.framed_bytes(), job_.map.records());
     const uint64_t of_worker = std::max<uint64_t>(memory_ / workers(), 1);
@@ -277,7 +277,7 @@ class Split {
     std::vector<uint64_t> ranks;
     for (uint64_t unit = 0; unit < units(); unit++)
       for (uint64_t b = 0; b < job_.buckets->buckets_per_unit; b++) ranks.push_back(rank(unit, b));
-    // Buckets at the end may be empty if there are fewer records than shards.
+    // If there are fewer records than shards, buckets at the end may be empty. Their ranks have no key.
     const auto known = std::lower_bound(ranks.begin(), ranks.end(), records);
     std::vector<uint64_t> bounds = keys_at(keys, records, {ranks.begin(), known});
     if (!bounds.empty()) bounds.front() = 0;
@@ -307,7 +307,7 @@ class Split {
     const auto open = [&] {
       if (!has(shard)) writer = std::make_unique<RecordWriter>(path(shard), writer_options());
     };
-    // Closes the shards that end at or before `record`, and opens the one after them.
+    // Closes the shards that end at or before `record`, and opens the next shard.
     const auto close_until = [&](uint64_t record) {
       while (shard < end && job_.begin(shard + 1) <= record) {
         if (writer) std::exchange(writer, nullptr)->close();

@@ -20,8 +20,8 @@ struct SplitResult {
 
 /// Splits the inputs. Reads them twice: first to count the records, before anything is written, then to write. A shard
 /// appears under its name when it is complete. A run that ends early, for whatever reason, leaves complete shards. The
-/// same call then writes the missing shards, and the result is that of an undisturbed run, byte for byte. At most one
-/// run at a time writes to a folder.
+/// same call then writes the missing shards, and all shards are, byte for byte, as after an undisturbed run. At most
+/// one run at a time writes to a folder.
 ///
 /// With a shuffle, the records are also written to disk and read from there before they are written to shards. The
 /// order is a function of the inputs' records, their order, and the seed; it does not depend on shards, threads or
