@@ -65,7 +65,8 @@ Json values_json(const ExampleView& message, const ExampleView::Feature& feature
 /// Returns a key as text. Keys are bytes; a key that is not UTF-8 is shown in hexadecimal.
 std::string shown_key(std::string_view key) { return is_utf8(key) ? std::string(key) : "hex " + to_hex(key); }
 
-/// The members of a JSON object. They are collected here first, because Json compares each new key with all others.
+/// The members of a JSON object. They are collected here first, because a Json compares each key that is added with all
+/// keys that it has.
 using Object = std::vector<std::pair<std::string, Json>>;
 /// Makes the JSON object without comparing keys, which must all differ.
 Json to_object(Object&& members) {

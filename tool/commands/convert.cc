@@ -19,7 +19,7 @@ namespace feedline::tool {
 namespace {
 
 constexpr size_t told_left_out = 20;  // how many files that were left out are named at most without --json
-constexpr int64_t most_decoded_pixels = (int64_t{255} << 20) / 3;  // a record has at most 256 MiB
+constexpr int64_t most_decoded_pixels = (int64_t{255} << 20) / 3;  // 3 bytes each; a record has at most 256 MiB
 
 struct ConvertArgs {
   std::vector<std::string> inputs, features, types;
@@ -29,7 +29,7 @@ struct ConvertArgs {
   bool json = false;
 };
 
-/// Splits NAME=VALUE. Throws UsageError, which names `flag`, for anything else.
+/// Splits NAME=VALUE. If the text has a different form, throws UsageError, which names `flag`.
 std::pair<std::string, std::string> parted(const std::string& flag, const std::string& text) {
   const size_t equals = text.find('=');
   if (equals == 0 || equals == std::string::npos || equals + 1 == text.size())
@@ -37,8 +37,8 @@ std::pair<std::string, std::string> parted(const std::string& flag, const std::s
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
-/// Returns a feature, as its name and path, for each input (the feature is called as the file, without its extension)
-/// and for each --feature NAME=VALUE. Throws UsageError if two features have the same name.
+/// Returns a feature, as its name and path, for each input and for each --feature NAME=VALUE. The feature of an input
+/// has the name of the file, without its extension. Throws UsageError if two features have the same name.
 std::vector<std::pair<std::string, std::string>> features_of(const ConvertArgs& args) {
   std::vector<std::pair<std::string, std::string>> features;
   for (const std::string& file : args.inputs) features.emplace_back(std::filesystem::path(file).stem().string(), file);
@@ -116,8 +116,8 @@ CLI::App* add_converter(CLI::App& app, Run& run, const std::shared_ptr<ConvertAr
   return command;
 }
 
-/// Returns the kind of values in which a type of --type is stored. Throws UsageError, which names `flag`, for other
-/// words.
+/// Returns the kind of values for the type that --type NAME=TYPE gives: `word` is int64, float32 or bytes. Throws
+/// UsageError, which names `flag`, for any other word.
 Kind kind_of(const std::string& flag, const std::string& word) {
   for (const auto& [name, kind] :
        {std::pair{"int64", Kind::int64_list}, {"float32", Kind::float_list}, {"bytes", Kind::bytes_list}})

@@ -145,8 +145,8 @@ std::string make_set(const Set& set, const DemoArgs& args, uint64_t bytes) {
   return pipeline.string();
 }
 
-/// Returns the shortest path by which a user in the current folder can call this program. If it is Python, that is the
-/// script which its package installs.
+/// Returns the shortest path by which a user in the current folder can call this program. If this program is Python,
+/// returns the name of the script that the Python package installs.
 std::string program() {
   std::error_code unknown;
   const fs::path absolute = fs::read_symlink("/proc/self/exe", unknown);

@@ -15,7 +15,7 @@
 
 namespace feedline::tool {
 
-/// Adds a flag that takes one of a few words.
+/// Adds a flag that takes one of the words in `choices`, and sets `chosen` to the value of the word.
 template <typename T>
 CLI::Option* add_choice(CLI::App& command, const std::string& flag, T& chosen,
                         std::vector<std::pair<std::string, T>> choices, const std::string& help) {
@@ -58,7 +58,8 @@ inline CLI::Validator milliseconds() {
                              "a number of milliseconds from 0 to 86400000");
 }
 
-/// Accepts shares of a whole, which may be more than 1.
+/// Accepts numbers of at least 0. The flag takes the number as a fraction of a whole: 0.1 is 10 %. Fractions of more
+/// than 1 are accepted, too.
 inline CLI::Validator share() {
   return number_that<double>([](double value) { return value >= 0; }, "a number of at least 0, such as 0.1");
 }

@@ -6,7 +6,7 @@
 #include "tool/commands/run_tool.h"
 
 int main(int argc, char** argv) {
-  std::signal(SIGXFSZ, SIG_IGN);  // writing beyond the limit of a file's size is then an ordinary error
+  std::signal(SIGXFSZ, SIG_IGN);  // so that writing beyond `ulimit -f` is an ordinary error
   try {
     return feedline::tool::run_tool(argc, argv);
   } catch (const std::exception& error) {

@@ -11,9 +11,9 @@ namespace feedline::tool {
 void add_text_args(CLI::App& command, PipelineArgs& args);
 /// Adds PIPELINE..., --set and --replicas.
 void add_pipeline_args(CLI::App& command, PipelineArgs& args);
-/// Adds --devices, for commands that do not look into batches.
+/// Adds --devices, for commands that do not read the content of batches, which may then lie on GPUs.
 void add_device_args(CLI::App& command, PipelineArgs& args);
-/// Adds --rank, --world-size and --meet.
+/// Adds --rank, --world-size, --meet and --meet-open.
 void add_rank_args(CLI::App& command, PipelineArgs& args);
 
 }  // namespace feedline::tool

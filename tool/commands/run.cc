@@ -40,8 +40,8 @@ Json known(const std::optional<double>& number) { return number ? Json(*number) 
 /// Returns the CPU time of the process per record. Precondition: result.records > 0.
 double cpu_ns_per_record(const FeedResult& result) { return result.cpu_s * 1e9 / static_cast<double>(result.records); }
 
-/// Returns the feeder's report as JSON, with what only the tool knows: rates, the process's CPU time and memory, and
-/// the error or signal that ended the run.
+/// Returns the feeder's report as JSON. Adds the facts that only the tool knows: rates, the process's CPU time and
+/// memory, and the error or signal that ended the run.
 Json run_json(const RunArgs& args, const FeedResult& result, const RowCheck* rows) {
   const Report& report = result.report;
   Json json = report_json(report);

@@ -26,7 +26,7 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto patience = 2s;  // for an answer
+constexpr auto patience = 2s;  // how long top waits for an answer
 constexpr size_t usual_width = 100;
 
 struct TopArgs {
@@ -42,14 +42,14 @@ struct Watched {
   HttpAddress address;
   Json before, now;  // the last two reports; null: none
   Clock::time_point before_at, now_at;
-  std::string trouble;  // why the last answer is missing; empty if it is not
+  std::string trouble;  // why the last answer is missing; empty: it is not missing
   bool whole = true;    // the feed has not ended with an error
 
   void ask(std::string_view token) {
     try {
       Json report = parse_json(http_get(address, "/report.json", token, Clock::now() + patience));
       feed_view(report, {}, report.at("wall_s").get<double>(), usual_width);  // throws if this is no report
-      // A feed that was set to a different place counts from 0 again.
+      // A feed that was set to a state counts its records from 0 again. Then no rates follow from the report before.
       const bool goes_on = now.is_object() && report.at("records") >= now.at("records");
       before = goes_on ? std::move(now) : Json();
       before_at = now_at;
@@ -120,7 +120,7 @@ class Screen {
   bool quits_within(std::chrono::milliseconds time) const {
     pollfd key{has_keys_ ? STDIN_FILENO : -1, POLLIN, 0};
     if (poll(&key, 1, static_cast<int>(time.count())) <= 0) return Interrupt::happened();
-    char pressed = 'q';  // stays so if the terminal has gone
+    char pressed = 'q';  // remains 'q' if the terminal has gone
     return read(STDIN_FILENO, &pressed, 1) <= 0 || pressed == 'q' || pressed == 'Q';
   }
 

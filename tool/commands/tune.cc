@@ -1,4 +1,4 @@
-// feedline tune: tries settings of a pipeline by short runs in turn, and prints those with which it is fed best.
+// feedline tune: tries settings of a pipeline by short runs in turn, and prints the settings with which it is fed best.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -38,8 +38,8 @@ class Runs {
  public:
   explicit Runs(const TuneArgs& args) : args_(args), pipeline_(load(args.pipeline)) {}
 
-  /// Returns the text of the plan, without the line that says how long counting took. The changes that no plan shows
-  /// come before the text.
+  /// Returns the text of the plan, without the line that says how long counting took. Choices that no plan shows, such
+  /// as --direct, come before the text.
   std::string plan(const Choices& choices) const {
     Fed fed = changed(choices);
     fed.options.plan_only = true;
@@ -96,7 +96,7 @@ class Runs {
   FeedResult feed_once(const Choices& choices) const {
     Fed fed = changed(choices);
     const uint64_t steps = warm_up() + steps_;
-    const FeedOptions how{.epochs = steps,  // enough, because an epoch has a step at least
+    const FeedOptions how{.epochs = steps,  // enough, because each epoch has at least one step
                           .steps = steps,
                           .warm_up_steps = warm_up(),
                           .step_ms = args_.step_ms,
@@ -271,7 +271,7 @@ int tune_pipeline(const TuneArgs& args) {
                             format_seconds(elapsed / static_cast<double>(done) * static_cast<double>(most - done))));
                       }};
     tuning.time_left = [&] { return LiveLine::Clock::now() - start < std::chrono::seconds(args.seconds); };
-    // A third of the time is for warming up, and for making the feeders.
+    // Of `seconds`, a third is for warming up and for making the feeders. All runs share the remaining two thirds.
     runs.choose_steps(static_cast<double>(args.seconds) / 1.5 / static_cast<double>(most_runs(tuning.settings)));
     tuned = tune(tuning);
   } catch (const Stopped&) {  // before anything was compared
