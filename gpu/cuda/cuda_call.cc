@@ -19,7 +19,7 @@ const char* advice(cudaError_t error) {
     case cudaErrorTooManyPeers:
     case cudaErrorPeerAccessUnsupported:
     case cudaErrorMapBufferObjectFailed:
-      return "";  // there is no peer access, and reach() goes without it
+      return "";  // reach() then goes without peer access
     case cudaErrorStreamCaptureImplicit:
       return "; a default stream cannot be used while a stream that was created without cudaStreamNonBlocking captures "
              "a graph: capture on a stream that was created with cudaStreamNonBlocking, or call next(), ready_on() and "
@@ -45,7 +45,7 @@ Error failure(DeviceId gpu, const char* call, cudaError_t error) {
 }
 
 // While a trainer captures a graph, CUDA does not let other threads make calls like cudaMalloc(), unless these threads
-// are in the relaxed mode.
+// are in the relaxed capture mode.
 void enter(DeviceId gpu) {
   call<SetDeviceOp>(gpu, [&] { return cudaSetDevice(gpu.ordinal); });
   call<CaptureModeOp>(gpu, [] {

@@ -51,7 +51,7 @@ void call(DeviceId gpu, Call&& body) {
   if (const int error = injected<Op>()) throw failure(gpu, Op::name, static_cast<cudaError_t>(error));
   const cudaError_t error = body();
   if (error == cudaSuccess) return;
-  cudaGetLastError();  // clears the error; otherwise the next call that checks would report it again
+  cudaGetLastError();  // clears the error, which the next check of the thread's last error would report again
   throw failure(gpu, Op::name, error);
 }
 

@@ -18,8 +18,8 @@
 namespace feedline::gpu {
 namespace {
 
-/// Copies a pattern from the host to `other`, on to `gpu`, which is the current device, and back to the host. Returns
-/// whether the pattern has come back.
+/// Copies a pattern from the host to `other`, from there to `gpu` (the current device), and from there back to the
+/// host. Returns whether the pattern has come back unchanged.
 bool pattern_arrives(DeviceId gpu, DeviceId other) {
   constexpr size_t bytes = 1 << 20;
   std::vector<uint64_t> pattern(bytes / sizeof(uint64_t)), arrived(pattern.size());
@@ -35,7 +35,7 @@ bool pattern_arrives(DeviceId gpu, DeviceId other) {
     copy(other, there->get(), pattern.data());
   });
   bool same = false;
-  std::exception_ptr failed;  // the first failure, which is the reason of all others
+  std::exception_ptr failed;  // the first failure, which is the reason for the later ones
   const auto attempt = [&](auto&& body) {
     try {
       body();

@@ -10,8 +10,8 @@ namespace feedline::gpu {
 /// process.
 ///
 /// Some machines offer peer access and then deliver wrong bytes, for example where an IOMMU translates the addresses of
-/// the bus. So each call copies a pattern of 1 MiB and compares it, until the pattern has arrived once. Makes a context
-/// on both GPUs. Thread-safe.
+/// the bus. So the calls for a pair of GPUs copy a pattern of 1 MiB and compare it, until it has once arrived
+/// unchanged. Makes a context on both GPUs. Thread-safe.
 bool reach(DeviceId gpu, DeviceId other);
 
 }  // namespace feedline::gpu

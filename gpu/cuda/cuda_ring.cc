@@ -92,7 +92,7 @@ class Buffer final : public StreamOrder {
     launch_all(launches, unpack);
   }
 
-  /// Returns whether a release has failed, so that nothing tells when a stream has finished with the memory.
+  /// Returns whether a release has failed. In that case no event tells when a stream has finished with the memory.
   bool was_not_released() const noexcept { return not_released_ != nullptr; }
 
   void go_on(Stream stream, const std::function<void()>& arrive, std::span<const unpack::UnpackLaunch> launches) {
@@ -127,8 +127,8 @@ class Buffer final : public StreamOrder {
         if (i == released_.size()) released_.emplace_back(gpu_, untimed);
         released_[i].record(streams[i]);
       } catch (const Error&) {
-        // No event tells when the streams have finished with the memory, so this thread waits for the streams. (One may
-        // be a stream of a different GPU.)
+        // No event tells when the streams have finished with the memory, so this thread waits for the streams. (The
+        // failure may be that a stream belongs to a different GPU.)
         for (const cudaStream_t stream : streams) cudaStreamSynchronize(stream);
         throw;
       }
@@ -152,7 +152,7 @@ void log_stays_allocated(DeviceId gpu, const std::exception& why) {
   log_warning(fmt::format("memory of GPU {} stays allocated until the process ends: {}", gpu.ordinal, why.what()));
 }
 
-// Memory of the current device, which may have been used before (KeptMemory).
+// A block of the current device's memory. It may be a block that KeptMemory has kept.
 class RingMemory {
  public:
   RingMemory(DeviceId gpu, size_t bytes) : block_{gpu, true, nullptr, bytes, free_on_gpu} {
@@ -258,7 +258,7 @@ class CudaRing final : public DeviceRing {
       check_kernels(options.gpu);
       for (const unpack::UnpackKernel& kernel : options.kernels)
         call<LoadOp>(options.gpu, [&] { return load_unpack(kernel); });
-      // Not on the default stream, which must not be used while a trainer captures a graph.
+      // The copy is not made on the default stream, which must not be used while a trainer captures a graph.
       if (!options.tables.empty())
         call<MemcpyOp>(options.gpu, [&] {
           return cudaMemcpyAsync(tables.get(), options.tables.data(), options.tables.size(), cudaMemcpyHostToDevice,

@@ -8,10 +8,12 @@
 
 namespace feedline::gpu {
 
-/// Streams of one GPU. Those of the host are left out, because the host does its work before it lets go of a batch.
+/// The streams of a GPU that use a batch. Stream::host is left out, because the host does its work before it lets go of
+/// a batch.
 ///
-/// Any thread may let go of a batch, and a thread's default stream is not that of the thread that used the batch. So
-/// CUDA's legacy default stream, which waits for the streams of all threads, takes the place of a default stream.
+/// The thread that lets go of a batch may be a different one than the thread that used it, and has a per-thread default
+/// stream of its own. So in place of either default stream, CUDA's legacy default stream is noted, which waits for the
+/// streams of all threads.
 class CudaUsers {
  public:
   void add(Stream stream) {

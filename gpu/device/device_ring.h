@@ -1,5 +1,6 @@
 // A replica's ring of buffers on a GPU. A copy and kernels fill a buffer b; the consumer uses it; and it is filled
-// again when the consumer's stream has released it. The three streams wait for one another's events (c: one copy):
+// again when the consumer's stream has released it. The three streams wait for one another's events (b is the number of
+// a buffer, c the number of a fill):
 //
 //   copy stream     wait released[b] | copy packed bytes -> b | record copied[c]
 //   unpack stream                                       wait copied[c] | kernels, b -> b | record ready[b]
@@ -24,7 +25,7 @@ namespace feedline::gpu {
 
 /// A copy of bytes into a buffer of a ring.
 struct CopyToDevice {
-  std::span<const std::byte> from;  // memory of the host, or of another ring; must not change before finish_copy()
+  std::span<const std::byte> from;  // memory of the host, or of a different ring; must not change before finish_copy()
   std::byte* to;                    // an address in the buffer
 };
 
@@ -43,8 +44,8 @@ class DeviceRing {
   /// Returns the stream order of a buffer, which lives as long as the ring.
   virtual StreamOrder& order(size_t buffer) noexcept = 0;
 
-  /// Returns whether fill_from() may be called, that is, whether this ring's GPU can read the memory of the GPU
-  /// DeviceRingOptions::copies_from by itself.
+  /// Returns whether fill_from() may be called. That is so if this ring's GPU can by itself read the memory of the GPU
+  /// DeviceRingOptions::copies_from.
   virtual bool reaches() const noexcept = 0;
 
   /// Makes the ring's GPU the current device of the calling thread. Call it once in each of feedline's threads that
@@ -68,10 +69,12 @@ class DeviceRing {
   /// on this stream. Throws as fill() does.
   virtual void go_on(size_t buffer, Stream stream, const std::function<void()>& arrive,
                      std::span<const unpack::UnpackLaunch> launches) = 0;
-  /// Waits until the copies of the oldest fill() without a finish_copy() are done. Returns how many seconds these
-  /// copies took on the device. A thread other than the one that fills may call this function. Throws as fill() does.
+  /// Waits until the copies of a fill() are done: the oldest fill() for which this function was not called yet. Returns
+  /// how many seconds these copies took on the device. The caller may be a different thread than the caller of fill().
+  /// Throws as fill() does.
   virtual double finish_copy() = 0;
-  /// Waits until no source that was given to fill() is read any more. Any thread may call it.
+  /// Waits until the copies of all fills are done, so that nothing reads their sources any more. Any thread may call
+  /// it.
   virtual void drain() noexcept = 0;
 };
 

@@ -20,7 +20,7 @@ namespace {
       fmt::format("devices: '{}' is not a device; write host, host:4, cuda, cuda:0,1, cuda:GPU-5a1b or auto", text));
 }
 
-// Returns the number if all of the text is decimal digits.
+// Returns the number if the whole text is a decimal number that is not negative; nullopt for any other text.
 std::optional<int> number_in(std::string_view text) {
   int number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -28,7 +28,8 @@ std::optional<int> number_in(std::string_view text) {
   return number;
 }
 
-// Returns the GPUs that can run the kernels. The others are most likely there for the screen.
+// Returns the GPUs that can run the kernels. Logs a warning for each GPU that cannot; it most likely only serves a
+// screen.
 std::vector<DeviceId> all_gpus(const Gpus& gpus) {
   std::vector<DeviceId> devices;
   for (int ordinal = 0; ordinal < gpus.count; ordinal++) {

@@ -90,7 +90,8 @@ class Nvml {
   Result (*most_lanes_)(Device, unsigned*) = nullptr;
 };
 
-/// What is known. It is never destroyed, because the thread may still use it when the program ends.
+/// What the library told last, and whether a thread is asking the library now. It is never destroyed, because that
+/// thread may still use it when the program ends.
 struct Known {
   Mutex mutex;
   std::vector<GpuUsage> gpus FEEDLINE_GUARDED_BY(mutex);

@@ -25,8 +25,8 @@ struct GpuUsage {
 /// Returns the usage of all GPUs of the machine, in the order of the library; CUDA_VISIBLE_DEVICES does not change this
 /// list. The list is empty if the library, which comes with NVIDIA's driver, is missing or fails.
 ///
-/// Does not wait: returns what is known, and lets a thread ask the library again, for later calls. So the first call
-/// returns an empty list. If the driver never answers, that thread never ends; nobody joins it. Thread-safe.
+/// Does not wait: returns what the library told last, and lets a thread ask the library again, for later calls. So the
+/// first call returns an empty list. If the driver never answers, that thread never ends; nobody joins it. Thread-safe.
 std::vector<GpuUsage> gpu_usage();
 
 }  // namespace feedline::gpu

@@ -10,8 +10,9 @@ namespace feedline::gpu {
 
 /// While an object of this class exists, in any thread, blocks of memory are not freed, but kept for the next request
 /// of the same size for the same GPU. These are blocks of rings on GPUs, and blocks of the host that are pinned for a
-/// GPU (Memory's second constructor). The destructor of the last object frees the blocks that are left. So no object
-/// should exist while a thread waits for other ranks.
+/// GPU (Memory's second constructor). The destructor of the last object frees the blocks that are left. To free a block
+/// waits for the work of the GPU, and that work may wait for other ranks. So no object should exist while a thread
+/// waits for other ranks.
 class KeptMemory {
  public:
   KeptMemory();
@@ -20,7 +21,8 @@ class KeptMemory {
   KeptMemory& operator=(const KeptMemory&) = delete;
 };
 
-/// A block of such memory, which its owner passes on, and the function that frees the block on any thread.
+/// A block of memory that KeptMemory may keep, and the function that frees the block. Any thread may call that
+/// function.
 struct KeptBlock {
   DeviceId gpu;   // the GPU to which it belongs, or for which it is pinned
   bool on_gpu;    // whether it is memory of the GPU, not of the host

@@ -16,8 +16,8 @@ class Memory {
   Memory() = default;
   /// Throws Error io_error if the system has no such block. Asks for huge pages if the block has 2 MiB or more.
   explicit Memory(size_t bytes);
-  /// Makes a block that is pinned for `device` if that is a GPU; see pin(). It may have been used before (KeptMemory),
-  /// so it is not always zero.
+  /// Makes a block. If `device` is a GPU, the block is pinned for it (see pin() in device_ring.h). The block may then
+  /// be one that KeptMemory has kept, so it is not always zero.
   Memory(size_t bytes, DeviceId device);
   ~Memory();
   Memory(Memory&& other) noexcept;
@@ -25,13 +25,14 @@ class Memory {
 
   std::span<std::byte> bytes() const noexcept { return bytes_; }
 
-  /// Pins the block for copies to and from `device` if that is a GPU; see pin(). Returns whether the block is pinned.
+  /// If `device` is a GPU, pins the block for copies to and from it (see pin() in device_ring.h). Returns whether the
+  /// block is pinned.
   bool pin_for(DeviceId device);
 
  private:
   std::span<std::byte> bytes_;
   std::optional<DeviceId> pinned_for_;
-  bool may_be_kept_ = false;  // by KeptMemory
+  bool may_be_kept_ = false;  // whether the destructor offers the block to KeptMemory
 };
 
 }  // namespace feedline::gpu

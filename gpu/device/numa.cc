@@ -25,7 +25,7 @@ void prefer_node(std::span<std::byte> memory, int node) noexcept {
   std::vector<unsigned long> nodes(static_cast<size_t>(node) / bits + 1);
   nodes.back() = 1ul << (static_cast<size_t>(node) % bits);
   // glibc has no function for mbind, and libnuma would be a library for one call. The system reads one bit less than it
-  // is told.
+  // is told, so it is told one bit more.
   syscall(SYS_mbind, memory.data(), memory.size(), MPOL_PREFERRED, nodes.data(), nodes.size() * bits + 1, 0u);
 }
 

@@ -29,7 +29,7 @@ class Queue {
   virtual DeviceId device() const noexcept = 0;
   /// Makes the queue's GPU the current device of the calling thread, which must be one of feedline's own threads.
   virtual void enter_thread() = 0;
-  /// Returns the queue's stream. A communicator's calls on it are in the order of the queue's work, too.
+  /// Returns the queue's stream. If a communicator is given this stream, its calls take their turn in the queue's work.
   virtual Stream stream() const noexcept = 0;
   /// Returns memory of the device that lives as long as the queue, aligned to 64 bytes. Throws Error if the device has
   /// no such memory.
@@ -54,8 +54,8 @@ class Queue {
   virtual void follow_mark(size_t number) = 0;
   /// Makes the work that the stream is given from now on wait for all work that the queue has been given so far.
   virtual void lead(Stream stream) = 0;
-  /// Waits until a stream has done its work. Call this function if the stream has been given work on memory of the
-  /// queue and an error makes it impossible to follow() the stream.
+  /// Waits until a stream has done its work. Call this function if an error makes it impossible to follow() a stream
+  /// that has been given work on memory of the queue.
   virtual void drain(Stream stream) noexcept = 0;
   /// Waits until all work that the queue has been given is done.
   virtual void wait() = 0;

@@ -1,4 +1,5 @@
-// Ranges of time for profilers (NVTX: Nsight Systems shows them beside what GPUs do), and for traces of our own.
+// Ranges of time for profilers (NVTX: Nsight Systems shows them beside what GPUs do), and for the traces that feedline
+// itself writes.
 #pragma once
 
 #include <chrono>

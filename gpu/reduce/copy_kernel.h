@@ -9,7 +9,8 @@
 
 namespace feedline::gpu {
 
-/// One of several copies that are made together. Its source does not overlap the destination of any of them.
+/// One of several copies that are made together, in any order. So its source must not overlap the destination of any of
+/// these copies.
 struct CopyPart {
   const void* from;
   void* to;
@@ -37,8 +38,8 @@ static_assert(sizeof(CopyArgs) <= 4096);
 /// A part is copied in pieces of this size, each by one block of threads. CUDA allows 2^31 blocks, which is 64 TiB.
 inline constexpr uint32_t copy_piece_bytes = 32 << 10;
 
-/// Removes parts from the front of `parts`, as many as one launch carries. Returns them as arguments, without those
-/// that are empty.
+/// Removes parts from the front of `parts`, as many as one launch carries. Returns the parts that have any bytes as the
+/// arguments of a launch.
 inline CopyArgs take_copies(std::span<const CopyPart>& parts) {
   CopyArgs args{};
   uint32_t pieces = 0;

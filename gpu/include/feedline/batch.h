@@ -25,8 +25,8 @@ struct NamedTensor {
   std::string name;
   TensorView tensor;
   /// Whether these bytes have further readers, so that writing to them would change what these readers get. This is so
-  /// if the bytes lie where they were read from the file, if another GPU copies them, or if they are also the bytes of
-  /// a different output.
+  /// if the bytes lie where they were read from the file, if a different GPU copies them, or if they are also the bytes
+  /// of a different output.
   bool lent = false;
 };
 
@@ -38,7 +38,7 @@ struct BatchContent {
   int64_t rows = 0;         // the length of the first axis of every dense tensor
   int64_t valid_count = 0;  // how many of the rows are samples; the other rows are filler
   uint64_t audit = 0;       // the sum of the hashes of the valid rows' records, see Feeder::report()
-  uint64_t bad_audit = 0;   // as `audit`, for records that proved bad while the batch was made, such as broken pictures
+  uint64_t bad_audit = 0;   // the same sum for records that proved bad while the batch was made: broken pictures, ...
   std::vector<NamedTensor> tensors;
   gpu::StreamOrder* order = nullptr;  // the buffer's stream order if the batch is on a GPU; null on the host
 };
@@ -53,16 +53,19 @@ struct BatchContent {
 ///   ...                         // give the stream work that reads the tensors
 ///   batch->release_on(stream);  // the feeder reuses the memory when the stream has done all work given to it so far
 ///
-/// If several streams use the batch, call ready_on() for each, and release_on() for one that waits for the others. A
-/// batch that is destroyed without release_on() is released on the streams of all its ready_on() calls.
+/// If several streams use the batch, call ready_on() for each of them. Then call release_on() for a stream that waits
+/// for all of them. A batch that is destroyed without release_on() is released on the streams of all its ready_on()
+/// calls.
 ///
-/// Only read the tensors: with REPLICATE, another GPU may still be copying their bytes.
+/// Do not write to the tensors: with `distribute: REPLICATE`, a different GPU may still be copying their bytes.
 ///
 /// On the host, a batch is written before next() returns, and release_on(Stream::host) gives its memory back at once.
-/// There, both calls may be left out. For a batch on a GPU, the tensors' data points to memory of that GPU.
+/// For a batch on the host, both calls may be left out. For a batch on a GPU, the tensors' data points to memory of
+/// that GPU.
 ///
-/// Any thread may release or destroy a batch, also after the feeder is destroyed; the streams that were named must
-/// still exist. Do not call ready_on() or release_on() while the stream captures a CUDA graph: see Feeder::next_into().
+/// Any thread may release or destroy a batch, also after the feeder is destroyed; the streams that were named in
+/// ready_on() must still exist. Do not call ready_on() or release_on() while the stream captures a CUDA graph: see
+/// Feeder::next_into().
 class FEEDLINE_PUBLIC Batch {
  public:
   Batch() = default;
@@ -75,7 +78,7 @@ class FEEDLINE_PUBLIC Batch {
   Batch* operator->() noexcept { return this; }
   const Batch* operator->() const noexcept { return this; }
 
-  // See BatchContent. Precondition for all that follows: the batch is not empty.
+  // The members of BatchContent. Precondition of these and of all later functions: the batch is not empty.
   uint64_t epoch() const noexcept { return content_->epoch; }
   uint64_t step() const noexcept { return content_->step; }
   int replica() const noexcept { return content_->replica; }
@@ -85,8 +88,8 @@ class FEEDLINE_PUBLIC Batch {
   uint64_t bad_audit() const noexcept { return content_->bad_audit; }
   const std::vector<NamedTensor>& tensors() const noexcept { return content_->tensors; }
 
-  /// Returns the tensor of this name. If there is none, throws Error bad_pipeline, which lists the names of all
-  /// tensors.
+  /// Returns the tensor of this name. If the batch has no such tensor, throws Error bad_pipeline, which lists the names
+  /// of all its tensors.
   TensorView at(std::string_view name) const;
 
   /// Makes the stream wait until the tensors are written. The calling thread waits only if the stream is Stream::host.

@@ -14,8 +14,8 @@ struct CUstream_st;  // cudaStream_t is a pointer to it
 
 namespace feedline {
 
-/// The device of a replica's tensors: the host, or the GPU with this CUDA ordinal. The host is a device, too; its
-/// ordinal only numbers replicas.
+/// The device of a replica's tensors: the host, or the GPU with this CUDA ordinal. The host is a device, too; the
+/// ordinal of the host only numbers replicas.
 struct DeviceId {
   enum class Kind : uint8_t { host, cuda } kind = Kind::host;
   int ordinal = 0;
@@ -33,21 +33,21 @@ struct Gpus {
 /// Returns the GPUs that this process may use. Does not create a CUDA context on any of them.
 FEEDLINE_PUBLIC Gpus visible_gpus();
 
-/// Returns the devices that `text` names, one for each replica: "host" (one replica on the host), "host:4" (four of
-/// them; 1024 at most), "cuda" (all GPUs), "cuda:0,2" (these GPUs, by ordinal), "cuda:GPU-5a1b" (the GPU whose UUID
-/// begins so; nvidia-smi -L lists them), or "auto". "auto" means all GPUs; if there are none it means the host, and one
-/// line in the log says why. "All GPUs" leaves out those that are too old for the kernels of this build, like some that
-/// only serve a screen; one line in the log says so. Throws Error bad_pipeline for any other text, and device_error if
-/// the text asks for a GPU that does not exist.
+/// Returns the devices that `text` names, one for each replica: "host" (one replica on the host), "host:4" (four
+/// replicas on the host; 1024 at most), "cuda" (all GPUs), "cuda:0,2" (these GPUs, by ordinal), "cuda:GPU-5a1b" (the
+/// GPU whose UUID begins so; nvidia-smi -L lists them), or "auto". "auto" means all GPUs. If there is no GPU, "auto"
+/// means the host, and one line in the log says why. "All GPUs" leaves out GPUs that are too old for the kernels of
+/// this build (some of these only serve a screen); a line in the log names each of them. Throws Error bad_pipeline for
+/// any other text, and device_error if the text asks for a GPU that does not exist.
 FEEDLINE_PUBLIC std::vector<DeviceId> parse_devices(std::string_view text);
 
 /// A reference to a stream, that is, to a queue of work on a device. It may be copied freely and owns nothing. A device
 /// does the work of one stream in order. Between streams, and between a stream and the host, only Batch::ready_on() and
 /// Batch::release_on() create an order.
 ///
-/// Every stream must be named. There is no default, and a Stream cannot be made of 0 or nullptr. CUDA takes those for
-/// its legacy default stream, which waits for all other streams. A program that only forgot to name a stream must not
-/// get that one.
+/// Every stream must be named. There is no default, and a Stream cannot be made of 0 or nullptr. CUDA takes 0 and
+/// nullptr for its legacy default stream, which waits for all other streams. A program that only forgot to name a
+/// stream must not get that stream.
 class Stream {
  public:
   Stream(int) = delete;
@@ -71,8 +71,9 @@ class Stream {
   constexpr DeviceId::Kind kind() const noexcept { return kind_; }
   /// Returns the stream as CUDA's functions take it. Precondition: kind() is cuda.
   CUstream_st* cuda_stream() const noexcept { return reinterpret_cast<CUstream_st*>(handle_); }
-  /// Returns true for a default stream that dlpack() made, which is that of the batch's GPU. Returns false for every
-  /// other stream: cuda_legacy and cuda_per_thread are those of the current device.
+  /// Returns true if dlpack() made this stream from the number 1 or 2: the stream is then a default stream of the
+  /// batch's GPU. Returns false for all other streams, also for cuda_legacy and cuda_per_thread, which are default
+  /// streams of the thread's current device.
   constexpr bool of_the_batch() const noexcept { return of_the_batch_; }
   bool operator==(const Stream&) const = default;
 
