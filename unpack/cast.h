@@ -64,7 +64,7 @@ FEEDLINE_ELEMENT uint16_t narrow(double x) {
   return static_cast<uint16_t>(sign | result);
 }
 
-// Round a float32 to a 16-bit float in the same way, without branches. The additions round at the bit where the
+// Round a float32 to a 16-bit float as narrow() does, but without branches. The additions round at the bit where the
 // mantissa of the result ends.
 FEEDLINE_ELEMENT uint16_t half_bits(float x) {
   const uint32_t bits = bits_of(x), magnitude = bits & 0x7fffffff, sign = bits >> 16 & 0x8000;
@@ -109,8 +109,8 @@ FEEDLINE_ELEMENT To truncate(From x) {
   return x == x ? result : To(0);
 }
 
-// Returns x as a float64, rounded to odd. If that is rounded to a type with at most 51 mantissa bits, the result is the
-// same as if the integer x itself were rounded to that type.
+// Returns x as a float64, rounded to odd. If the caller rounds this float64 to a type with at most 51 mantissa bits,
+// the outcome is the same as if the integer x itself were rounded to that type.
 FEEDLINE_ELEMENT double odd_double(int64_t x) {
   const uint64_t magnitude = x < 0 ? 0 - static_cast<uint64_t>(x) : static_cast<uint64_t>(x);
   const uint64_t folded = ((magnitude >> 11) | ((magnitude & 0x7ff) != 0)) << 11;

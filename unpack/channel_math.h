@@ -27,7 +27,8 @@ inline ChannelMath steps_of(const UnpackSpec& spec, int64_t channel) {
   return steps;
 }
 
-/// Writes to `to` what the single bit `bit` becomes in `channel`: one element of type spec.out.
+/// Computes the output element, of type spec.out, that a field of one bit gives in `channel` if it has the value `bit`,
+/// and writes it to `to`.
 inline void put_bit_value(const UnpackSpec& spec, int64_t channel, uint32_t bit, void* to) {
   with_type(spec.out, [&](auto type) {
     using Out = typename decltype(type)::t;
@@ -37,8 +38,8 @@ inline void put_bit_value(const UnpackSpec& spec, int64_t channel, uint32_t bit,
   });
 }
 
-/// Writes to `to` what the byte `byte` becomes in `channel`: one element of type spec.out. Precondition: spec.stored is
-/// a type of one byte.
+/// Computes the output element, of type spec.out, that the stored byte `byte` gives in `channel`, and writes it to
+/// `to`. Precondition: spec.stored is a type of one byte.
 inline void put_byte_value(const UnpackSpec& spec, int64_t channel, uint8_t byte, void* to) {
   with_type(spec.stored, [&](auto stored) {
     using From = typename decltype(stored)::t;

@@ -25,9 +25,9 @@ struct Quotient {
 
 /// Returns number / divisor, rounded down, and the remainder. Precondition: number < 2^32 - 1.
 ///
-/// If number = q * divisor + r, then (number + 1) / divisor = q + (r + 1) / divisor. The product below is less than
-/// that, but by less than 1 / divisor, because (number + 1) * divisor < 2^64. So the product is at least q and less
-/// than q + 1. Rounded down, it is q.
+/// If number = q * divisor + r, then (number + 1) / divisor = q + (r + 1) / divisor. The product that the code computes
+/// is less than (number + 1) / divisor, but by less than 1 / divisor, because (number + 1) * divisor < 2^64. So the
+/// product is at least q and less than q + 1. Rounded down, it is q.
 FEEDLINE_ELEMENT Quotient divide(uint32_t number, const Divisor& divisor) {
   const uint32_t next = number + 1;
   const auto quotient =

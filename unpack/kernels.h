@@ -34,7 +34,7 @@ struct FieldLayout {
   const int64_t* offset;  // bits
 };
 
-/// The layout of an output whose elements are single bits. Each bit chooses between two values.
+/// The layout of an output whose elements are made from single bits. Each bit chooses between two values.
 ///
 /// The elements of a row are processed in blocks of Kernels::lanes elements; lane i is element i of its block. The last
 /// block is padded with elements that are computed but not stored. The source bytes of a block are loaded from one or
@@ -68,8 +68,8 @@ struct BitLayout {
   // window of block b - period, or before it if `repeated_bytes` is negative.
   size_t period = 0, repeated = 0;
   ptrdiff_t repeated_bytes = 0;
-  bool one_window = false;   // no block has further windows
-  bool low_is_zero = false;  // every value that a bit 0 chooses has only zero bytes
+  bool one_window = false;   // every block has only one window
+  bool low_is_zero = false;  // all values that a bit 0 chooses consist of zero bytes
 };
 
 /// The inner loops of one SIMD level.

@@ -85,7 +85,8 @@ inline __m256i chosen(const BitLayout& layout, const BitLayout::Block& block, co
 }
 
 // Returns a shuffle that widens mask bytes to masks of type T: it says for each byte of a vector of T which of 16 mask
-// bytes is repeated there. The `part`-th shuffle widens the `part`-th run of 32 / sizeof(T) mask bytes.
+// bytes is repeated there. The shuffle number `part` widens the group number `part` of 32 / sizeof(T) neighbouring mask
+// bytes.
 template <typename T>
 __m256i repeats(size_t part) {
   alignas(32) uint8_t from[32];

@@ -108,7 +108,8 @@ void swap_all(const std::byte* in, std::byte* out, size_t n) {
 inline void copy(const std::byte* in, std::byte* out, size_t bytes) { __builtin_memcpy(out, in, bytes); }
 inline void no_fence() {}
 
-// Eight bytes hold any field. Near the end of the row the last eight bytes of the row are loaded.
+// Eight bytes hold any field. For a field near the end of the row, the last eight bytes of the row are loaded, so that
+// nothing beyond the row is read.
 inline void fields(const FieldLayout& layout, const std::byte* row, int64_t base, uint32_t* out, size_t n) {
   const int64_t last = static_cast<int64_t>(layout.row_bytes) - 8;
   const int down = 64 - layout.width;

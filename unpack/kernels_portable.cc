@@ -10,8 +10,7 @@ inline size_t triples(const std::byte*, int64_t, std::byte*, size_t) { return 0;
 
 #include "unpack/kernels_common.h"
 
-// The bytes of a block are picked one by one. The loop that then chooses between the two values is one that compilers
-// vectorise.
+// The bytes of a block are picked one by one. Then a loop that compilers vectorise chooses between the two values.
 
 inline void pick(const std::byte* from, const uint8_t* picks, uint8_t* __restrict bytes, size_t n) {
   for (size_t lane = 0; lane < n; lane++)

@@ -38,7 +38,7 @@ inline void store(const std::byte* in, std::byte* out, size_t n, BFloat) {
   for (; i < n; i++) at<BFloat>(out)[i].value = cast<BFloat>(at<float>(in)[i].value);
 }
 
-// Casts by way of float32, as cast() does. float32 keeps all bits of From that can change the result.
+// Casts From to float32 and that to To, as cast() does. float32 keeps all bits of From that can change the result.
 template <typename From, typename To>
 void cast_to_short(const std::byte* in, std::byte* out, size_t n) {
   if constexpr (std::is_same_v<From, float>) return store(in, out, n, To{});

@@ -97,7 +97,7 @@ std::vector<Axis> TilePlan::cut_rows(const Layout& layout, bool as_it_lies) {
   return inside;
 }
 
-// Fills the table with the places of a tile's elements. Returns the channel of each element.
+// Fills table_ with the offset, in a row, of each element of a tile. Returns the channel of each element.
 std::vector<int64_t> TilePlan::list_elements(const Layout& layout, const std::vector<Axis>& inside, int64_t unit_bits) {
   std::vector<int64_t> channels, index(inside.size());
   const size_t entries = static_cast<size_t>(inside[0].length) * body_;

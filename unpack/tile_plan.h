@@ -19,8 +19,8 @@ namespace feedline::unpack {
 
 class TilePlan {
  public:
-  /// Precondition: the spec is valid, has elements, and is not one of single bits. `stores` is used only if rows are
-  /// not small (see rows_in_tile_) and each output row begins at a cache line; otherwise stores are cached.
+  /// Precondition: the spec is valid, has elements, and its fields are not bit fields of width 1. `stores` is used only
+  /// if rows are not small (see rows_in_tile_) and each output row begins at a cache line; otherwise stores are cached.
   TilePlan(const UnpackSpec& spec, const Layout& layout, const Kernels& kernels, Stores stores);
 
   /// Unpacks rows as Unpacker does; here an out_stride of 0 has no special meaning.

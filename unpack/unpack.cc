@@ -45,7 +45,7 @@ struct Unpacker::Impl {
         row_size(static_cast<size_t>(spec.shape.elements()) * size_of(spec.out)),
         kernel("empty") {
     if (row_size == 0) return;
-    const DefaultFloatEnvironment floats;  // for the values that are computed here
+    const DefaultFloatEnvironment floats;  // for the tables of values that are computed here
     const Layout layout(spec);
     const bool single_bits = spec.stored == DType::unset && spec.width == 1;
     if (single_bits)

@@ -44,9 +44,9 @@ Op op_of(const UnpackSpec& spec, uint64_t channels) {
 
 bool divides(uint64_t size, uint64_t value) { return value % size == 0; }
 
-// Returns the largest power of 2, at most 16, such that all places in a row are at multiples of this number of bytes; 0
-// if a place is within a byte. `bits` and `offsets` are parts of these places, in bits; the strides of `axes` are
-// added.
+// Returns the largest power of 2, at most 16, such that all elements of a row lie at multiples of this number of bytes;
+// 0 if an element begins within a byte. Where an element lies is a sum of multiples of `bits`, `offsets` and the
+// strides of `axes`, all in bits.
 uint64_t bytes_apart(std::initializer_list<int64_t> bits, std::span<const Axis> axes,
                      std::span<const int64_t> offsets) {
   uint64_t all = 128;
@@ -63,7 +63,7 @@ bool is_dense(const Layout& layout, int64_t element_bits) {
   return layout.channel_offset.empty();
 }
 
-// Returns the kernel that can write the bytes of pixels to planes (PlanesOp); nullopt if it cannot run the spec.
+// Returns the kernel that writes the bytes of pixels to planes (PlanesOp); nullopt if no such kernel can run the spec.
 std::optional<Op> planes_of(const UnpackSpec& spec, const Layout& layout) {
   constexpr Op kernels[] = {Op::planes2, Op::planes3, Op::planes4};
   if (size_of(spec.stored) != 1 || size_of(spec.out) > 4 || layout.axes.size() != 2 || !layout.channel_offset.empty())

@@ -22,7 +22,7 @@ struct UnpackKernel {
     bits,
     copy,
     lookup,
-    planes2,  // of 2 channels
+    planes2,  // for pixels of 2 channels
     planes3,
     planes4,
     convert_int64,
@@ -38,7 +38,7 @@ struct UnpackKernel {
 /// A kernel with its arguments. Its threads may run in any order.
 struct UnpackLaunch {
   UnpackKernel kernel;
-  UnpackArgs args;  // without what spread() sets
+  UnpackArgs args;  // without the members that spread() sets
 
   bool empty() const noexcept { return args.rows == 0; }
 };
@@ -101,7 +101,7 @@ class DeviceUnpacker {
   UnpackKernel kernel_{};
   std::optional<UnpackKernel::Op> planes_;  // used instead of kernel_.op if the rows are aligned
   UnpackArgs args_{};
-  uint32_t elements_ = 0, vector_ = 1;  // of a row, and of a vector
+  uint32_t elements_ = 0, vector_ = 1;  // the number of elements in a row, and in a vector
   bool may_be_vectors_ = false;
   // Powers of 2, at most 16. All elements of a row lie at multiples of elements_apart_ bytes. All vectors of elements
   // begin at multiples of vectors_apart_ bytes, or of the bytes of a vector if these are fewer. Both are 0 for bit

@@ -22,7 +22,7 @@ struct Axis {
 struct Layout {
   int64_t base = 0;                     // the bit of a row at which index 0 of all axes lies
   std::vector<Axis> axes;               // the outermost first
-  std::vector<int64_t> channel_offset;  // bits, for each channel; empty if the stride of the channel axis is enough
+  std::vector<int64_t> channel_offset;  // bits, for each channel; empty if the channels are evenly spaced
   bool channel_steps = false;           // whether channels differ in their parameters
 
   /// Precondition: the spec is valid and has elements.

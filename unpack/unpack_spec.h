@@ -6,10 +6,10 @@
 //   if normalize:      value = round32(round32(round32(round32(value) * scale) - mean[c]) / std[c])
 //   out       = cast(value)
 //
-// `index` is the place of the element in the output, and c is its index on `channel_axis`. round32 rounds to the
-// nearest float32, ties to even. Constants are rounded to float32 first. Without scale, bias and normalize, the decoded
-// value is cast directly. unpack/README.md has the table of casts (saturation, NaN, rounding). Multiplications and
-// additions are never fused. unpack_reference() follows this definition literally; Unpacker gives the same bits on
+// index[i] is the index of the element on axis i of the output, and c is its index on `channel_axis`. round32 rounds to
+// the nearest float32, ties to even. Constants are rounded to float32 first. Without scale, bias and normalize, the
+// decoded value is cast directly. unpack/README.md has the table of casts (saturation, NaN, rounding). Multiplications
+// and additions are never fused. unpack_reference() follows this definition literally; Unpacker gives the same bits on
 // every path.
 #pragma once
 

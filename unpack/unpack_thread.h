@@ -66,8 +66,8 @@ inline constexpr int vector_elements = sizeof(Out) >= 4 ? 16 / static_cast<int>(
 
 namespace detail {
 
-/// Where the elements of a vector lie in their row, and their channels. (The number of a channel fits 29 bits: a
-/// pipeline with 2^29 channels that differ would be larger than a protobuf message may be.)
+/// Where the elements of a vector lie in their row, and their channels. (The number of a channel has 29 bits here. They
+/// are enough: a pipeline with 2^29 channels that differ would be larger than a protobuf message may be.)
 template <int vector>
 class Places {
  public:
@@ -339,8 +339,8 @@ class LookupOp {
 };
 
 /// Looks up the bytes of a vector of neighbouring pixels, whose channels lie one after another, and writes each channel
-/// to a plane of its own. The spec's Layout has two axes, channels and pixels. Each vector of pixels begins at a
-/// multiple of 4 bytes.
+/// to a plane of its own. This is for a spec whose Layout has two axes, channels and pixels, and in which each vector
+/// of pixels begins at a multiple of 4 bytes.
 template <typename Value, int channels>
 class PlanesOp {
  public:

@@ -35,7 +35,7 @@ FEEDLINE_PUBLIC Gpus visible_gpus();
 
 /// Returns the devices that `text` names, one for each replica: "host" (one replica on the host), "host:4" (four
 /// replicas on the host; 1024 at most), "cuda" (all GPUs), "cuda:0,2" (these GPUs, by ordinal), "cuda:GPU-5a1b" (the
-/// GPU whose UUID begins so; nvidia-smi -L lists them), or "auto". "auto" means all GPUs. If there is no GPU, "auto"
+/// GPU whose UUID begins so; nvidia-smi -L lists them), or "auto". "auto" means all GPUs. If no GPU can be used, "auto"
 /// means the host, and one line in the log says why. "All GPUs" leaves out GPUs that are too old for the kernels of
 /// this build (some of these only serve a screen); a line in the log names each of them. Throws Error bad_pipeline for
 /// any other text, and device_error if the text asks for a GPU that does not exist.
