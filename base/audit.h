@@ -33,8 +33,8 @@ constexpr uint64_t audit_term(uint64_t offset, uint32_t stored_crc) noexcept {
   return mix64(mix64(offset) ^ stored_crc);
 }
 
-/// Returns the key of file number `file` of source number `source`. Audit terms are multiplied by it.
-/// A key is odd, because multiplication by an odd number loses no information modulo 2^64.
+/// Returns the key of file number `file` of source number `source`. The audit terms of the file's records are
+/// multiplied by this key. A key is odd, because multiplication by an odd number loses no information modulo 2^64.
 constexpr uint64_t audit_key(uint64_t source, uint64_t file) noexcept { return mix64(mix64(source) ^ file) | 1; }
 
 }  // namespace feedline

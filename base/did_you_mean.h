@@ -11,8 +11,9 @@ namespace feedline {
 /// two neighbours. A '*' in `name` matches any letters, or none, for free.
 size_t edit_distance(std::string_view name, std::string_view other);
 
-/// Returns the candidate that is closest to `name`, or an empty string if no candidate is close. A candidate is close
-/// if its edit_distance() from `name` is less than name.size() / 3 + 2.
+/// Returns the candidate with the smallest edit_distance() from `name`, or an empty string if no candidate is close. A
+/// candidate is close if its distance is less than name.size() / 3 + 2 and less than its own length, and if neither it
+/// nor `name` has more than 200 letters.
 std::string nearest(std::string_view name, std::span<const std::string> candidates);
 
 /// Returns the end of an error message, "; did you mean 'NAME'?", or an empty string if no candidate is close.

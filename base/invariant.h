@@ -1,6 +1,7 @@
 // Checks of the library's internal guarantees, at the places where a broken guarantee would do harm.
 //
-// The checks stay in release builds. They run once per read, ticket or tensor, and never once per record.
+// The checks stay in release builds. They run once for each read, ticket (what is read at a time) or tensor, and never
+// for each record.
 #pragma once
 
 #include <fmt/format.h>

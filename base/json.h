@@ -12,7 +12,7 @@ namespace feedline {
 
 using Json = nlohmann::ordered_json;  // keeps fields in the order in which they were added
 
-/// The version of the documents that feedline writes: it changes if a key is removed or changes its meaning.
+/// The version of the JSON documents that feedline writes. It changes if a key is removed, or gets a different meaning.
 inline constexpr int document_version = 1;
 
 /// Parses the JSON text of another program, and returns its value. Throws Json::exception if `text` is not valid JSON.

@@ -81,7 +81,8 @@ class MessageReader {
   void end() const {
     if (!at_end()) refuse("has bytes after its end");
   }
-  /// Throws Error bad_pipeline. Its message says that the rank's message `what`, for example "ends too early".
+  /// Throws Error bad_pipeline, whose text is "the message of rank N `what`; ...". `what` is a verb with its object,
+  /// such as "ends too early".
   [[noreturn]] void refuse(std::string_view what) const {
     const std::string whose = rank_ < 0 ? "a message of another rank" : "the message of rank " + std::to_string(rank_);
     throw Error(

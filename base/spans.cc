@@ -19,7 +19,7 @@ struct Buffer {
   const int64_t id = gettid();
   std::string thread;
   std::atomic<uint64_t> recording{0};  // the number of the recording that the spans belong to
-  std::atomic<uint64_t> count{0};      // how many spans were to be recorded; those beyond the room are lost
+  std::atomic<uint64_t> count{0};      // how many spans were to be recorded; spans beyond the room are lost
   std::atomic<bool> ended{false};      // the thread has ended
   std::array<Span, SpanRecording::room> spans;
 };

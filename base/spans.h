@@ -12,7 +12,7 @@ namespace feedline {
 struct Span {
   const char* name = nullptr;        // a string literal
   int64_t begin_ns = 0, end_ns = 0;  // of std::chrono::steady_clock
-  int64_t number = -1;               // number of the chunk or step; -1: none
+  int64_t number = -1;               // the number of the chunk or step that the thread worked on; -1 if there is none
 };
 
 /// The spans of one thread, in the order of their ends.
@@ -29,7 +29,7 @@ class SpanRecording {
  public:
   static constexpr size_t room = 1 << 16;
 
-  /// Throws Error bad_pipeline if there is another SpanRecording.
+  /// Throws Error bad_pipeline if a SpanRecording exists already.
   SpanRecording();
   ~SpanRecording();
   SpanRecording(const SpanRecording&) = delete;

@@ -16,7 +16,7 @@
 
 namespace feedline {
 
-/// The hook of one kind of operation. There is one object per tag type: syscall_hook<Op>.
+/// The hook of one kind of operation, such as "open". Each tag type Op has one object of this class, syscall_hook<Op>.
 class SyscallHook {
  public:
   /// Registers the hook. `name` must outlive it. `error` is the errno with which the operation fails.
@@ -40,7 +40,7 @@ class SyscallHook {
 
   const char* name_;
   int error_;
-  std::atomic<int64_t> armed_{0};  // how many calls are left, including the one that fails; 0: none fails
+  std::atomic<int64_t> armed_{0};  // how many calls are left up to the failing call, which counts; 0: no call fails
 };
 
 /// The hook of the operation `Op`.

@@ -66,7 +66,7 @@ std::thread start_thread(const char* name, std::function<void()> body) {
       body();
     });
   } catch (const std::system_error& refused) {
-    throw std::system_error(refused.code(), what);  // what std::thread says does not tell what was refused
+    throw std::system_error(refused.code(), what);  // std::thread's own text does not tell what was refused
   }
 }
 

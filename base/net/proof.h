@@ -22,7 +22,8 @@ std::string make_secret();
 /// Returns the proof that its maker knows `secret` and has said `parts`, one after another. Every part except the last
 /// one must have a length that both sides know, or be followed by an end mark that cannot occur inside it.
 Proof proof_of(std::string_view secret, std::initializer_list<std::span<const std::byte>> parts);
-/// Return whether two proofs, or two texts, are the same. How long that takes does not tell where they differ.
+/// Return whether two proofs, or two texts, are the same. The time that this takes does not depend on where they
+/// differ, so that nobody can find out a secret by measuring it.
 bool same(const Proof& a, const Proof& b) noexcept;
 bool same_text(std::string_view a, std::string_view b) noexcept;
 

@@ -119,7 +119,8 @@ Address any_address(int family, uint16_t port) {
   return address;
 }
 
-// Converts an IPv4-mapped IPv6 address to IPv4, because other machines may have no IPv6. Returns others unchanged.
+// Converts an IPv4-mapped IPv6 address to IPv4, because other machines may have no IPv6. Returns all other addresses
+// unchanged.
 Address plain(const Address& address) {
   const auto& six = reinterpret_cast<const sockaddr_in6&>(address.storage);
   if (address.storage.ss_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&six.sin6_addr)) return address;
@@ -128,8 +129,8 @@ Address plain(const Address& address) {
   return four;
 }
 
-// Returns whether an error of accept(2) concerns only the new connection, not the listening socket: the connection or
-// its network failed before the connection was accepted.
+// Returns whether an error of accept(2) concerns only the new connection, and not the listening socket. It does so if
+// the connection or its network failed before the connection was accepted.
 bool is_of_the_visitor(int error) {
   for (const int one :
        {ECONNABORTED, EPROTO, ENETDOWN, ENOPROTOOPT, EHOSTDOWN, ENONET, EHOSTUNREACH, EOPNOTSUPP, ENETUNREACH, EPERM})
@@ -269,7 +270,7 @@ Socket listen_at(const Address& address) {
 Socket listen_everywhere(uint16_t port) {
   try {
     return listen_at(any_address(AF_INET6, port));
-  } catch (const Error&) {  // this machine has no IPv6
+  } catch (const Error&) {  // most likely, this machine has no IPv6
     return listen_at(any_address(AF_INET, port));
   }
 }

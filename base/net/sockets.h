@@ -44,8 +44,8 @@ struct Address {
   socklen_t size = 0;
   uint32_t zero = 0;  // so that no byte is left undefined
 
-  /// Returns whether family and size are those of an IPv4 or IPv6 address. This checks an Address that another rank has
-  /// sent.
+  /// Returns whether `storage` has the family and `size` the value of an IPv4 or IPv6 address. This is a check of an
+  /// Address that a different rank has sent.
   bool is_one() const noexcept;
   bool is_loopback() const noexcept;
   /// What all addresses of one host have in common: an IPv4 address itself, or the first 64 bits of an IPv6 address.
@@ -64,8 +64,8 @@ struct Address {
 /// Returns the addresses of a host name. Throws Error if there are none. Has no deadline: the system's resolver has
 /// time limits of its own.
 std::vector<Address> resolve(const std::string& host, uint16_t port);
-/// Returns the IP addresses, as text, of this machine's network interfaces. Returns the loopback addresses only if
-/// there are no others.
+/// Returns the IP addresses, as text, of this machine's network interfaces. Returns loopback addresses only if the
+/// machine has no other addresses.
 std::vector<std::string> addresses_of_this_machine();
 
 /// Returns whether `host` is the text of an IP address, and not a name.
@@ -85,7 +85,8 @@ Socket listen_everywhere(uint16_t port);
 /// Return the local and the remote address of a connection. An IPv4-mapped IPv6 address is returned as IPv4.
 Address address_of(const Socket& socket);
 Address peer_of(const Socket& socket);
-/// Accepts a connection. Returns nullopt if none arrives before the deadline.
+/// Accepts a connection, and returns it with the address of the other end. Returns nullopt if no connection arrives
+/// before the deadline.
 std::optional<std::pair<Socket, Address>> accept_from(const Socket& listener, Deadline until);
 Socket connect_to(const Address& address, Deadline until);
 
@@ -96,10 +97,12 @@ std::optional<size_t> receive_some(const Socket& socket, std::span<std::byte> by
 /// Returns false if the other end has closed the connection and nothing is left to receive. Otherwise returns true,
 /// even if nothing has arrived yet.
 bool has_more(const Socket& socket);
-/// Send or receive all bytes. Throw Error if that takes longer than the deadline.
+/// Send or receive all bytes. Throw Error if the deadline comes first.
 void send_all(const Socket& socket, std::span<const std::byte> bytes, Deadline until);
 void receive_all(const Socket& socket, std::span<std::byte> bytes, Deadline until);
-/// Asks the system to end the connection if the machine at the other end has not answered for two minutes.
+/// Asks the system to end the connection if it is idle and the machine at the other end has not answered for two
+/// minutes. (While bytes that were sent are not acknowledged, the system's limit for sending again counts instead:
+/// about 15 minutes.)
 void watch_machine(const Socket& socket) noexcept;
 /// Shuts down the sending side, so that the other end receives an end of file.
 void end_sending(const Socket& socket) noexcept;
