@@ -28,7 +28,7 @@ namespace nb = nanobind;
 namespace feedline::python {
 namespace {
 
-// How long a wait lasts before it looks for a signal, such as that of Ctrl-C.
+// How long a thread waits before it looks whether a signal has come, such as that of Ctrl-C.
 constexpr std::chrono::milliseconds interruptible{50};
 
 struct Interrupted {};
@@ -212,8 +212,8 @@ class PyFeeder {
     return nb::make_tuple(batch.epoch(), batch.step(), batch.rows(), batch.valid_count(), tensors);
   }
 
-  /// Sets the feed to another position: calls `call` with the feeder, which does it. If ranks do this together, the
-  /// call may wait for the other ranks. An exception from the handler of a signal then ends the feed.
+  /// Moves the feed to a different position in the data, by a call of `call` with the feeder. If ranks move together,
+  /// the call may wait for the other ranks. If the handler of a signal raises an exception meanwhile, the feed ends.
   template <typename Call>
   void move(Call call) {
     const Busy busy(*this);
@@ -227,7 +227,7 @@ class PyFeeder {
     for (Batch& batch : taken_) batch = Batch();
   }
 
-  /// Returns the number of a replica's GPU, or of its place on the host.
+  /// Returns the ordinal of a replica's device: the number of its GPU or, on the host, the number of the replica.
   int device(int replica) const { return devices_.at(static_cast<size_t>(replica)).ordinal; }
 
   uint64_t copied() const noexcept { return copied_; }
@@ -251,7 +251,8 @@ class PyFeeder {
     PyFeeder& of_;
   };
 
-  // Takes the next batch, or a copy of it. If the copy fails for lack of memory, the next call tries again.
+  // Takes the next batch, or a copy of it if the feed would have no buffer left. If the copy fails for lack of memory,
+  // the next call tries again.
   Next take(Feeder& feeder, int replica, std::optional<Stream> arrives_on, Batch& given) {
     Batch& taken = taken_[static_cast<size_t>(replica)];
     bool must_copy = true;

@@ -30,7 +30,7 @@ namespace nb = nanobind;
 namespace feedline::python {
 namespace {
 
-/// Raises feedline.Error, whose arguments are those of the C++ exception.
+/// Raises the Python exception feedline.Error with the message, category and place of the C++ exception.
 void raise(const Error& error) {
   const Place& place = error.place();
   const auto number = [](int64_t value) { return value < 0 ? nb::object(nb::none()) : nb::object(nb::int_(value)); };
@@ -57,7 +57,7 @@ class LogQueue {
     lines_.emplace_back(level, line);
     changed_.notify_all();
   }
-  /// Waits for a line, but at most for `most`. Returns whether there is one.
+  /// Waits until there is a line, but at most for `most`. Returns whether there is a line.
   bool wait(std::chrono::milliseconds most) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, most, [&] { return !lines_.empty(); });

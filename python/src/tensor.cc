@@ -62,7 +62,8 @@ std::string not_on_host(const Tensor& tensor) {
          "torch.from_dlpack(tensor).cpu()";
 }
 
-/// Returns the argument `copy` of `__dlpack__` and `__array__`.
+/// Returns the value of the argument `copy` of `__dlpack__` and `__array__`; nullopt for None. Raises TypeError for
+/// anything but True, False or None.
 std::optional<bool> copy_of(nb::handle copy) {
   if (copy.is_none()) return std::nullopt;
   if (!nb::isinstance<nb::bool_>(copy)) refuse_argument("copy", copy, "True, False or None");
@@ -97,9 +98,9 @@ nb::object array_of(nb::handle self, nb::handle dtype, nb::handle copy) {
 }  // namespace
 
 SharedBatch::~SharedBatch() {
-  // A thread that has no Python thread state does not hold the GIL. Of a thread that has one, the stable ABI cannot
-  // tell whether it holds the GIL. So such a thread acquires the GIL, which does nothing if the thread holds it
-  // already, and then releases it.
+  // A thread that has no Python thread state does not hold the GIL. If a thread has a thread state, the stable ABI
+  // cannot tell whether the thread holds the GIL. So such a thread first acquires the GIL, which does nothing if the
+  // thread holds it already, and then releases it.
   if (device.kind == DeviceId::Kind::host || !PyGILState_GetThisThreadState()) return;
   nb::gil_scoped_acquire held;
   nb::gil_scoped_release released;

@@ -17,7 +17,8 @@ namespace feedline::python {
 /// A batch whose tensors Python and its frameworks hold. Any thread may free them, whether it holds the GIL or not.
 struct SharedBatch {
   SharedBatch(Batch given, DeviceId on) : batch(std::move(given)), device(on) {}
-  /// Gives the batch back. The last batch of a loader that has ended waits for the GPU, and does so without the GIL.
+  /// Gives the batch back to the feeder. If the loader has ended and this is its last batch, waits for the GPU, without
+  /// the GIL.
   ~SharedBatch();
   SharedBatch(const SharedBatch&) = delete;
 
