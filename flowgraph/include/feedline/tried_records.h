@@ -12,7 +12,7 @@ struct TriedRecords {
   uint64_t files = 0, records = 0;  // how many were looked at
   // How many of these records were decided: all their rows were made, or they were refused.
   uint64_t made = 0;
-  uint64_t failed = 0;              // how many of these records were refused
+  uint64_t failed = 0;  // how many of these records were refused
   // What was wrong with these records: the first error of each feature and category. Also the error at which the data
   // ends, if there is one.
   std::vector<Error> errors;
