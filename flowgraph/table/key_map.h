@@ -24,7 +24,7 @@ class KeyMap {
   /// Returns how many bytes of memory a KeyMap takes for a file of `file_bytes` bytes with the names of `rows` rows.
   static uint64_t memory_bytes(uint64_t file_bytes, uint64_t rows) noexcept;
 
-  /// Sets rows[i] to the number of the row that keys[i] names, or to -1 if there is none. Allocates nothing.
+  /// Sets rows[i] to the number of the row that keys[i] names, or to -1 if there is no such row. Allocates nothing.
   /// Precondition: both have the same size, at most 256.
   void find(std::span<const Key> keys, std::span<int64_t> rows) const noexcept;
 

@@ -30,19 +30,19 @@ class Table {
   static constexpr size_t most_at_once = 64;  // the maximum number of rows in one read()
 
   /// Opens the file and reads its header. Throws Error io_error if it cannot be read. Throws Error bad_pipeline if it
-  /// is not an .npy file in C order, if its elements are not numbers in little-endian order, or if `spec` has another
-  /// header.
+  /// is not an .npy file in C order, if its elements are not numbers in little-endian order, or if `spec` already has
+  /// what the header said and the header says something different now.
   explicit Table(TableSpec spec);
 
   /// Reads the names, and the rows if they are resident here. If `gpus` is true, the rows of an on_device table are not
   /// resident here. Does nothing the second time. Throws the Errors of KeyMap, and Error if a file cannot be read or
   /// has changed. Throws Error bad_pipeline if the table takes more than `memory_limit` bytes.
   ///
-  /// `how.direct` says when rows are read past the page cache. With `automatic` they are if the file is larger than the
-  /// memory that this process may use. A file that has no page cache is always read past it.
+  /// `how.direct` says when rows are read past the page cache. With `automatic`, they are read past it if the file is
+  /// larger than the memory that this process may use. A file that has no page cache is always read past it.
   void open(uint64_t memory_limit, const IoOptions& how = {}, bool gpus = false);
 
-  /// Returns the spec with what the header says.
+  /// Returns the spec, completed by what the file's header says.
   const TableSpec& spec() const noexcept { return spec_; }
   uint64_t rows() const noexcept { return header_.rows; }
   size_t row_bytes() const noexcept { return header_.row_bytes; }
@@ -73,8 +73,8 @@ class Table {
   /// Begins to bring the row into the page cache. Precondition: row < rows().
   void read_ahead(uint64_t row) const noexcept;
 
-  /// Returns the number by which a row of an on_device table is found where it is gathered. In such a table a row of
-  /// zeros comes before the rows. So 0 stands for no row, and 1 + r for row r.
+  /// Returns the number that stands for a row of an on_device table in packed batches. In the memory of such a table a
+  /// row of zeros comes before the rows. So 0 stands for no row, and 1 + r for row r.
   static int64_t arrival_number(int64_t row) noexcept { return 1 + row; }
   /// Returns the row that an arrival_number() stands for, in the memory of the host. Precondition: the table is
   /// on_device, and was opened without `gpus`.
@@ -98,7 +98,7 @@ class Table {
   io::NpyHeader header_;
   std::optional<KeyMap> keys_;
   gpu::Memory memory_;                        // the rows that are resident here; if on_device, after the row of zeros
-  std::unique_ptr<io::ReadBackend> backend_;  // reads past the page cache; null: the rows are read otherwise
+  std::unique_ptr<io::ReadBackend> backend_;  // reads past the page cache; null: no row is read past it
   uint64_t memory_bytes_ = 0, digest_ = 0;
   uint64_t first_row_ = 0;  // the bytes of the row of zeros; 0 if there is none
   bool open_ = false;
