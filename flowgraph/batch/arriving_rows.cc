@@ -6,7 +6,7 @@
 namespace feedline::flow {
 
 void ArrivingRows::add(const Chunk& chunk) {
-  // If the chunk ends with an error, one more row than the chunk has stands for the error.
+  // If the chunk ends with an error, one row is added after the chunk's rows. It stands for the error.
   const uint32_t rows = chunk.first_error ? chunk.rows() + 1 : chunk.ticket.rows;
   if (rows > 0) rows_.push_back({tickets_, 0, rows, 0});
   waiting_ += rows;

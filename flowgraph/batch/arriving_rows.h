@@ -20,17 +20,18 @@ class ArrivingRows {
   /// Adds the next chunk of the feed; chunks must be added in order.
   void add(const Chunk& chunk);
 
-  /// If all rows of the next step have arrived, or the end of the epoch has, sets `step` to that step or end, and
-  /// returns true. If an error ends the data, the last step ends with a row that its chunk does not have; this row
-  /// stands for the error.
+  /// If all rows of the next step have arrived, or if the end of the epoch has arrived, sets `step` to that step or
+  /// end, and returns true. If an error ends the data, the last step ends with a row that its chunk does not have; this
+  /// row stands for the error.
   bool next(Step& step);
 
-  /// Returns how many samples the epoch that ended last had, if they made no step for any replica; otherwise nullopt.
+  /// If the epoch that ended last had too few samples to give any replica a step, returns how many samples it had.
+  /// Otherwise returns nullopt.
   std::optional<int64_t> too_few() const noexcept {
     return last_.steps == 0 ? std::optional(last_.samples) : std::nullopt;
   }
 
-  /// Returns how the rows of the last step that next() gave are shared out.
+  /// Returns how rows are divided among replicas. This holds for the step that next() gave last.
   const Steps& steps() const noexcept { return steps_; }
 
  private:
@@ -43,7 +44,7 @@ class ArrivingRows {
     int64_t steps = 0;  // not counting a step that DROP leaves out
     int64_t samples = 0;
   };
-  Count count_, last_;  // counts of this epoch so far, and of the one that ended last
+  Count count_, last_;  // counts of this epoch so far, and of the epoch that ended last
   uint64_t tickets_ = 0;
   std::deque<TicketRows> rows_;  // rows that are not yet in a step; `at` is not used
   int64_t waiting_ = 0;          // the number of rows in rows_

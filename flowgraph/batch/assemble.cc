@@ -198,7 +198,7 @@ void Assembler::note_dropped() {
   }
 }
 
-// Notes the records in these rows that were bad and became filler.
+// Adds the records in these rows that were bad and became filler to the epoch's sums.
 void Assembler::note_bad(const Chunk& chunk, uint32_t first, uint32_t count) {
   auto bad = std::ranges::lower_bound(chunk.bad, first, {}, &BadRecord::row);
   for (; bad != chunk.bad.end() && bad->row - first < count; ++bad) {

@@ -19,7 +19,8 @@
 namespace feedline::flow {
 
 /// The rows of a step, which its batches share. Plain pointers to chunks are safe here: the last step that uses a chunk
-/// owns it, and a replica writes its steps in order, so the chunk outlives every step that points to it.
+/// owns it (`finished`), and the steps of a replica are delivered and then destroyed in their order. So the chunk
+/// outlives every step that points to it.
 struct StepRows {
   std::vector<TicketRows> rows;  // the rows of this rank, ascending by `at`
   int64_t moved = 0;             // if an error has cut the step short: the former number of the row that is row 0 now
@@ -42,20 +43,20 @@ struct BatchRows {
   Rows wanted = {};
   // Batch: how many rows its tensors have: wanted.count(), but at least one (or one window with its frames).
   int64_t rows = 0;
-  // End of an epoch or failure: the chunk that completed it. It holds its slot until the replica takes the end, so the
-  // number of slots bounds how many ends are under way.
+  // End of an epoch or failure: the chunk that brought it. The chunk's slot stays in use until the replica takes the
+  // end or the failure, so the number of slots bounds how many ends are under way.
   ChunkRef brought_by = {};
   std::shared_ptr<const Error> error = {};    // failure: what failed
   EpochEnd end = {};                          // end of an epoch: its sums
   std::shared_ptr<StepOutcome> outcome = {};  // batch: shared by the step's batches; null: its rows cannot fail
 };
 
-/// Returns the replica's batch of the rows before row `end` of a step, which an error cuts short there. The replicas of
-/// the rank share these rows evenly. Returns nullopt if these rows hold no whole sample. `batch` is any batch of the
-/// step; the chunks of its rows must still be alive.
+/// Returns the batch of one replica if an error cuts a step short before row `end`. The replicas of the rank share the
+/// rows before `end` evenly. Returns nullopt if these rows hold no whole sample. `batch` is any batch of the step; the
+/// chunks of its rows must still be alive.
 std::optional<BatchRows> rows_before(int64_t end, const BatchRows& batch, int replica, const Schedule& schedule);
 
-/// Used by one thread at a time.
+/// Makes batches of the chunks of a feed, as described above. Used by one thread at a time.
 class Assembler {
  public:
   /// Begins at `start`. Keeps a reference to `schedule`, which must outlive this object. Options in feedline/feeder.h
@@ -104,13 +105,13 @@ class Assembler {
     bool has_filler = false;
   };
   std::vector<Held> chunks_;       // by ticket, beginning with first_ticket_
-  std::vector<ChunkRef> dropped_;  // finished by a step that was given to no replica
+  std::vector<ChunkRef> dropped_;  // chunks whose last step was given to no replica
   uint64_t first_ticket_ = 0;
   uint64_t held_ = 0;       // how many of chunks_ are still needed
   bool cut_short_ = false;  // a chunk ends with an error, so it may have fewer rows than its step wants
   bool failed_ = false;
   EpochEnd end_;  // the sums of the current epoch
-  // Set until the first epoch that was fed from its beginning has ended.
+  // Finds features that no record has. Set until the first epoch that was fed from its beginning has ended.
   std::optional<AbsentFeatures> absent_;
 };
 

@@ -8,7 +8,7 @@ namespace {
 
 bool is_bad(const StepRows& step, const Chunk& chunk, uint32_t row) { return step.has_filler && chunk.is_bad(row); }
 
-// Returns the run that has the row, or the first run after the row.
+// Returns the run (consecutive rows of one chunk) that has the row, or the first run after the row.
 std::vector<TicketRows>::const_iterator run_of(const StepRows& step, int64_t row) noexcept {
   return std::upper_bound(step.rows.begin(), step.rows.end(), row,
                           [](int64_t at, const TicketRows& run) { return at < run.at + run.count; });
@@ -16,8 +16,8 @@ std::vector<TicketRows>::const_iterator run_of(const StepRows& step, int64_t row
 
 }  // namespace
 
-// A row without a sample (filler) refers to the nearest row with a sample before it or, if there is none before it,
-// after it.
+// A row without a sample (filler) refers to the nearest row with a sample before it. If there is no such row before it,
+// it refers to the nearest row with a sample after it.
 std::span<const BatchRow> rows_of_batch(const BatchRows& batch, int64_t begin, int64_t end, BatchRow* out) {
   const StepRows& step = *batch.of_step;
   const auto first = step.rows.begin(), last = step.rows.end();

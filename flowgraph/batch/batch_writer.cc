@@ -35,7 +35,7 @@ struct BatchWriter::Failures {
   explicit Failures(const BatchRows& of) : batch(of) {}
   struct Found {
     std::vector<int64_t> rows;       // their numbers in the batch; a row comes once for each output that failed
-    std::vector<BadRecord> records;  // those of rows that stood for a sample and could not be written
+    std::vector<BadRecord> records;  // the records of those rows that stood for a sample
   };
   const BatchRows& batch;
   Mutex mutex;
@@ -71,7 +71,7 @@ struct BatchWriter::Failures {
 namespace {
 
 // A buffer that was not written for this long has left the last-level cache, if other programs share the cache. Then
-// streaming (non-temporal) stores take half the time. For a buffer in the cache they take longer.
+// streaming (non-temporal) stores take half the time of normal stores. For a buffer in the cache they take longer.
 constexpr std::chrono::milliseconds leaves_caches_after{5};
 
 // These are not system calls. Tests inject them as the faults that the audit must find.
@@ -85,7 +85,7 @@ struct DoubleRecordOp {
 };
 
 // Injects the faults above. Returns whether rows may have changed. Called once for each block of rows, before the
-// tensors are written, because records can no longer be told apart in them.
+// tensors are written, because records can no longer be told apart in tensors.
 bool act_out_faults(std::span<BatchRow> rows) {
   const bool leaves_out = syscall_hook<LeaveOutRecordOp>.pending(), doubles = syscall_hook<DoubleRecordOp>.pending();
   if (leaves_out)
@@ -122,8 +122,8 @@ int64_t reserved_value(const Plan& plan, const ColumnRef& column, const Chunk& c
   return -1;
 }
 
-// Sets at[i] to the address of element `element` of the `elements` elements of rows[i]. column_of(chunk) returns the
-// column.
+// Sets at[i] to the address of one element of rows[i]. The elements lie in the column that column_of(chunk) returns.
+// Each row has `elements` elements there, and element number `element` of them is located.
 template <typename ColumnOf>
 void locate(const RowBlock& block, RowAccess access, const ColumnOf& column_of, size_t elements, size_t element,
             const std::byte** at) {
@@ -160,8 +160,8 @@ void unpack_scattered(const unpack::Unpacker& unpack, std::span<const std::byte*
   }
 }
 
-/// Writes the row of a dense output whose columns are zeros. The row is made in the same way as rows that travel
-/// packed, so that a batch is the same whether it travels or not.
+/// Writes a row of a dense output as if all columns that it is made from were zeros. The row is made in the same way as
+/// rows that travel packed, so that a batch is the same whether it travels or not.
 void write_row_of_zeros(const OutputSpec& output, const Packing::Output& packed, std::byte* out) {
   const size_t bytes = output.row_bytes();
   std::memset(out, 0, bytes);
@@ -308,8 +308,9 @@ void BatchWriter::read_ahead(const Chunk& chunk) const noexcept {
   }
 }
 
-// Adds to `failed` the rows of padding that refer to a failed row of a sample. Where such rows have no values, as in
-// lists, nothing was tried for them. But what they have in dense tensors is not that of a good row, either.
+// Adds to `failed` the padding rows that refer to a failed row of a sample. In an output of varying length a padding
+// row has no values, so it cannot have failed there itself. But in dense tensors it is a copy of the failed row, and
+// must become a copy of a good row, too.
 void BatchWriter::add_padding_of(const BatchRows& batch, std::vector<int64_t>& failed) {
   const auto row_at = [&](int64_t number) {
     BatchRow row;
@@ -487,7 +488,7 @@ std::span<const uint64_t> BatchWriter::entries_of(const RowBlock& block, uint64_
     if (row.filler) continue;
     const Extent& extent = row.chunk->extent_of(row.row);
     const auto first = plan_.cache->entry_of(extent.file, extent.record_of(row.row));
-    // A file on the disk that another process has made may have fewer entries.
+    // A cache file that a different process has made may have fewer entries.
     if (first && *first + part < store_->entries()) entries[i] = *first + part;
   }
   return std::span(entries).first(block.rows.size());

@@ -1,4 +1,4 @@
-// Writes rows, wherever they lie, into the tensors of a batch.
+// Writes rows of chunks into the tensors of a batch.
 #pragma once
 
 #include <array>
@@ -81,8 +81,8 @@ class BatchWriter {
   gpu::Memory cache_scratch_;  // CachePlan::scratch_bytes() for each thread
   int64_t rows_per_task_;
   Unpackers unpackers_;          // for a buffer that was written a moment ago
-  Unpackers cold_unpackers_;     // for a buffer that has left the caches since
-  io::EntryStore* const store_;  // null: nothing is kept
+  Unpackers cold_unpackers_;     // for a buffer that has left the caches since it was written
+  io::EntryStore* const store_;  // the cache of made rows; null: no row is kept
   mutable std::atomic<uint64_t> warnings_{0}, found_{0}, not_found_{0};
 };
 

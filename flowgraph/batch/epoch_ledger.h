@@ -39,7 +39,7 @@ class EpochLedger {
 
  private:
   struct Entry : EpochSums {
-    size_t replicas = 0;          // how many replicas have finished it
+    size_t replicas = 0;          // how many replicas have finished the epoch
     uint64_t bad_in_batches = 0;  // the audit of the samples whose rows failed while batches were written
   };
   EpochAudit audit(const FinishedEpoch& finished) const;
@@ -53,9 +53,10 @@ class EpochLedger {
   std::deque<Entry> open_;        // the epochs that some replicas have finished and others have not, in order
   uint64_t finished_ = 0;         // how many epochs all replicas have finished
   std::optional<FinishedEpoch> last_;
-  std::map<uint64_t, uint64_t> passes_;  // for each pass that has not ended: the audit of what has been delivered of it
-  // The first pass over the data that was delivered as a whole, so that its audit can be compared with that of the
-  // index. In each earlier pass some records were not delivered, or were bad. Empty before the first batch.
+  std::map<uint64_t, uint64_t> passes_;  // for each pass that has not ended: the audit of its rows delivered so far
+  // The first pass over the data that is delivered as a whole, so that its audit can be compared with the audit that
+  // the index has. In earlier passes some records may not have been delivered, or may have been bad. Empty before the
+  // first batch.
   std::optional<uint64_t> first_whole_;
   bool begins_within_;
   uint64_t differing_ = 0;

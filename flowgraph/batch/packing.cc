@@ -74,9 +74,9 @@ class Packer {
     return static_cast<int>(packing_.spec.outputs.size()) - 1;
   }
 
-  /// Returns the job of an output whose rows can fail, so that the rank that reads makes them on its host. Mostly the
-  /// rows travel, and the job copies them. If they can be made from stored numbers, these travel instead, or only the
-  /// numbers of rows in a table that each receiver has.
+  /// Returns the job of an output whose rows can fail, so that the rank that reads makes them on its host. In general
+  /// the made rows travel, and the job copies them. If rows can be made from stored numbers, these numbers travel
+  /// instead. If each receiver has the table from which rows are looked up, only the numbers of its rows travel.
   Packing::Job of_made_rows(OutputSpec output) {
     DenseJob& job = output.jobs[0];
     if (const auto* lookup = std::get_if<LookupRows>(&*job.rows); lookup && feed_.tables[lookup->table].on_device) {
@@ -264,7 +264,7 @@ bool PackedBatches::can_have(const std::vector<Shape>& packed, int64_t rows) con
   for (size_t t = 0; t < packed.size(); t++) {
     const BatchTensor& tensor = packed_[t];
     const Shape& shape = packed[t];
-    const size_t free_axis = tensor.part == Part::padded ? 1 : 0;  // the one whose length differs from batch to batch
+    const size_t free_axis = tensor.part == Part::padded ? 1 : 0;  // the axis whose length differs from batch to batch
     if (shape.rank() <= free_axis) return false;
     const int64_t length = shape[free_axis];
     Shape wanted{length};

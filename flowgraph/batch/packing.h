@@ -41,8 +41,8 @@ Packing pack(const PipelineSpec& spec);
 /// tensor that needs no unpacking is one of the packed tensors. Immutable.
 class PackedBatches {
  public:
-  /// `facts` must be those of a plan of pack(spec).spec. Keeps no reference to either. `tables` are those of the
-  /// pipeline; only unpack() needs them. Throws Error bad_pipeline if a batch has more than most_batch_bytes.
+  /// `facts` must be the facts of a plan of pack(spec).spec. Keeps no reference to either. `tables` are the tables of
+  /// the pipeline; only unpack() needs them. Throws Error bad_pipeline if a batch has more than most_batch_bytes.
   PackedBatches(const PipelineSpec& spec, const FeedFacts& facts, Tables tables = {});
 
   uint64_t buffer_bytes() const noexcept { return buffer_bytes_; }
@@ -58,9 +58,9 @@ class PackedBatches {
   BatchContent content(std::byte* memory) const;
   /// Returns whether a batch of `rows` samples can have packed tensors of these shapes. They then fit into a buffer.
   bool can_have(const std::vector<Shape>& packed, int64_t rows) const noexcept;
-  /// Throws Error bad_pipeline unless what the rank `from` sent into the packed tensors of a buffer can be used:
-  /// offsets and splits ascend from 0 to the end of what they divide, a BOOL is 0 or 1, and tables have the rows that
-  /// are named. Precondition: can_have(packed, rows).
+  /// Throws Error bad_pipeline unless the content that the rank `from` sent for the packed tensors of a buffer can be
+  /// used: offsets and splits ascend from 0 to the number of elements that they divide, a BOOL is 0 or 1, and tables
+  /// have the rows that are named. Precondition: can_have(packed, rows).
   void check_arrived(const std::byte* memory, const std::vector<Shape>& packed, int64_t rows, int from) const;
   /// Sets the shapes of all tensors, from the shapes of the packed tensors and content.rows.
   void set_shapes(const std::vector<Shape>& packed, BatchContent& content) const;
@@ -86,8 +86,8 @@ class PackedBatches {
   const TableSpec& table_of(const Job& job) const { return table_specs_[*job.table]; }
 
   /// How an output is made, for messages. If `stored` is true, the output is the packed column `column`, unchanged.
-  /// Otherwise it is unpacked from that column (if from several columns, `column` is the first of them), or from rows
-  /// of the table in the file `table`; empty: from no table.
+  /// Otherwise it is unpacked from that column (if from several columns, `column` is the first of them) or, if `table`
+  /// is not empty, from rows of the table in the file `table`.
   struct Origin {
     std::string name, column;
     bool stored;
@@ -99,8 +99,8 @@ class PackedBatches {
   struct Tensor {
     std::string name;
     DType dtype = DType::unset;
-    Shape shape = {};     // dense: of one row
-    bool dense = false;   // false: it has the shape of its column
+    Shape shape = {};     // dense: the shape of one row
+    bool dense = false;   // false: the tensor has the shape of its column
     size_t column = 0;    // index into packed_: the column that is the tensor, or from which it is unpacked
     bool stored = true;   // the column is the tensor
     uint64_t offset = 0;  // not stored: offset of the tensor in the buffer

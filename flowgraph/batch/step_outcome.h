@@ -23,7 +23,7 @@ struct StepOutcome {
   std::vector<BadRecord> failed FEEDLINE_GUARDED_BY(mutex);
   bool settled FEEDLINE_GUARDED_BY(mutex) = false;  // `end` and `end_row` are final
   std::optional<Error> end;                         // the error with which the feed ends in place of this step
-  int64_t end_row = 0;                              // the row of the step with that error
+  int64_t end_row = 0;                              // the row of the step at which the feed ends
 };
 
 }  // namespace feedline::flow
