@@ -56,7 +56,8 @@ void BadRecords::settle(StepOutcome& step) {
     last_in_steps_ = bad.error;
     if (const auto exceeded = limit()) return end_at(bad.row, ends_feed(*exceeded, bad.error));
   }
-  // Bad records in chunks that were parsed after the last failed row may exceed the limit.
+  // Chunks that came after the last failed row may have had bad records. Together with the failed rows, these may
+  // exceed a limit.
   if (!last_in_steps_) return;
   if (const auto exceeded = limit()) end_at(0, ends_feed(*exceeded, *last_in_steps_));
 }

@@ -1,5 +1,5 @@
-// Lets a thread outside of the graph take buffers. This thread blocks until a buffer comes back. (The graph never
-// blocks: a message tells it that a buffer has come back.)
+// Lets a thread outside of the graph take buffers. If no buffer is free, the thread blocks until one comes back. (The
+// graph never blocks: a message tells it that a buffer has come back.)
 #pragma once
 
 #include <atomic>
@@ -26,8 +26,8 @@ class BufferWait {
     });
   }
 
-  /// Returns a buffer of the ring, and waits until one is free. Returns null if none is free and stop() returns true;
-  /// stop() is called under the mutex. Tells `delivery` that `replica` waits for a buffer.
+  /// Returns a buffer of the ring, and waits until one is free. Returns null if no buffer is free and stop() returns
+  /// true; stop() is called under the mutex. If it waits, tells `delivery` that `replica` has no free buffer.
   template <typename Stop>
   BatchBuffer* take(BatchRing& ring, Delivery& delivery, int replica, Stop stop) {
     for (;;) {
@@ -55,7 +55,7 @@ class BufferWait {
  private:
   Mutex& mutex_;
   Condition& changed_;
-  bool returned_ FEEDLINE_GUARDED_BY(mutex_) = false;  // a buffer has come back
+  bool returned_ FEEDLINE_GUARDED_BY(mutex_) = false;  // a buffer has come back since take() last looked
   std::atomic<uint64_t> waited_ns_{0};
 };
 

@@ -99,8 +99,8 @@ void Delivery::throw_if_only_the_caller_can_help(size_t number, std::optional<si
     if (replicas_[other].served_by == std::this_thread::get_id()) throw_if_all_is_held(other);
 }
 
-// Throws only if a batch is next and has no buffer (out_of_buffers). The end of an epoch or an error needs no buffer,
-// so a caller may hold all batches until then.
+// Throws only if a batch comes next and there is no buffer for it (Replica::out_of_buffers). The end of an epoch or an
+// error needs no buffer, so a caller may hold all batches until then.
 void Delivery::throw_if_all_is_held(size_t number) const {
   const Replica& replica = replicas_[number];
   const size_t held = replica.ring->held;
@@ -195,7 +195,8 @@ Delivery::Outcome Delivery::next(int of_replica, std::optional<Clock::time_point
     if (arrive) wait_for(arrive, *content, batch, number);  // if it throws, this is still the next batch
     ledger_.add(number, *content, replica.ready.front().passes);
   }
-  Ready ready = std::move(replica.ready.front());  // Ready::keeps is released after the lock is
+  // Destroyed when the function returns, after the lock has been released: Ready::keeps then gives its slot back.
+  Ready ready = std::move(replica.ready.front());
   replica.ready.pop_front();
   const bool falls_short = replica.ready.empty();
   if (falls_short) short_replicas_++;

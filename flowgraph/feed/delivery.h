@@ -51,8 +51,8 @@ class Delivery {
   void put(int replica, Ready ready) { put_all(replica, std::span(&ready, 1)); }
   /// Moves the elements of `ready`, in their order, to the end of the replica's queue. Wakes its next() once.
   void put_all(int replica, std::span<Ready> ready);
-  /// Is told that every batch that was begun for the replica is in the replica's queue, and that the replica's ring has
-  /// no buffer for the next batch. This counts as true until the next put().
+  /// Notes that all batches that were begun for the replica are in its queue, and that its ring has no free buffer for
+  /// the next batch. The note holds until the next put() for the replica.
   void out_of_buffers(int replica);
   /// Makes every next() from now on throw this error. Only the first call has an effect.
   void fail(std::exception_ptr error) noexcept;
@@ -82,8 +82,8 @@ class Delivery {
   void on_long_wait(std::function<void()> look) { long_waited_ = std::move(look); }
 
   enum class Outcome : uint8_t { batch, end_of_epoch, not_ready };
-  /// Does what a batch needs before it counts as received. It may wait. If it throws, the next call of next() gives the
-  /// same batch again.
+  /// A function that completes a batch before the batch counts as received. It may wait. If it throws, the next call of
+  /// next() gives the same batch again.
   using Arrive = std::function<void(Batch&)>;
   /// Gives the next batch or end of an epoch to a replica. Waits for it until `deadline`, or as long as it takes if
   /// there is no deadline. Returns Outcome::not_ready if the deadline passes. At the end of an epoch, sets `end`.

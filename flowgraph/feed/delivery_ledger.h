@@ -43,7 +43,7 @@ class DeliveryLedger {
   /// Returns how many batches and ends of epochs the replica has been given.
   uint64_t received(size_t replica) const { return replicas_[replica].received; }
   /// Returns the replica that has been given the smallest number of batches and ends of epochs. If several replicas
-  /// have, returns the first of them.
+  /// have been given that number, returns the first of them.
   size_t slowest() const;
 
   DeliveredReport report() const;

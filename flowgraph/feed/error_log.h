@@ -14,7 +14,7 @@ namespace feedline::flow {
 /// The bad records met so far. Thread-safe.
 class ErrorLog {
  public:
-  /// How many errors are kept with place and message. Further ones are only counted.
+  /// How many errors are kept with their place and message. Further errors are only counted.
   static constexpr size_t kept = 100;
   /// How many different bad records are remembered, so that each of them counts only once. Any further bad record
   /// counts each time that it is read.

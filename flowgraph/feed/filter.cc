@@ -31,7 +31,7 @@ struct Answer {
   // In the same form as `kept`: whether the key of a kept sample differs from that of the kept sample before it. Empty
   // if there is no key.
   std::vector<uint64_t> changes;
-  std::vector<uint64_t> audits;  // by file: sum over the samples that are kept
+  std::vector<uint64_t> audits;  // by file: the sum of the audit terms of the kept samples
   std::vector<Error> bad;        // the first bad records
   uint64_t bad_total = 0;
 };
@@ -67,7 +67,7 @@ std::string bytes_of(const Answer& answer, uint64_t digest) {
 std::optional<Answer> load(const std::string& path, uint64_t digest, Answer answer) {
   std::string bytes = bytes_of(answer, digest);
   try {
-    // keep() writes only regular files of exactly this size, so any other file is not read.
+    // keep() writes only regular files of exactly this size, so a file of a different kind or size is not read.
     const auto file = io::InputFile::find(path);
     if (!file || file->size() != bytes.size()) return std::nullopt;
     file->read_at(0, std::as_writable_bytes(std::span(bytes)));

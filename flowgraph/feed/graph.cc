@@ -29,7 +29,8 @@ namespace {
 
 namespace tf = oneapi::tbb::flow;
 
-/// This is not a system call. A body may throw for many reasons; tests inject running out of memory for all of them.
+/// Lets tests make the body of any stage fail; it is not a system call. A body may throw for many reasons. In tests,
+/// running out of memory stands for all of them.
 struct BodyOp {
   static constexpr const char* name = "body of a stage";
   static constexpr int error = ENOMEM;
@@ -89,20 +90,20 @@ struct Graph::Impl {
   std::unique_ptr<Delivery> delivery;
 
   Assembler assembler;
-  std::vector<std::vector<BatchRows>> completed_batches;  // used by [assemble]
+  std::vector<std::vector<BatchRows>> completed_batches;  // by replica; only [assemble] uses it
   UnpackStage::Outlets unpack_outlets;
   std::deque<UnpackStage> unpack;  // by replica
 
   StageCounters assemble_counters{"feedline assemble"};
 
-  // All places of the arena are reserved for the threads of `workers`, so oneTBB's own workers never enter it. ~Impl()
-  // ends these members in the order that threads, tasks and reads in flight need.
+  // The arena has room only for the threads of `workers`, so oneTBB's own workers never enter it. ~Impl() ends these
+  // members in the order that threads, tasks and reads in flight need.
   tbb::task_arena arena;
   struct Nodes {
     explicit Nodes(Impl& impl);
     ~Nodes() { graph.wait_for_all(); }  // edges make tasks, which must not outlive the nodes
-    // Several threads wait for the graph at the same time. Cancelling it is safe then. An exception that leaves a task
-    // would not be safe (oneTBB 2021.8), so none does: see guarded().
+    // Several threads wait for the graph at the same time, which `concurrent_wait` allows. Meanwhile the graph may be
+    // cancelled. But no exception may leave a task then (oneTBB 2021.8), so guarded() catches every exception.
     tbb::task_group_context context{tbb::task_group_context::isolated, tbb::task_group_context::concurrent_wait};
     tf::graph graph{context};
     tf::function_node<Kick> read;
@@ -115,7 +116,7 @@ struct Graph::Impl {
   };
   std::unique_ptr<Nodes> nodes;
   std::optional<Workers> workers;
-  std::optional<ReadStage> read;  // the reads that it completes wake workers
+  std::optional<ReadStage> read;  // after `workers`, because a completed read wakes them
   std::optional<ParseStage> parse;
 };
 
@@ -227,8 +228,8 @@ void Graph::Impl::make_nodes() {
   } catch (const std::system_error& error) {
     throw Error(Category::io_error, fmt::format("the feeder's thread cannot be started: {}", error.what()));
   }
-  // Lets every ring kick as soon as one buffer is free. The replica that lacks batches may wait for slots, and these
-  // may be held by batches of another replica, which has no buffer for them.
+  // If any replica runs out of ready batches, makes the rings of all replicas kick as soon as one buffer is free. The
+  // replica may lack slots because batches of a different replica hold them while they wait for a buffer.
   delivery->on_shortage([this](int) {
     for (UnpackStage& stage : unpack) stage.ring().pool().set_enough(1);
     workers->wake_all();
@@ -237,7 +238,7 @@ void Graph::Impl::make_nodes() {
   workers->wake_all();
 }
 
-// Wakes one thread if every replica has batches ready, because one is enough then; otherwise wakes all.
+// Wakes one thread if every replica has batches ready, because one thread is enough then. Otherwise wakes all threads.
 void Graph::Impl::wake() noexcept { delivery->shortage() ? workers->wake_all() : workers->wake(); }
 
 Graph::Impl::~Impl() {
@@ -260,8 +261,8 @@ void Graph::Impl::stop() noexcept {
   nodes->graph.cancel();
 }
 
-// Looks for a chunk in the caches, if nobody has done so yet. Returns false if some of the chunk must be read from a
-// disk; then the chunk comes again in a later message.
+// Looks for the bytes of a chunk in the page cache and in the cache of records, if no thread has done so yet. Returns
+// false if some of the bytes must be read from a disk; then the chunk comes again in a later message.
 bool Graph::Impl::find(const ChunkRef& chunk) noexcept {
   bool all_cached = true;
   if (parse->is_untried(*chunk))
@@ -294,15 +295,16 @@ void Graph::Impl::assemble(const ChunkRef& chunk) {
 }
 
 Stage Graph::Impl::busy_stage(int replica) const {
-  // The thread that parses a chunk opens its file. While a thread waits for a file to open, it cannot do any other
-  // work.
+  // The thread that parses a chunk may first have to open the chunk's file. While it waits for the file to open, it
+  // does no other work. If half of the threads wait in this way, next() waits for [read].
   const int opening = read->opening();
   if (2 * opening >= plan.threads) return Stage::read;
   if (unpack[static_cast<size_t>(replica)].counters().waiting > 0) return Stage::unpack;
   if (parse->counters().waiting > opening) return Stage::parse;
   if (read->inflating().waiting > 0) return Stage::inflate;
   if (opening > 0 || read->reading().waiting > 0) return Stage::read;
-  // No stage has work. Batches of another replica, which wait for a buffer, may hold every slot.
+  // No stage has work for this replica. Batches of a different replica may hold every slot while they wait for a
+  // buffer.
   for (const UnpackStage& other : unpack)
     if (other.counters().waiting > 0 && other.ring().pool().dry()) return Stage::replica;
   return Stage::read;

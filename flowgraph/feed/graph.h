@@ -6,9 +6,9 @@
 //                                             output buffers: when a batch is released ------+---------------------+
 //
 // Messages are handles: a chunk, the batches that a chunk completes, or an empty kick. A kick says that a slot or an
-// output buffer has come back. The pools of slots and output buffers bound everything (backpressure). Only three
-// messages go backwards: the two kicks, and the one by which [assemble] tells [read] that the steps have gone on. For a
-// GPU the batches are packed (flowgraph/batch/packing.h), and an Upload unpacks them there.
+// output buffer has come back. The pools of slots and output buffers bound everything (backpressure). Only three kinds
+// of messages go backwards: the two kicks, and a kick by which [assemble] tells [read] that the next step needs more
+// chunks. For a GPU the batches are packed (flowgraph/batch/packing.h), and an Upload unpacks them there.
 #pragma once
 
 #include <memory>
@@ -36,8 +36,8 @@ struct GraphOptions {
   CacheStore* cache = nullptr;  // must outlive the graph; null if the plan has no cache
 };
 
-/// Runs a feed from construction to destruction. It may be destroyed at any moment, and then leaves no thread,
-/// descriptor or slot in use.
+/// Runs a feed from its construction to its destruction. A Graph may be destroyed at any moment. Then no thread, file
+/// descriptor or memory stays in use, except the memory of batches that the program still holds.
 class Graph {
  public:
   /// Keeps a reference to the plan. Throws Error if memory, threads or the read backend cannot be obtained.
@@ -55,11 +55,11 @@ class Graph {
   const std::vector<io::FileIndex>* counted() const noexcept;
 
   std::string backend() const;
-  /// Adds what was read, parsed, found bad and found in the cache since the start. The numbers are exact only while no
-  /// stage runs.
+  /// Adds to `counters` how many bytes were read since the start, and how many records were parsed, were bad, and were
+  /// found in the cache. The numbers are exact only while no stage runs.
   void add_to(Counters& counters) const;
   std::vector<StageReport> stages() const;
-  /// Returns the first bad records.
+  /// Returns the errors of the first bad records, at most ErrorLog::kept.
   std::vector<Error> errors() const;
 
  private:

@@ -1,5 +1,5 @@
-// A log-linear histogram of times. Its memory is fixed, adding an entry takes a few nanoseconds, and quantiles are
-// exact to 1/16.
+// A log-linear histogram of times. Its memory is fixed, and adding an entry takes a few nanoseconds. A quantile is
+// exact to 1/16 of its value.
 #pragma once
 
 #include <algorithm>

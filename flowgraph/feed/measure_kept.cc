@@ -28,8 +28,8 @@ class Measurement {
     return std::ranges::any_of(parts_.parts, [](const CacheParts::Part& part) { return part.step.bytes == 0; });
   }
 
-  // Looks at up to `most_samples` samples at equal distances. In a compressed file, looks at the first ones instead,
-  // because reaching a later one means inflating all before it.
+  // Looks at up to `most_samples` samples at equal distances. In a compressed file, looks at the first samples instead,
+  // because a later sample can be reached only by inflating all bytes before it.
   KeptSizes measure() {
     const uint64_t some = std::min(data_.samples, most_samples);
     // `first`: the number of the file's first sample. `next`: which of the `some` samples is wanted next.

@@ -1,4 +1,4 @@
-// The stage [parse]: verifies and parses chunks, after it has looked into the caches for what was not read yet.
+// The stage [parse]: verifies and parses chunks. If a chunk was not read yet, first looks for its bytes in the caches.
 #pragma once
 
 #include <atomic>
@@ -22,12 +22,13 @@ class ParseStage {
   ChunkRef take(const ToParse& message) const;
   /// Returns whether the chunk must be looked for in the caches (ReadStage::read_cached()) before it is parsed.
   bool is_untried(const Chunk& chunk) const noexcept { return read_.is_untried(chunk); }
-  /// Parses a chunk, all of which has been read.
+  /// Parses a chunk, all bytes of which have been read. Before that, puts its records into the cache of records, if
+  /// there is one. After that, tells row writers which rows will be made of the chunk.
   void parse(Chunk& chunk);
 
   StageCounters& counters() noexcept { return counters_; }
   const StageCounters& counters() const noexcept { return counters_; }
-  /// Return how many records were parsed, and how many of them had the byte layout of earlier ones.
+  /// Return how many records were parsed, and how many of them had the byte layout of earlier records.
   uint64_t parsed() const noexcept { return parsed_; }
   uint64_t layout_hits() const noexcept { return layout_hits_; }
 

@@ -13,7 +13,7 @@
 namespace feedline::flow {
 namespace {
 
-/// The epoch that a rank sends if it has finished none.
+/// What a rank sends in place of an epoch's number, if it has not finished any epoch.
 constexpr uint64_t no_epoch = UINT64_MAX;
 
 std::string pack(const EpochSums& sums) {

@@ -10,7 +10,7 @@ namespace feedline::flow {
 namespace {
 
 // After `misses_until_disk` chunks in a row that were not in the page cache, only one chunk in `cache_tried_once_in` is
-// looked for there before it is read. (A single chunk may be missed while the kernel moves its pages.)
+// looked for there before it is read. (One chunk that is missing says little: the kernel may be moving its pages.)
 constexpr uint64_t misses_until_disk = 2, cache_tried_once_in = 16;
 // After this many reads from a disk the memory of all slots is registered with io_uring. This makes the memory
 // resident, which does not pay if the page cache has the data.
@@ -109,7 +109,7 @@ void ReadStage::read() {
     return;
   }
   inflate_after_all();
-  // Issues reads in large bursts, because each burst wakes the I/O thread.
+  // Begins only if many reads can be issued as one burst, because each burst wakes the I/O thread.
   if (next_sequence_ > needed_ + read_ahead() / 2) return;
   while (issue_next()) {
   }
@@ -118,8 +118,9 @@ void ReadStage::read() {
   requests_.clear();
 }
 
-// Begins to read the next ticket. Returns false if it is too far ahead, or if no slot or no inflater is free; a kick
-// then runs read() again. (A chunk that is read too early has left the CPU's caches when it is used.)
+// Begins to read the next ticket. Returns false if the ticket is too far ahead of the steps, or if no slot or no
+// inflater is free. A kick runs read() again when that has changed. (A chunk that is read too early has left the CPU's
+// caches when it is used.)
 bool ReadStage::issue_next() {
   if (ended_ || next_sequence_ >= needed_ + read_ahead()) return false;
   Ticket* const ticket = tickets_.front();
@@ -157,7 +158,7 @@ FileInflater*& ReadStage::inflater_of(const Ticket& ticket) {
 
 // Makes an inflater ready for the ticket, if its file is compressed. If the source's inflater has the file open and has
 // not passed the ticket's first byte, it is used; otherwise an idle one begins at the front of the file. Returns false
-// if no inflater is idle; then the next one that becomes idle kicks the stage.
+// if no inflater is idle; then the next inflater that becomes idle kicks the stage.
 bool ReadStage::inflater_ready(const Ticket& ticket) {
   if (ticket.extents.empty()) return true;
   const uint32_t file = ticket.extents.front().file;
@@ -177,7 +178,7 @@ void ReadStage::run_inflater(FileInflater* inflater) {
   outlets_.inflate(inflater);
 }
 
-// Returns whether a ticket of a compressed file is in the cache of records.
+// Returns whether the ticket is of a compressed file, and the cache of records has all of the ticket.
 bool ReadStage::found_all(const Ticket& ticket) const noexcept {
   return records_ && !ticket.extents.empty() && plan_.data.files[ticket.extents.front().file].compressed() &&
          records_->has(ticket);
@@ -242,7 +243,7 @@ ChunkRef ReadStage::take_untried() {
   return oldest;
 }
 
-// Gives the chunk to [parse], which looks into the caches.
+// Has [parse] look for the chunk in the caches, and then parse it. `page`: whether it looks in the page cache, too.
 void ReadStage::try_first(const ChunkRef& chunk, bool page) {
   InFlight& flight = flights_[chunk->slot()];
   flight.untried = true;
@@ -254,7 +255,7 @@ void ReadStage::try_first(const ChunkRef& chunk, bool page) {
   outlets_.parse(Untried());
 }
 
-// Appends the reads of a chunk to `reads`. What the cache of records has is copied from there, and not read.
+// Appends to `reads` the reads that fill a chunk. Bytes that the cache of records has are copied from there instead.
 void ReadStage::add_reads(const ChunkRef& chunk, std::vector<io::Read>& reads) {
   InFlight& flight = flights_[chunk->slot()];
   flight.error = 0;
@@ -297,12 +298,13 @@ bool ReadStage::read_cached(const ChunkRef& chunk) {
   std::vector<io::Read> reads;
   add_reads(chunk, reads);
   if (!reads.empty()) return read_pages(chunk, reads);
-  if (plan_.cache->share() == 1) misses_ = 0;  // nothing comes from a disk any more
+  if (plan_.cache->share() == 1) misses_ = 0;  // all records are kept, so nothing comes from a disk any more
   return true;
 }
 
-// The thread that parses the chunk copies it. So the bytes are then in that core's cache, no thread must be woken, and
-// as many threads copy as parse. The first read that is not in the page cache is submitted, with all reads after it.
+// Copies the chunk from the page cache. The thread that will parse the chunk does this, so the bytes are then in its
+// core's cache, no thread must be woken, and as many threads copy as parse. If the page cache lacks the bytes of a
+// read, submits that read and all reads after it. Returns whether the page cache had all bytes.
 bool ReadStage::read_pages(const ChunkRef& chunk, const std::vector<io::Read>& reads) {
   InFlight& flight = flights_[chunk->slot()];
   auto read = reads.begin();
@@ -336,7 +338,8 @@ void ReadStage::submit(std::span<const io::Read> reads, size_t flying) {
   backend_->submit(reads);
 }
 
-// Called on the I/O thread.
+// The backend calls this when a read has ended: on the I/O thread or, if the backend was stopped, on the thread that
+// submits.
 void ReadStage::completed(const InFlight::Part& part, int error) noexcept {
   InFlight& flight = *part.flight;
   int none = 0;

@@ -1,10 +1,11 @@
-// The stage [read]: takes the tickets of a feed in their order, and reads what they name into slots.
+// The stage [read]: takes the tickets of a feed (lists of byte ranges of files) in their order, and reads these bytes
+// into slots.
 //
 //   ticket -> slot -+-> in a cache:        copied by the thread that parses the chunk -+
 //                   +-> on a disk:         read by the backend's thread ---------------+-> [parse]
 //                   +-> compressed:        read by the backend's thread -> [inflate] --+
 //
-// A cache is the page cache, or the pipeline's cache of records.
+// Here a cache is the kernel's page cache, or the pipeline's cache of records.
 #pragma once
 
 #include <atomic>
@@ -34,8 +35,8 @@
 
 namespace feedline::flow {
 
-/// Says that a chunk is to be looked for in the caches, and then parsed. It is the oldest chunk that nobody has looked
-/// for yet.
+/// Says that a chunk is to be looked for in the caches, and then parsed: the oldest chunk for which no thread has
+/// looked yet.
 struct Untried {};
 /// A message to [parse]: a chunk that has been read, or Untried.
 using ToParse = std::variant<Untried, ChunkRef>;
@@ -47,30 +48,33 @@ class ReadStage {
     std::function<void(ToParse)> parse;          // a chunk is to be parsed
     std::function<void(FileInflater*)> inflate;  // the inflater's run() is to be called
     std::function<void()> kick;                  // a slot or an inflater has come back: read() is to be called
-    std::function<void()> wake;                  // the I/O thread has called one of the functions above
+    std::function<void()> wake;                  // the I/O thread has called a function above: threads must wake up
     std::function<void(std::exception_ptr)> fail;
   };
 
-  /// Keeps a reference to `plan`. `lent_to`: the device to which batches in the slots are copied (MemoryPlan::lends).
-  /// `needed`: how many chunks the first step needs. `cache`: null if the plan has none. Throws Error if memory or the
-  /// read backend cannot be obtained.
+  /// Keeps a reference to `plan`. `lent_to`: if batches lie in the slots (MemoryPlan::lends), the device to which they
+  /// are copied. `needed`: how many chunks the first step needs. `cache`: null if the plan has no cache. Throws Error
+  /// if memory or the read backend cannot be obtained.
   ReadStage(const Plan& plan, const Walk::Start& start, const IoOptions& io, DeviceId lent_to, uint64_t needed,
             CacheStore* cache, Outlets outlets);
 
-  /// Reads as many tickets ahead as the plan says, while slots are free. One thread at a time may call it.
+  /// Begins to read as many tickets ahead as the plan says, as long as slots are free. One thread at a time may call
+  /// it.
   void read();
-  /// Says how many chunks, counted from the start of the feed, the next step needs. Returns whether this has changed;
-  /// read() is to be called then.
+  /// Says how many chunks, counted from the start of the feed, the next step needs. Returns whether this number has
+  /// changed. If so, the caller must see to it that read() is called.
   bool set_needed(uint64_t chunks) noexcept { return needed_.exchange(chunks) != chunks; }
 
-  /// Takes the oldest chunk that was not looked for in a cache yet. Precondition: Untried was given to
-  /// Outlets::parse for it.
+  /// Takes the oldest chunk for which no thread has looked in the caches yet. Precondition: it is called once for each
+  /// Untried that was given to Outlets::parse.
   ChunkRef take_untried();
   bool is_untried(const Chunk& chunk) const noexcept { return flights_[chunk.slot()].untried; }
-  /// Copies the chunk from the caches, and submits the reads of what they lack. Returns whether all of the chunk was
-  /// there. If not, the chunk is given to Outlets::parse when it has been read. Precondition: is_untried().
+  /// Copies the chunk's bytes from the caches, and submits reads of the bytes that the caches lack. Returns whether the
+  /// caches had all bytes. If not, the chunk is given to Outlets::parse when it has been read. Precondition:
+  /// is_untried().
   bool read_cached(const ChunkRef& chunk);
-  /// Puts the records of a chunk that is about to be parsed into the pipeline's cache, if the cache keeps them.
+  /// Puts those records of a chunk into the pipeline's cache of records that the cache is planned to keep. Called just
+  /// before the chunk is parsed.
   void keep(Chunk& chunk);
 
   /// Lets no new read begin.
@@ -91,7 +95,7 @@ class ReadStage {
   double no_slot_s() const { return slots_->pool().dry_s(); }
   double no_inflater_s() const { return idle_inflaters_->dry_s(); }
   uint64_t bytes_read() const noexcept { return bytes_read_; }
-  /// Returns the cache of records; null if there is none.
+  /// Returns the cache of records; null if the pipeline has no such cache.
   const RecordCache* records() const noexcept { return records_ ? &*records_ : nullptr; }
   std::string backend() const;
   /// With index.mode LAZY, returns the indexes of all files once an epoch has ended. Otherwise returns null.
@@ -100,10 +104,10 @@ class ReadStage {
   }
 
  private:
-  /// The reads into a slot, or into an input of an inflater, that are in flight. The addresses of the elements of
-  /// `parts` are the tags of these reads.
+  /// The reads in flight that fill one slot, or one input of an inflater. The tags of these reads (io::Read::tag) are
+  /// the addresses of the elements of `parts`.
   struct InFlight {
-    /// The tag of a read. The read fills a part of extent `extent` of the chunk's ticket, or the input.
+    /// One read. It fills bytes of extent number `extent` of the chunk's ticket, or the inflater's input.
     struct Part {
       InFlight* flight;
       size_t extent;
@@ -113,7 +117,8 @@ class ReadStage {
     std::vector<Part> parts;  // one for each read, in the order of the reads
     std::atomic<size_t> left{0};
     std::atomic<int> error{0};
-    size_t failed = 0;  // the extent whose read failed first; it is set together with `error`, before `left` is lowered
+    // The number of the extent whose read failed first. The thread that sets `error` sets it, before it lowers `left`.
+    size_t failed = 0;
     void fly(ChunkRef to, size_t reads) {
       chunk = std::move(to);
       left = reads;
@@ -145,25 +150,26 @@ class ReadStage {
 
   const Plan& plan_;
   const Outlets outlets_;
-  // No new read may begin: the feed has been stopped, or has ended with an error that is on its way to next(). Further
-  // reads could keep the only thread of a feed busy, so that it never delivers the error.
+  // Whether reads may no longer begin, because the feed has been stopped, or has ended with an error that is on its way
+  // to next(). Further reads could keep a feed's only thread busy, so that the error would never be delivered.
   std::atomic<bool> ended_{false};
 
   // The memory, and the pools that say who may use it.
   const std::shared_ptr<Slots> slots_;
   gpu::Memory inflater_memory_;
   std::optional<Pool<FileInflater*>> idle_inflaters_;
-  std::deque<InFlight> flights_;  // by slot, then two for each inflater
+  std::deque<InFlight> flights_;  // one for each slot, then two for each inflater
   std::deque<FileInflater> inflaters_;
 
   // Only read() uses these members.
   TicketQueue tickets_;
   uint64_t next_sequence_ = 0;
-  std::vector<FileInflater*> open_inflaters_;  // by source of a mixture, or only one; null: no compressed file is open
-  std::vector<io::Read> requests_;             // the reads of one burst
-  size_t burst_ = 0;                           // the number of chunks that requests_ is for
-  uint64_t passed_by_ = 0;                     // how many chunks were not looked for in the page cache
-  std::optional<LazyReader> lazy_;             // index.mode LAZY: used instead of tickets, inflaters and requests
+  // One for each source of a mixture; without a mixture, only one. Null: no compressed file is open.
+  std::vector<FileInflater*> open_inflaters_;
+  std::vector<io::Read> requests_;  // the reads of one burst
+  size_t burst_ = 0;                // the number of chunks that requests_ is for
+  uint64_t passed_by_ = 0;          // counts chunks, of which only some are looked for in the page cache
+  std::optional<LazyReader> lazy_;  // index.mode LAZY: used instead of tickets, inflaters and requests
 
   std::atomic<uint64_t> needed_;
   std::atomic<uint64_t> misses_{0};  // how many chunks in a row were not in the page cache
@@ -171,11 +177,11 @@ class ReadStage {
 
   std::optional<RecordCache> records_;  // the pipeline's cache of records
 
-  // Chunks that were not looked for in the caches yet. A task of [parse] takes the oldest one, because the chunk
-  // that was read last is needed last, but oneTBB runs the newest task first.
+  // Chunks for which no thread has looked in the caches yet. A task of [parse] takes the oldest chunk, because that one
+  // is needed first. Its message cannot name the chunk, because oneTBB runs the newest task first.
   Mutex untried_mutex_;
   std::deque<ChunkRef> untried_ FEEDLINE_GUARDED_BY(untried_mutex_);
-  // Chunks of compressed files that turned out to be damaged in the cache of records.
+  // Chunks of compressed files that turned out to be damaged in the cache of records. They are inflated instead.
   std::deque<ChunkRef> damaged_ FEEDLINE_GUARDED_BY(untried_mutex_);
 
   StageCounters read_counters_{"feedline read"}, inflate_counters_{"feedline inflate"};

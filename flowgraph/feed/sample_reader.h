@@ -9,8 +9,8 @@
 
 namespace feedline::flow {
 
-/// Reads records of one file, in ascending order. Goes to a record by the index. A file that is compressed, or was not
-/// counted, is read from its beginning instead.
+/// Reads records of one file, in ascending order. Uses the file's index to skip most of what lies before a record. A
+/// file that is compressed, or was not counted, is read from its beginning instead.
 class SampleReader {
  public:
   /// Opens the file. Keeps references to the arguments. Throws Error io_error if it cannot be opened or read; so does
@@ -18,8 +18,9 @@ class SampleReader {
   SampleReader(const DataSet& data, const SourceSpec& source, const DataFile& file);
 
   enum class Found : uint8_t { record, damage, end };
-  /// Goes to the record with this number in the file, which must be larger than the number of the previous call. Damage
-  /// is only found if the data was not counted and `stops_at_damage` is true; otherwise it is passed over.
+  /// Goes to the record with this number in the file, which must be larger than the number of the previous call.
+  /// Returns Found::damage only if the data was not counted and `stops_at_damage` is true; otherwise passes damaged
+  /// bytes over.
   Found find(uint64_t number, bool stops_at_damage);
 
   /// Return the record that was found, which is valid until the next call of find(); the offset in the file at which it

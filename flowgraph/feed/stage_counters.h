@@ -15,7 +15,7 @@ namespace feedline::flow {
 struct StageCounters {
   explicit StageCounters(const char* range) noexcept : name(range) {}
 
-  const char* const name;  // of the stage's range in a profile
+  const char* const name;  // the name of the stage's range in a profile
   std::atomic<uint64_t> messages{0};
   std::atomic<uint64_t> busy_ns{0};
   std::atomic<int64_t> waiting{0};  // messages that were sent to the stage and are not done

@@ -142,8 +142,8 @@ void Transfer::end_if_others_begin_anew() {
     const Lock lock(mutex_);
     if (intent_ != Intent::go_on || beginner_ < 0) return;
   }
-  // This rank, too, has received all steps that the other rank has received, and has done so long ago. So the trainer
-  // of this rank asks for a step that will not come.
+  // This rank, too, has received all steps that the rank `beginner_` has received, and has done so long ago. So the
+  // trainer of this rank asks for a step that will not come.
   if (std::chrono::steady_clock::now() - beginner_since_.load() < long_wait) return;
   communicator_.abort(Error(Category::stalled,
                             fmt::format("rank {} calls set_state(), set_epoch() or set_weights(), but this rank calls "
@@ -274,8 +274,8 @@ Transfer::StepVote Transfer::prepare() {
   return vote;
 }
 
-// Throws Error bad_pipeline unless all readers are at this rank's step and make the same offer. A reader that votes to
-// go on must offer something.
+// Throws Error bad_pipeline unless all readers are at this rank's step and make the same offer: a batch, or the end of
+// the epoch.
 void Transfer::check_votes() const {
   const std::vector<StepVote>& all = exchanged_->votes;
   for (const int reader : readers_) {
@@ -337,8 +337,8 @@ void Transfer::send_heads() {
   for (const Head& head : heads) check_head(head);
 }
 
-// Returns, for each packed tensor, its bytes in the buffer, as many as follow from the head. Throws Error bad_pipeline
-// if the buffer has no room for the bytes of a tensor.
+// Returns, for each packed tensor, where in the buffer its bytes go. The head says how many bytes these are. Throws
+// Error bad_pipeline if the buffer has no room for the bytes of a tensor.
 std::vector<std::span<std::byte>> Transfer::spans_in(const BatchBuffer& buffer, const Head& head) const {
   const std::vector<Shape> shapes = head.shapes();
   std::vector<std::span<std::byte>> spans;
@@ -396,7 +396,7 @@ void Transfer::broadcast_rows() {
   }
 }
 
-// Copies the rows that a reader's own replicas are given. Does nothing on other ranks.
+// On a reader, copies the rows of its own replicas to their buffers. Does nothing on a rank that does not read.
 void Transfer::keep_own_rows() {
   if (exchanged_->parts.empty()) return;
   for (size_t arrival = 0; arrival < start_.parts.size(); arrival++) {

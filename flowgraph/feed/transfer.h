@@ -4,10 +4,10 @@
 //                                          +-> Transport, --------+-> buffer of replica 1 -> ...
 //                                              step by step       +-> ...
 //
-// A thread on each rank makes the calls, ahead of the trainer by as many batches as its buffers hold. Before each step
-// all ranks exchange a vote (StepVote) in an all_gather. In its vote a rank that reads (a reader) says what comes next,
-// and any rank may say that it leaves, or that it begins anew (end_together()). So a feed ends with no call left open,
-// and the next feed can use the communicator.
+// A thread on each rank makes the calls of the Transport, ahead of the trainer by as many batches as its buffers hold.
+// Before each step all ranks exchange their votes (StepVote) by an all_gather(). In its vote a rank that reads (a
+// reader) says what comes next, and any rank may say that it leaves, or that it begins anew (end_together()). So no
+// call is under way when a feed ends, and the next feed can use the communicator.
 #pragma once
 
 #include <atomic>
@@ -35,16 +35,16 @@ class Transfer {
     std::shared_ptr<Transport> communicator;
     Distribution distribution;
     FeedFacts facts;                // facts of the feed of this rank's reader
-    Tables tables;                  // of the pipeline; those that are on_device are open
-    Graph* graph = nullptr;         // on a reader: the graph whose replicas are the parts; must outlive this object
+    Tables tables;                  // of the pipeline; the tables that are on_device are open
+    Graph* graph = nullptr;         // on a reader: the graph, whose replica i makes part i; must outlive this object
     std::vector<DeviceId> devices;  // by replica: the device to which its batches go; an Upload copies those for GPUs
     std::vector<int> parts;         // the reader's part for each replica, or one part that all replicas are given
     bool heads_only = false;        // send only heads, because an Upload sends the rows; a reader keeps its own rows
     int threads = 1;
     Position position;
   };
-  /// Allocates the buffers, but makes no call. On a rank that does not read, throws Error if the batches that arrive do
-  /// not fit into memory.limit.
+  /// Allocates the buffers, but does not call the communicator. On a rank that does not read, throws Error if the
+  /// batches that arrive do not fit into memory.limit.
   Transfer(const PipelineSpec& spec, Start start);
   /// Leaves the feed: the feeds of the other ranks end after the steps that they have received. Waits for at most 5 s
   /// until the other ranks know that this rank leaves. If some do not, aborts the communicator.
@@ -68,7 +68,7 @@ class Transfer {
   void stop() noexcept;
 
   Delivery& delivery() noexcept { return *delivery_; }
-  /// Adds the bytes of packed rows that were sent and received since the start.
+  /// Adds to `counters` how many bytes of packed rows were sent and received since the start.
   void add_to(Counters& counters) const;
   StageReport stage() const;
   /// Returns the memory of a Transfer's buffers, for the memory plan of a rank that reads.
@@ -84,15 +84,16 @@ class Transfer {
     uint64_t epoch = 0;
     int64_t step = 0;
   };
-  /// The memory for a step that is no longer wanted, if no buffer is free.
+  /// Memory for the rows of a step that this rank must still receive, but no longer wants, because it leaves or begins
+  /// anew. It is used if no buffer is free.
   struct Scratch {
     explicit Scratch(gpu::Memory m) : memory(std::move(m)) {}
     gpu::Memory memory;
     BatchBuffer buffer = {};
   };
-  /// The description of a part, which is sent before its rows. `numbers` has the number of rows, the number of valid
-  /// rows, the audit, and for each packed tensor the number of its axes and the axes themselves. Zeros follow the axes,
-  /// so that all heads have the same length.
+  /// Describes a part (one of the packed batches that a reader sends for a step), and is sent before the part's rows.
+  /// `numbers` has the number of rows, the number of valid rows, the audit, and for each packed tensor the number of
+  /// its axes and the axes themselves. Zeros follow the axes, so that all heads have the same length.
   struct Head {
     std::vector<int64_t> numbers;
     int64_t rows() const { return numbers[0]; }
@@ -130,14 +131,14 @@ class Transfer {
   std::unique_ptr<Delivery> delivery_;
   WorkerArena arena_;
 
-  // Only the thread uses these members.
+  // While thread_ runs, only it uses position_, exchanged_ and buffers_.
   Position position_;
   /// The memory that the communicator's calls read and write. A communicator that has failed may still use it at any
   /// time, so it is never freed after a failure.
   struct Exchanged {
     std::vector<StepVote> votes;    // the votes of all ranks
     StepVote vote;                  // the vote of this rank
-    std::vector<Head> heads, sent;  // of the parts that arrive, and of those that a reader sends
+    std::vector<Head> heads, sent;  // of the parts that arrive, and of the parts that a reader sends
     std::vector<Batch> parts;       // on a reader: the parts of this step
     std::vector<std::shared_ptr<BatchRing>> rings;
     std::deque<Scratch> scratch;
@@ -148,7 +149,8 @@ class Transfer {
   StageCounters counters_{"feedline transfer"};
   std::atomic<uint64_t> sent_{0}, received_{0};
   std::atomic<bool> waits_for_rows_{false};
-  // A rank that is to begin anew while some ranks are not yet, so no more steps come; -1 if there is none.
+  // The number of a rank that has voted to begin anew, while some ranks have not yet. No more steps come then. -1:
+  // there is no such rank.
   std::atomic<int> beginner_{-1};
   std::atomic<std::chrono::steady_clock::time_point> beginner_since_{};  // valid if beginner_ is not -1
 

@@ -19,7 +19,7 @@ namespace feedline::flow {
 
 class UnpackStage {
  public:
-  /// A batch that has a buffer; or the end of an epoch or a failure, which needs none.
+  /// A batch that has a buffer; or the end of an epoch or a failure, which needs no buffer.
   struct Pending {
     Pending(BatchRows&& rows_, UnpackStage& stage_, BatchBuffer* buffer_)
         : rows(std::move(rows_)), stage(stage_), buffer(buffer_), done(!buffer) {}
@@ -35,7 +35,8 @@ class UnpackStage {
     std::function<void()> end;             // the feed has ended with an error: nothing new is to be read
   };
 
-  /// Keeps references to all but `ring`. For `deliver_before_error` see Options in feedline/feeder.h.
+  /// Keeps references to all arguments that are references. For `deliver_before_error` see Options in
+  /// feedline/feeder.h.
   UnpackStage(const Plan& plan, int replica, const BatchWriter& writer, std::shared_ptr<BatchRing> ring,
               Delivery& delivery, BadRecords& bad_records, bool deliver_before_error, const Outlets& outlets)
       : plan_(plan),
@@ -49,8 +50,8 @@ class UnpackStage {
 
   /// Queues the batches, and does what run() does.
   void add(std::vector<BatchRows>&& batches);
-  /// Gives buffers to as many queued batches as possible, and delivers those that are written. One thread at a time may
-  /// call it or add().
+  /// Gives buffers to as many queued batches as possible, and delivers the batches that are written, in their order.
+  /// One thread at a time may call it or add().
   void run();
   /// Writes a batch of this stage into its buffer. May be called on any thread.
   void write(Pending& batch);

@@ -28,8 +28,8 @@ constexpr auto between_looks = std::chrono::milliseconds(50),
 constexpr size_t table_alignment = 16;
 
 // The minimum and the maximum number of batches on a GPU, if the pipeline does not say how many. At least two are made
-// ahead while one is used. If batches are small, more are made ahead, because waking a thread of the host takes as long
-// as several small batches.
+// ahead while one is used. More are made ahead as long as all together take at most `small_batches_bytes`, because
+// waking a thread of the host takes as long as several small batches.
 constexpr uint64_t fewest_buffers = 3, most_buffers = 9, small_batches_bytes = uint64_t{256} << 20;
 
 // Returns the size of a buffer in bytes. A buffer has a batch, and after it the packed rows of the parts that are for
@@ -210,7 +210,7 @@ void Upload::end() noexcept {
       unfinished.swap(copying_[r].in_flight);
       unfinished.push_back(std::move(copying_[r].failed));
     }
-    unfinished.clear();  // without the lock
+    unfinished.clear();  // without the lock, because this gives batches back
     replicas_[r].ring->pool().close();
   }
 }
@@ -340,7 +340,8 @@ void Upload::fill(Replica& replica, std::span<const Batch> packed, BatchBuffer& 
                                 previous ? previous->filled->memory : nullptr),
                       std::back_inserter(copies));
   for (const gpu::CopyToDevice& copy : copies) (previous ? between_gpus_ : uploaded_) += copy.from.size();
-  // Numbers of table rows from another rank are checked below, but not if the rows travel between GPUs.
+  // If a different rank has sent numbers of table rows, they are checked below. Numbers that travel between GPUs cannot
+  // be checked here, because they do not pass through the host.
   const int reader = distribution_.reader_of(distribution_.rank);
   const bool has_arrived = distribution_.transfers() && reader != distribution_.rank && !between_;
   std::vector<unpack::UnpackLaunch> launches;

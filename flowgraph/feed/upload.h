@@ -55,7 +55,7 @@ class Upload {
   struct Start {
     Delivery& from;  // by replica: batches of pack(spec); must outlive this object
     FeedFacts facts;
-    Tables tables;  // of the pipeline; those that are on_device are open
+    Tables tables;  // of the pipeline; the tables that are on_device are open
     std::vector<DeviceId> devices;
     bool same_rows = false;  // all replicas are given the same rows: those of `from`'s only replica
     /// The communicator between GPUs, if GPUs of different ranks exchange rows; each rank then has one replica. On the
@@ -76,8 +76,8 @@ class Upload {
   Upload(const Upload&) = delete;
   Upload& operator=(const Upload&) = delete;
 
-  /// Makes every next() throw Error stalled, except one in arrive(), which waits for the other ranks. May be called
-  /// from any thread.
+  /// Makes every next() throw Error stalled. But a next() that is inside arrive() goes on waiting for the other ranks.
+  /// May be called from any thread.
   void stop() noexcept;
 
   /// If Start::between is set, next() must call this once for each batch that it takes. Enqueues on `stream` the
@@ -94,9 +94,10 @@ class Upload {
   Delivery& delivery() noexcept { return *delivery_; }
   /// Returns whether a GPU has ended the feed.
   bool failed() const noexcept { return failed_; }
-  /// Adds the bytes that were copied to GPUs and between them, and those that were sent and received, since the start.
+  /// Adds to `counters` how many bytes were copied to GPUs, copied between them, sent, and received since the start.
   void add_to(Counters& counters) const;
-  /// Returns two reports for each replica: "upload N", the time of the thread, and "copy N", the time on the GPU.
+  /// Returns two reports for each replica: "upload N" has the time that the thread worked, "copy N" the time that the
+  /// copies took on the GPU.
   std::vector<StageReport> report() const;
   /// Returns for each output its name, and a text that says where it is made.
   static std::vector<std::pair<std::string, std::string>> outputs(const PipelineSpec& spec, const FeedFacts& facts);
@@ -154,7 +155,7 @@ class Upload {
   const PackedBatches batches_;
   const std::shared_ptr<Transport> between_;
   const Distribution distribution_;
-  const size_t alike_;           // how many replicas each source has
+  const size_t alike_;           // how many replicas each source serves
   const size_t parts_;           // how many parts a replica's buffer has room for
   const size_t own_;             // number of the replica's own part among these parts
   const size_t most_in_flight_;  // the maximum number of packed batches of one replica that are copied at a time

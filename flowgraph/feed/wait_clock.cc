@@ -43,8 +43,8 @@ void WaitClock::given(size_t number, bool is_batch, Clock::time_point call) {
   Replica& replica = replicas_[number];
   const auto now = Clock::now();
   if (is_batch && !report_.first_batch) {
-    // The report shows the time before the first batch as the time of the start, so the waits are counted anew from
-    // here.
+    // The report shows the time before the first batch as start-up time, not as waiting. So the waits are counted anew
+    // from here.
     report_.first_batch = now;
     std::ranges::fill(report_.waited_s, 0);
     for (Replica& other : replicas_)

@@ -22,7 +22,7 @@ enum class Stage : uint8_t {
   unpack,    // writing tensors
   transfer,  // rows from another rank
   upload,    // the copy to a GPU
-  replica,   // another replica: it is host_prefetch steps behind, and must first take its batches
+  replica,   // a slower replica, which must first take its batches
 };
 inline constexpr size_t stage_count = 7;
 /// Returns the name of a stage as reports have it: "read".
@@ -50,12 +50,12 @@ class WaitClock {
   /// Says that the replica has stopped waiting, even if only to check whether it must wait again.
   void end(size_t replica);
 
-  /// Says that a call of next(), which began at the time `call`, could not give the replica anything at once. If
-  /// several calls with deadlines follow one another, they are together one wait.
+  /// Says that a call of next(), which began at the time `call`, could not give the replica anything at once. If the
+  /// call reaches its deadline and further calls follow, they all count as one wait.
   void note_late(size_t replica, Clock::time_point call);
-  /// Returns whether this wait of the replica has taken `long_wait` or longer.
+  /// Returns whether the replica's current wait has taken `long_wait` or longer.
   bool is_long(size_t replica) const;
-  /// Returns true once for each wait that is long, so that it is logged once.
+  /// Returns true at the first call in a long wait, and false at further calls, so that each long wait is logged once.
   bool is_to_be_told(size_t replica);
   /// Says that the call which began at `call` gives the replica what it waited for: a batch, or the end of an epoch.
   void given(size_t replica, bool is_batch, Clock::time_point call);

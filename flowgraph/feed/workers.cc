@@ -8,7 +8,8 @@
 namespace feedline::flow {
 namespace {
 
-// How often a thread in haste looks for a ring before it sleeps: for about 50 us, as long as sleeping and waking take.
+// How many times a thread in haste looks for a ring before it sleeps. This takes about 50 us, which is how long it
+// takes to fall asleep and to be woken.
 constexpr int looks = 100;
 
 }  // namespace
@@ -19,6 +20,7 @@ void Workers::Bell::ring(bool in_haste) noexcept {
   if (in_haste && !haste_.load(std::memory_order_relaxed)) haste_ = true;
   rings_++;
   if (asleep_ == 0) return;
+  // A thread that has not seen the ring may be about to wait. The lock is free only once it waits, so that it is woken.
   { const Lock lock(mutex_); }
   changed_.notify_all();
 }

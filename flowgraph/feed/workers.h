@@ -11,15 +11,15 @@
 
 namespace feedline::flow {
 
-/// Threads that run the tasks that there are, and sleep in between. oneTBB's own workers look for more work for a
-/// millisecond before they sleep; beside a slow trainer this would be most of the time that a feed takes.
+/// Threads that run a graph's tasks while it has some, and otherwise sleep. oneTBB's own workers look for more work for
+/// a millisecond before they sleep; beside a slow trainer this would be most of the CPU time that a feed takes.
 ///
-/// wake() is for work that one thread can do in time; it wakes only the first thread. wake_all() is for work that
-/// another thread waits for. Call them after the work was given to the graph, from any thread. They take no lock unless
-/// a thread sleeps.
+/// wake() is for work that one thread can do in time; it wakes only the first thread. wake_all() is for work that a
+/// caller of next() waits for; it wakes all threads. Call them after the work was given to the graph, from any thread.
+/// They take no lock unless a thread sleeps.
 class Workers {
  public:
-  /// `run` must run tasks until there are none. It is called on any of the threads, on several at the same time, and
+  /// `run` must run tasks until none is left. It is called on any of the threads, on several at the same time, and
   /// must not throw. Throws std::system_error if the first thread cannot be started; it is not an error if further
   /// threads cannot be started.
   Workers(int threads, std::function<void()> run);
@@ -37,11 +37,12 @@ class Workers {
   }
 
  private:
-  /// An event count, on which threads sleep until it rings. One wake-up stands for all rings since the last one.
+  /// An event count: threads sleep until the bell rings. If it rings several times before a thread wakes, the thread
+  /// wakes only once.
   class Bell {
    public:
-    /// Wakes the sleepers. `in_haste`: one of the threads that hear it looks for the next ring for a moment before it
-    /// sleeps again.
+    /// Wakes the threads that sleep. If `in_haste` is true, one of the bell's threads will look for a further ring for
+    /// a moment before it sleeps again.
     void ring(bool in_haste) noexcept;
     /// Ends the waiting: every wait() returns false from now on.
     void end() noexcept;
