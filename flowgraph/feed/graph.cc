@@ -120,6 +120,10 @@ struct Graph::Impl {
   std::optional<ParseStage> parse;
 };
 
+// Only an unlimited node may have a priority. A thread that hands over a task with a priority makes the task remember
+// the thread's own pool of memory (oneTBB 2021.8, prioritize_task()). But the task of a serial node may have been made
+// by a different thread, in that thread's pool. The counts of both pools are then wrong. A pool whose thread has ended
+// is freed as soon as its count is 0, which would be while tasks still lie in it.
 Graph::Impl::Nodes::Nodes(Impl& impl)
     : read(graph, tf::serial, [&impl](const Kick&) { impl.guarded(impl.read->reading(), [&] { impl.read->read(); }); }),
       inflate(graph, tf::unlimited,
@@ -142,13 +146,11 @@ Graph::Impl::Nodes::Nodes(Impl& impl)
               impl.parse->counters().waiting--;
             }),
       in_order(graph, [](const ChunkRef& chunk) { return chunk->sequence; }),
-      assemble(
-          graph, tf::serial,
-          [&impl](const ChunkRef& chunk) {
-            impl.guarded(
-                impl.assemble_counters, [&] { impl.assemble(chunk); }, chunk->sequence);
-          },
-          tf::node_priority_t(1)),
+      assemble(graph, tf::serial,
+               [&impl](const ChunkRef& chunk) {
+                 impl.guarded(
+                     impl.assemble_counters, [&] { impl.assemble(chunk); }, chunk->sequence);
+               }),
       write(
           graph, tf::unlimited,
           [&impl](UnpackStage::Pending* batch) {
@@ -159,13 +161,10 @@ Graph::Impl::Nodes::Nodes(Impl& impl)
   tf::make_edge(tf::output_port<0>(parse), in_order);
   tf::make_edge(in_order, assemble);
   for (UnpackStage& stage : impl.unpack)
-    unpack.emplace_back(
-        graph, tf::serial,
-        [&impl, &stage](const ToUnpack& message) {
-          const Batches* const batches = std::get_if<Batches>(&message);
-          impl.guarded([&] { batches ? stage.add(std::move(**batches)) : stage.run(); });
-        },
-        tf::node_priority_t(1));
+    unpack.emplace_back(graph, tf::serial, [&impl, &stage](const ToUnpack& message) {
+      const Batches* const batches = std::get_if<Batches>(&message);
+      impl.guarded([&] { batches ? stage.add(std::move(**batches)) : stage.run(); });
+    });
 }
 
 Graph::Impl::Impl(const Plan& plan_, const GraphOptions& options)

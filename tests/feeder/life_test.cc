@@ -9,6 +9,7 @@
 #include "data.h"
 #include "support/catch.h"
 #include "support/process.h"
+#include "support/ranks.h"
 #include "support/skip.h"
 
 using namespace feedline;
@@ -58,6 +59,22 @@ TEST_CASE("next_into() takes nothing that it cannot fill") {
   const Batch last = feeder.next();  // the short one
   CHECK((last.step() == 2 && last.rows() == 5));
   CHECK_FALSE(feeder.next_into(0, to, Stream::host));
+}
+
+// What a thread leaves in the graph when it gives a batch back may outlive the thread. ThreadSanitizer sees whether
+// anybody uses what ended with it.
+TEST_CASE("threads that take batches may end before the feed") {
+  const Data data({4000, 300, 5000});
+  for (int times = 0; times < 3; times++) {
+    Feeder feeder(data.pipeline("batch { global_batch_size: 6 } parallelism { threads: 4 host_prefetch: 1 }"),
+                  replicas(3));
+    for (uint64_t step = 0; step < 400; step++) {
+      const auto thrown = side_by_side(3, [&](int replica) {
+        if (feeder.next(replica).step() != step) throw std::runtime_error("a different step");
+      });
+      CHECK(thrown == std::vector<std::string>(3));
+    }
+  }
 }
 
 TEST_CASE("a feeder may end at any moment and leaks nothing") {
