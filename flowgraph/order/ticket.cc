@@ -99,8 +99,8 @@ Blocks cut_by_place(const DataSet& data, FileRange files, uint64_t block_bytes) 
     const io::FileIndex& index = data.files[f].index;
     if (index.entries.empty()) continue;
     BadBytes bad(index);
-    const auto strides = static_cast<uint32_t>(block_bytes / index.stride);
     const auto last = static_cast<uint32_t>(index.entries.size()) - 1;
+    const auto strides = static_cast<uint32_t>(std::min<uint64_t>(block_bytes / index.stride, last));
     for (uint32_t begin = 0; begin < last; begin += std::min(strides, last - begin)) {
       const uint32_t end = begin + std::min(strides, last - begin);
       const io::IndexEntry &from = index.entries[begin], &to = index.entries[end];

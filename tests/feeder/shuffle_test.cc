@@ -113,6 +113,18 @@ TEST_CASE("the seed chooses the order, and reshuffle_each_epoch whether it chang
   CHECK(order("seed: 1 reshuffle_each_epoch: false", 0) == order("seed: 1 reshuffle_each_epoch: false", 7));
 }
 
+TEST_CASE("blocks that are larger than every file are the files, however much larger they are") {
+  const Data data({300, 40});
+  const auto order = [&](const char* block_size) {
+    return global_batches(data.pipeline("shuffle { block_size: '" + std::string(block_size) + "' } " +
+                                        batch_of(20, "DROP valid_mask: 'ok'")),
+                          1, 1, 0);
+  };
+  const auto wanted = order("1GiB");
+  // 64 TiB are 2^32 times the stride of an index.
+  for (const char* block_size : {"64TiB", "65TiB", "1048576TiB"}) CHECK(order(block_size) == wanted);
+}
+
 TEST_CASE("without reshuffle_each_epoch every pass of an epoch has the same order") {
   const Data data({1500, 1, 700});  // no multiple of the batch
   for (const char* shuffle :
