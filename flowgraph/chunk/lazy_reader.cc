@@ -97,7 +97,7 @@ bool LazyReader::next_records(Chunk& chunk) {
 }
 
 // Copies as many of records_ into the chunk as fit, one after another as in the file. `used` is the number of bytes in
-// the chunk. Returns false if no record fits.
+// the chunk. Returns false if no record fits, or if error_ is set.
 bool LazyReader::take(Chunk& chunk, uint64_t& used) {
   Ticket& ticket = chunk.ticket;
   uint64_t bytes = 0;
@@ -105,17 +105,21 @@ bool LazyReader::take(Chunk& chunk, uint64_t& used) {
   const DataFile& file = schedule_.data.files[file_];
   for (; rows < records_.size() && ticket.rows + rows < most_lazy_rows; rows++) {
     // The slots are planned for a record that is as long as the file was when the feed began.
-    if (records_[rows].size > file.index.largest_record)
-      throw Error(Category::io_error,
-                  "the file has grown since the feed began; feed files only after they are complete",
-                  Place::of_file(file.id.uri));
+    if (records_[rows].size > file.index.largest_record) break;
     const uint64_t size = records_[rows].size + io::frame_bytes;
     if (used + bytes + size > most_lazy_bytes && ticket.rows + rows > 0) break;
     bytes += size;
   }
-  if (rows == 0) return false;
   const auto all = stream_->records();
   const uint64_t offset = stream_->offset() + static_cast<uint64_t>(records_.front().data - all.front().data);
+  const uint64_t number = stream_->number() + (all.size() - records_.size());
+  if (rows == 0) {
+    if (records_.front().size > file.index.largest_record)
+      error_ =
+          Error(Category::io_error, "the file has grown since the feed began; feed files only after they are complete",
+                {file.id.uri, static_cast<int64_t>(offset), static_cast<int64_t>(number), {}});
+    return false;
+  }
   std::byte* const to = chunk.data().data() + used;
   std::memcpy(to, records_.front().data - io::header_bytes, bytes);
   if (Extent* last = ticket.extents.empty() ? nullptr : &ticket.extents.back();
@@ -128,7 +132,7 @@ bool LazyReader::take(Chunk& chunk, uint64_t& used) {
                               .length = bytes,
                               .rows = rows,
                               .first_row = ticket.rows,
-                              .first_record = stream_->number() + (all.size() - records_.size())});
+                              .first_record = number});
     chunk.extents.push_back(to);
   }
   ticket.rows += rows;

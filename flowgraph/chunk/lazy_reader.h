@@ -24,8 +24,7 @@ class LazyReader {
   explicit LazyReader(const Schedule& schedule) : schedule_(schedule) {}
 
   /// Reads the next records into a chunk: sets its ticket, extents and data. A ticket without rows stands for the end
-  /// of a pass. If Chunk::failed is set as well, the data ends with that error. Throws Error io_error if a record is
-  /// longer than its file was when the feed began.
+  /// of a pass. If Chunk::failed is set as well, the data ends with that error.
   void fill(Chunk& chunk);
 
   /// Returns whether the data has ended with an error.

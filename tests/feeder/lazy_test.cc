@@ -9,6 +9,9 @@
 
 #include "damage.h"
 #include "data.h"
+#include "flowgraph/chunk/lazy_reader.h"
+#include "flowgraph/data/count_data.h"
+#include "flowgraph/plan/plan.h"
 #include "support/catch.h"
 
 using namespace feedline;
@@ -187,6 +190,28 @@ TEST_CASE("max_failures ends a lazy feed; a record that is no Example is filler,
   std::filesystem::remove_all(dir.file("LAZY"));
   const auto three = fed("LAZY", "errors { on_error: SKIP_RECORD max_failures: 2 }");
   CHECK_THAT(three.back(), Catch::Contains("3 bad records were found, but errors.max_failures allows 2"));
+}
+
+TEST_CASE("a record that is longer than its file was ends the data after the records before it") {
+  const Uncounted data({3}, Compression::none, 1);
+  const flow::PipelineSpec spec = flow::validate(data.pipeline("LAZY", batch_of(1, "DROP")));
+  const flow::Plan plan(spec, flow::count_data(spec, 1, {}), {}, 1);
+  const uint64_t size = std::filesystem::file_size(data.path(0));
+  const TempDir longer;
+  write_records(longer.file("more"), {std::string(size + 1, 'x')});
+  std::ofstream(data.path(0), std::ios::binary | std::ios::app)
+      << std::ifstream(longer.file("more"), std::ios::binary).rdbuf();
+  flow::LazyReader reader(plan);
+  std::vector<std::byte> memory(plan.memory.slot_data_bytes);
+  flow::Chunk chunk(0, memory, {});
+  reader.fill(chunk);
+  CHECK(chunk.ticket.rows == 3);
+  CHECK_FALSE(chunk.failed);
+  reader.fill(chunk);
+  CHECK(chunk.ticket.rows == 0);
+  REQUIRE(chunk.failed);
+  CHECK(chunk.failed->category() == Category::io_error);
+  CHECK(chunk.failed->place() == Place{data.path(0), static_cast<int64_t>(size), 3, {}});
 }
 
 TEST_CASE("a lazy feed keeps a bounded list of damage") {
