@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "base/audit.h"
 #include "base/load.h"
@@ -134,12 +135,12 @@ void Chunk::Scan::parse(uint32_t first, size_t count) {
   session->parse(records.subspan(first, count), refused);
 }
 
-// Notes a row whose record is bad. The parser is given an empty record in its place, so that it counts the row.
+// Notes a row whose record is bad. An empty record takes its place in records().
 void Chunk::Scan::lose(uint32_t row, const std::byte* extent, Category category, uint64_t offset, const char* message,
                        const BadRecord::AuditTerm& term) {
   chunk.bad.push_back({row, Error(category, message, chunk.place_of(schedule, row, offset)), term});
   records[row] = {extent + io::header_bytes, 0, 0};
-  parse(row, 1);
+  session->skip_row();
 }
 
 bool Chunk::Scan::extent(size_t number) {
@@ -255,18 +256,36 @@ void Chunk::evaluate(const Schedule& schedule, Arena& arena) {
   };
   for (const BadRecord& record : bad)
     if (record.row < rows_) make_zero(record);
-  const size_t found_before = bad.size();
+  std::vector<BadRecord> refused;
   schedule.formulas.evaluate(features_, rows_, arena, expressions_, [&](uint32_t row, size_t expression) {
-    bad.push_back({row,
-                   Error(Category::wrong_value, formula_failure,
-                         place_of(schedule, row, offset_of(row), schedule.spec.expressions[expression].output)),
-                   BadRecord::sound(audit_terms_[row])});
+    if (is_bad(row)) return;
+    refused.push_back({row,
+                       Error(Category::wrong_value, formula_failure,
+                             place_of(schedule, row, offset_of(row), schedule.spec.expressions[expression].output)),
+                       BadRecord::sound(audit_terms_[row])});
   });
-  if (bad.size() == found_before) return;
-  for (size_t i = found_before; i < bad.size(); i++) make_zero(bad[i]);
-  std::ranges::stable_sort(bad, {}, &BadRecord::row);
+  if (refused.empty()) return;
+  std::ranges::stable_sort(refused, {}, &BadRecord::row);
   const auto same = [](const BadRecord& a, const BadRecord& b) { return a.row == b.row; };
-  bad.erase(std::unique(bad.begin(), bad.end(), same), bad.end());
+  refused.erase(std::unique(refused.begin(), refused.end(), same), refused.end());
+  for (const BadRecord& record : refused) {
+    make_zero(record);
+    forget_lacking(schedule, static_cast<uint32_t>(record.row));
+  }
+  std::ranges::move(refused, std::back_inserter(bad));
+  std::ranges::sort(bad, {}, &BadRecord::row);
+}
+
+// Takes what the record of a row lacks out of lacking_. The record is parsed again, by itself, because the columns do
+// not say which values are defaults.
+void Chunk::forget_lacking(const Schedule& schedule, uint32_t row) {
+  const std::span record = records_.subspan(row, 1);
+  std::vector<std::byte> memory(schedule.parser->arena_bound(1, record.front().size));
+  Arena arena(memory);
+  const auto session = schedule.parser->begin({.rows = 1, .payload_bytes = record.front().size}, arena);
+  std::vector<RowError> none;
+  session->parse(record, none);
+  for (size_t feature = 0; feature < lacking_.size(); feature++) lacking_[feature] -= session->lacking()[feature];
 }
 
 }  // namespace feedline::flow

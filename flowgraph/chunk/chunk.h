@@ -96,7 +96,8 @@ class Chunk : public std::enable_shared_from_this<Chunk> {
   uint64_t layout_hits() const noexcept { return layout_hits_; }
   /// For each feature of the pipeline, whether any record had it.
   const std::vector<bool>& seen() const noexcept { return seen_; }
-  /// For each feature of the pipeline, in how many rows it was filled in because the record lacks it.
+  /// For each feature of the pipeline, in how many rows that are not filler it was filled in because the record lacks
+  /// it. If there is a `first_error`, rows after the end count, too.
   const std::vector<uint64_t>& lacking() const noexcept { return lacking_; }
 
  private:
@@ -104,6 +105,7 @@ class Chunk : public std::enable_shared_from_this<Chunk> {
   Place place_of(const Schedule& schedule, uint32_t row, uint64_t offset, std::string feature = {}) const;
   void scan_and_parse(const Schedule& schedule, std::span<io::RecordView> records, Arena& arena);
   void evaluate(const Schedule& schedule, Arena& arena);
+  void forget_lacking(const Schedule& schedule, uint32_t row);
 
   const uint32_t slot_;
   const std::span<std::byte> data_, scratch_;

@@ -56,6 +56,10 @@ class ExampleSession final : public RecordParser::Session {
       row_++;
     }
   }
+  void skip_row() noexcept override {
+    values_.refuse_row();
+    row_++;
+  }
   std::span<const Column> columns() const noexcept override { return values_.columns(); }
   uint64_t layout_hits() const noexcept override { return hits_; }
   std::vector<bool> seen() const override { return values_.seen(row_); }

@@ -139,7 +139,7 @@ class FeatureValues {
       return true;
     return fill_in(record, errors);
   }
-  /// Ends a row whose record is malformed.
+  /// Ends a row whose record is malformed or damaged.
   void refuse_row() noexcept { lacking_rows_++; }
 
   /// Returns for each feature, by its number, whether any record had it, even if its values were refused. `rows` is the
@@ -190,8 +190,8 @@ class FeatureValues {
   std::vector<Column> columns_;
   std::vector<uint64_t> good_;  // bits: the features of which this record has valid values
   std::vector<uint64_t> seen_;  // bits: the features that were found in the records that lacking_rows_ counts
-  // The number of rows whose record lacked a feature, had a flawed one, or was malformed. All other records had every
-  // feature.
+  // The number of rows whose record lacked a feature, had a flawed one, or was malformed or damaged. All other records
+  // had every feature.
   uint32_t lacking_rows_ = 0;
   std::vector<uint64_t> lacking_;
   std::vector<Flaw> flaws_;

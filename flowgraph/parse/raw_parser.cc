@@ -22,16 +22,20 @@ class RawSession final : public RecordParser::Session {
       row_++;
     }
   }
+  void skip_row() noexcept override {
+    row_++;
+    skipped_++;
+  }
   std::span<const Column> columns() const noexcept override { return {&column_, 1}; }
   uint64_t layout_hits() const noexcept override { return 0; }
-  std::vector<bool> seen() const override { return {row_ > 0}; }
+  std::vector<bool> seen() const override { return {row_ > skipped_}; }
   std::span<const uint64_t> lacking() const noexcept override { return {&none_, 1}; }
 
  private:
   static constexpr uint64_t none_ = 0;
   const FeatureSpec& record_;
   Column column_;
-  uint32_t row_ = 0;
+  uint32_t row_ = 0, skipped_ = 0;
 };
 
 class RawParser final : public RecordParser {

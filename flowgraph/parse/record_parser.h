@@ -27,6 +27,9 @@ class RecordParser {
     /// unspecified. Allocates memory only for errors, and to learn layouts that it has not seen before. The records'
     /// memory must stay valid as long as the columns are used. Nothing outside a record is read.
     virtual void parse(std::span<const io::RecordView> records, std::vector<RowError>& errors) = 0;
+    /// Leaves the next row of every column unspecified, because its record is damaged. The row counts neither in seen()
+    /// nor in lacking().
+    virtual void skip_row() noexcept = 0;
 
     /// One column for each feature, in the order of the features.
     virtual std::span<const Column> columns() const noexcept = 0;

@@ -52,6 +52,10 @@ class SequenceExampleSession final : public RecordParser::Session {
       row_++;
     }
   }
+  void skip_row() noexcept override {
+    values_.refuse_row();
+    row_++;
+  }
   std::span<const Column> columns() const noexcept override { return values_.columns(); }
   // Counts the records that had the keys and the headers of earlier records.
   uint64_t layout_hits() const noexcept override { return hits_; }

@@ -294,6 +294,28 @@ TEST_CASE("a length that turns bad after it was counted costs the same few recor
   }
 }
 
+TEST_CASE("a damaged record does not take the names from the error of a record that lacks a feature") {
+  const TempDir dir;
+  std::vector<std::string> records;
+  for (int64_t id = 0; id < 20; id++) records.push_back(sample(id));
+  records[7] = wire::example(wire::entry("idd", wire::int64_feature({7})));
+  write_records(dir.file("a"), records);
+  const Pipeline pipeline = parse_pipeline(
+      "source { files: 'a' index { dir: 'indexes' } } feature { name: 'id' dtype: "
+      "INT64 } errors { on_error: SKIP_RECORD } " +
+          batch_of(10, "DROP"),
+      dir.path());
+  { const Feeder keeps_the_index(pipeline); }
+  flip(dir.file("a"), offset_of(dir.file("a"), 3) + 12 + 9);
+  Feeder feeder(pipeline);
+  read_epoch(feeder);
+  const Report report = feeder.report();
+  REQUIRE(report.errors.size() >= 2);
+  CHECK(report.errors[0].place().record == 3);
+  CHECK(report.errors[1].place().record == 7);
+  CHECK_THAT(report.errors[1].message(), Catch::Contains("'idd'"));
+}
+
 TEST_CASE("a file that shrinks while it is fed is an error") {
   const Data data({30000});
   Feeder feeder(data.pipeline("batch { global_batch_size: 1000 }"));

@@ -107,6 +107,34 @@ TEST_CASE("the report says how many records of an epoch lacked a feature") {
   CHECK(json["missing_of"] == 99);
 }
 
+TEST_CASE("a record that is damaged, or that a formula refuses, is not counted as lacking a feature") {
+  const Data data({100});
+  const auto pipeline = [&](const std::string& divisor, const std::string& more) {
+    return data
+        .pipeline(
+            "feature { name: 'rare' dtype: INT64 default_value { int64_value: 0 } } "
+            "feature { name: 'none' dtype: FLOAT32 kind: VARIABLE } output { name: 'id' feature: 'id' } "
+            "output { name: 'rare' feature: 'rare' } output { name: 'none' feature: 'none' } "
+            "output { name: 'y' expression { formula: 'mod(7, " +
+            divisor + ")' } } " + more)
+        .with("source.index", "stride: '1KiB'");
+  };
+  // Under RAISE the first epoch ends before record 70, but the rest of its chunk has been parsed.
+  Feeder raises(pipeline("id - 70", "epoch { steps: 5 } errors { absent_feature: IGNORE } " + batch_of(10, "DROP")));
+  CHECK(read_epoch(raises).front().all() == numbers(50));
+  const Report raised = raises.report();
+  REQUIRE(raised.missing.size() == 2);
+  for (const auto& [feature, count] : raised.missing) CHECK(count == raised.missing_of);
+
+  flip(data.path(0), offset_of(data.path(0), 57) + 12 + 9);  // the index has it as a good record
+  Feeder skips(pipeline("id * (id - 40)",  // refuses records 0 and 40, and the zeros in place of record 57
+                        "errors { on_error: SKIP_RECORD absent_feature: IGNORE } " + batch_of(10, "PAD")));
+  CHECK(read_epoch(skips).front().all().size() == 97);
+  const Report skipped = skips.report();
+  CHECK(skipped.missing_of == 97);
+  CHECK(skipped.missing == std::vector<std::pair<std::string, uint64_t>>{{"rare", 97}, {"none", 97}});
+}
+
 TEST_CASE("the report says which bytes were read for nothing") {
   const Data data({5000});
   const auto size = std::filesystem::file_size(data.path(0));

@@ -64,6 +64,25 @@ struct Parsed {
   std::vector<RowError> errors;
 };
 
+TEST_CASE("a row that is skipped counts in nothing") {
+  for (const RecordType type : {RecordType::example, RecordType::sequence_example, RecordType::raw}) {
+    const auto parser = flow::record_parser(pipeline(type, "record"));
+    std::vector<std::byte> memory(parser->arena_bound(2, 100));
+    Arena arena(memory);
+    const auto session = parser->begin({.rows = 2, .payload_bytes = 100}, arena);
+    session->skip_row();
+    CHECK(session->seen() == std::vector<bool>{false});
+    CHECK(session->lacking()[0] == 0);
+    const std::vector<std::string> records = {
+        type == RecordType::raw ? "raw" : wire::example(wire::entry("record", wire::bytes_feature({"raw"})))};
+    std::vector<RowError> errors;
+    session->parse(views(records), errors);
+    CHECK(errors.empty());
+    CHECK(session->columns()[0].as<BytesRef>()[1].size == 3);
+    CHECK(session->seen() == std::vector<bool>{true});
+  }
+}
+
 TEST_CASE("a raw record is its bytes, without a copy") {
   const std::vector<std::string> records = {"one", "", "three"};
   const Parsed parsed(pipeline(RecordType::raw, "record"), records);
