@@ -33,7 +33,6 @@ void FileInflater::open(uint32_t file) {
   {
     const Lock lock(mutex_);
     last_added_ = false;
-    read_error_ = 0;
   }
   for (Input& input : inputs_) request(input);
 }
@@ -44,6 +43,7 @@ void FileInflater::request(Input& input) {
   {
     const Lock lock(mutex_);
     states_[input.number] = input.length > 0 ? InputState::reading : InputState::unused;
+    read_errors_[input.number] = 0;
   }
   next_offset_ += input.length;
   if (input.length > 0) callbacks_.read(file_, input);
@@ -70,7 +70,7 @@ bool FileInflater::finish() {
 bool FileInflater::arrived(Input& input, int error) {
   const Lock lock(mutex_);
   states_[input.number] = InputState::full;
-  if (error != 0 && read_error_ == 0) read_error_ = error;
+  read_errors_[input.number] = error;
   return !std::exchange(running_, true);
 }
 
@@ -125,7 +125,7 @@ bool FileInflater::fill(Chunk& chunk) {
       continue;
     }
     if (!input_ready()) return false;
-    if ((chunk.failed = damage(chunk))) break;
+    if ((chunk.failed = damage(extent))) break;
     const bool skips = position_ < extent.offset;
     std::span<std::byte> out = skips
                                    ? skipped_.first(std::min<uint64_t>(inflater_skip_bytes, extent.offset - position_))
@@ -157,13 +157,14 @@ bool FileInflater::fill(Chunk& chunk) {
   return true;
 }
 
-std::optional<Error> FileInflater::damage(const Chunk& chunk) {
+std::optional<Error> FileInflater::damage(const Extent& extent) {
   const Lock lock(mutex_);
-  if (read_error_ == 0) return std::nullopt;
-  return Error(Category::io_error, io::read_error_message(read_error_),
+  const int error = read_errors_[current_];
+  if (error == 0) return std::nullopt;
+  return Error(Category::io_error, io::read_error_message(error),
                {schedule_.data.files[file_].id.uri,
                 static_cast<int64_t>(position_),
-                static_cast<int64_t>(chunk.ticket.extents.front().first_record),
+                static_cast<int64_t>(extent.first_record),
                 {}});
 }
 

@@ -68,8 +68,8 @@ class FileInflater {
   bool input_ready();
   /// Inflates into the chunk. Returns whether the chunk is complete or has failed.
   bool fill(Chunk& chunk);
-  /// Returns the error of a failed read, if there was one.
-  std::optional<Error> damage(const Chunk& chunk);
+  /// Returns the error of the current input, if its read has failed. `extent` is what is being filled.
+  std::optional<Error> damage(const Extent& extent);
 
   const Schedule& schedule_;
   const Callbacks callbacks_;
@@ -78,10 +78,10 @@ class FileInflater {
   Mutex mutex_;
   std::deque<ChunkRef> chunks_ FEEDLINE_GUARDED_BY(mutex_);
   std::array<InputState, 2> states_ FEEDLINE_GUARDED_BY(mutex_) = {};  // of inputs_
+  std::array<int, 2> read_errors_ FEEDLINE_GUARDED_BY(mutex_) = {};    // of inputs_: an errno or 0
   // Whether run() is running, or a caller has been told to call it.
   bool running_ FEEDLINE_GUARDED_BY(mutex_) = false;
   bool last_added_ FEEDLINE_GUARDED_BY(mutex_) = false;  // finish() was called
-  int read_error_ FEEDLINE_GUARDED_BY(mutex_) = 0;
 
   // Offset in the inflated stream: the end of the last extent added. Used by open(), continues_with() and add().
   uint64_t added_until_ = 0;

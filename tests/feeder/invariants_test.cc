@@ -1,5 +1,9 @@
 // A plan with wrong bounds: every check before a write to memory must end the feed with an error, and no byte may be
 // written past the end of its memory.
+#include <cerrno>
+#include <fstream>
+#include <random>
+
 #include "base/invariant.h"
 #include "data.h"
 #include "flowgraph/chunk/file_inflater.h"
@@ -100,6 +104,48 @@ TEST_CASE("a lane inflates forwards only") {
   CHECK_FALSE(lane.continues_with(chunk(999, 10)->ticket));
   CHECK_THROWS_WITH((void)lane.add(chunk(999, 10)),
                     Contains("file 0 is inflated up to byte 1000") && Contains("from byte 999 on"));
+}
+
+TEST_CASE("a failed read ends the chunk that needs its bytes, and no chunk before it") {
+  const TempDir dir;
+  std::mt19937 random(1);
+  std::string noise(500'000, '\0');  // does not compress, so it takes several inputs
+  for (char& byte : noise) byte = static_cast<char>(random());
+  write_records(dir.file("part"), {noise}, Compression::gzip);
+  const flow::PipelineSpec spec = flow::validate(parse_pipeline(
+      "source { files: 'part' record_type: RAW } feature { name: 'record' dtype: BYTES } " + batch_of(1, "DROP"),
+      dir.path()));
+  const flow::Plan plan(spec, flow::count_data(spec, 1, {}), {}, 1);
+  std::vector<std::byte> memory(flow::inflater_memory_bytes), slot(300'000);
+  std::vector<flow::FileInflater::Input*> asked;
+  std::vector<flow::ChunkRef> done;
+  flow::FileInflater lane(plan, memory,
+                          {.read = [&](uint32_t, auto& input) { asked.push_back(&input); },
+                           .done = [&](const auto& chunk) { done.push_back(chunk); },
+                           .idle = [](auto*) {}});
+  lane.open(0);
+  const auto inflate = [&](uint64_t offset, uint64_t length) {
+    const auto chunk = std::make_shared<flow::Chunk>(0, slot, std::span<std::byte>());
+    chunk->ticket.extents = {{.file = 0, .offset = offset, .length = length, .rows = 1}};
+    if (lane.add(chunk)) lane.run();
+  };
+  const auto arrive = [&](flow::FileInflater::Input& input, int error) {
+    std::ifstream file(dir.file("part"), std::ios::binary);
+    file.seekg(static_cast<std::streamoff>(input.offset));
+    file.read(reinterpret_cast<char*>(input.buffer), static_cast<std::streamsize>(input.length));
+    if (lane.arrived(input, error)) lane.run();
+  };
+  inflate(0, 1000);
+  REQUIRE(asked.size() == 2);
+  arrive(*asked[1], EIO);
+  arrive(*asked[0], 0);
+  REQUIRE(done.size() == 1);
+  CHECK_FALSE(done[0]->failed);
+  inflate(1000, 300'000);
+  REQUIRE(done.size() == 2);
+  REQUIRE(done[1]->failed);
+  CHECK(done[1]->failed->category() == Category::io_error);
+  CHECK(done[1]->failed->place().offset > 100'000);
 }
 
 TEST_CASE("one replica may be many ends of epochs behind another") {
