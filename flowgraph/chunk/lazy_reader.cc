@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <memory>
+#include <string>
 #include <utility>
 
 #include "base/log.h"
@@ -20,6 +22,25 @@ const SourceSpec& source_of(const Schedule& schedule, uint32_t file) {
   return schedule.spec.sources[schedule.data.files[file].source];
 }
 
+// A file of which nothing can be read any more once `stopped` is set.
+class StoppableFile final : public io::SourceFile {
+ public:
+  StoppableFile(std::shared_ptr<const io::SourceFile> file, const std::atomic<bool>& stopped)
+      : file_(std::move(file)), stopped_(stopped) {}
+  const std::string& path() const noexcept override { return file_->path(); }
+  uint64_t size() const noexcept override { return file_->size(); }
+  uint64_t version() const noexcept override { return file_->version(); }
+  void check_unchanged() const override { file_->check_unchanged(); }
+  void read_at(uint64_t offset, std::span<std::byte> into) const override {
+    if (stopped_) throw Error(Category::io_error, "the feed was stopped", Place::of_file(path()));
+    file_->read_at(offset, into);
+  }
+
+ private:
+  const std::shared_ptr<const io::SourceFile> file_;
+  const std::atomic<bool>& stopped_;
+};
+
 }  // namespace
 
 void LazyReader::begin_file() {
@@ -29,7 +50,8 @@ void LazyReader::begin_file() {
     io::let_mtime_settle(id);
     builder_.emplace(source.index.stride);
   }
-  stream_.emplace(io::all_files().open(id.uri), source.compression, source.record_limit);
+  stream_.emplace(std::make_shared<const StoppableFile>(io::all_files().open(id.uri), stopped_), source.compression,
+                  source.record_limit);
   told_ = 0;
 }
 

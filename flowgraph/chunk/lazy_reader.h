@@ -1,6 +1,7 @@
 // index.mode LAZY: reads files that have no index from front to back, and counts their records on the way.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -16,8 +17,8 @@ struct Schedule;
 
 /// Fills chunk after chunk with as many records as fit, in file order and pass after pass. The first pass counts on one
 /// thread as io/index/count_records.h does on all threads: the same records count as good, and the indexes are the
-/// same. When a file ends, its index is stored (io/index/index_store.h). Not thread-safe. The reads block, and do not
-/// go through the read backend.
+/// same. When a file ends, its index is stored (io/index/index_store.h). Not thread-safe, except for stop(). The reads
+/// block, and do not go through the read backend.
 class LazyReader {
  public:
   /// Keeps a reference to `schedule`.
@@ -26,6 +27,10 @@ class LazyReader {
   /// Reads the next records into a chunk: sets its ticket, extents and data. A ticket without rows stands for the end
   /// of a pass. If Chunk::failed is set as well, the data ends with that error.
   void fill(Chunk& chunk);
+
+  /// Makes the next read of a file fail, so that fill() ends soon, even if it is searching damaged data for a record.
+  /// Its chunk is of no use then.
+  void stop() noexcept { stopped_ = true; }
 
   /// Returns whether the data has ended with an error.
   bool ended() const noexcept { return ended_; }
@@ -41,6 +46,7 @@ class LazyReader {
   bool take(Chunk& chunk, uint64_t& used);
 
   const Schedule& schedule_;
+  std::atomic<bool> stopped_{false};
   uint32_t file_ = 0;
   std::optional<io::RecordStream> stream_;   // reads file_
   std::span<const io::RecordView> records_;  // the records that stream_ has found and that no chunk has taken yet

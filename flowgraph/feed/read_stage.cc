@@ -145,6 +145,7 @@ bool ReadStage::read_lazily() {
   if (!chunk) return false;
   chunk->sequence = next_sequence_++;
   lazy_->fill(*chunk);
+  if (ended_) return false;  // the chunk may have ended early
   bytes_read_ = lazy_->bytes_read();
   outlets_.parse(chunk);
   return true;

@@ -78,7 +78,10 @@ class ReadStage {
   void keep(Chunk& chunk);
 
   /// Lets no new read begin.
-  void end() noexcept { ended_ = true; }
+  void end() noexcept {
+    ended_ = true;
+    if (lazy_) lazy_->stop();
+  }
   /// Does what end() does. In addition, slots and inflaters that come back do not kick the stage any more.
   void stop() noexcept;
   /// Waits for the reads in flight. Nothing is given to the outlets after it returns.

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
+#include <memory>
 #include <random>
 
 #include "damage.h"
@@ -13,6 +15,7 @@
 #include "flowgraph/data/count_data.h"
 #include "flowgraph/plan/plan.h"
 #include "support/catch.h"
+#include "support/memory_source.h"
 
 using namespace feedline;
 using namespace feedline::test;
@@ -59,6 +62,32 @@ class Uncounted {
  private:
   TempDir dir_;
   uint64_t bytes_ = 0;
+};
+
+/// Files in memory that say when they are read.
+class WatchedFiles final : public MemorySource {
+ public:
+  WatchedFiles(Files files, const std::function<void()>& on_read) : MemorySource(std::move(files)), on_read_(on_read) {}
+  std::shared_ptr<const io::SourceFile> open(const std::string& uri) const override {
+    return std::make_shared<const File>(MemorySource::open(uri), on_read_);
+  }
+
+ private:
+  struct File final : io::SourceFile {
+    File(std::shared_ptr<const io::SourceFile> file, const std::function<void()>& on_read)
+        : file_(std::move(file)), on_read_(on_read) {}
+    const std::string& path() const noexcept override { return file_->path(); }
+    uint64_t size() const noexcept override { return file_->size(); }
+    uint64_t version() const noexcept override { return file_->version(); }
+    void check_unchanged() const override {}
+    void read_at(uint64_t offset, std::span<std::byte> into) const override {
+      on_read_();
+      file_->read_at(offset, into);
+    }
+    const std::shared_ptr<const io::SourceFile> file_;
+    const std::function<void()>& on_read_;
+  };
+  const std::function<void()>& on_read_;
 };
 
 // Returns everything that the replicas are given in the next epochs, in turn: steps, rows (-1: filler), ends, and the
@@ -212,6 +241,28 @@ TEST_CASE("a record that is longer than its file was ends the data after the rec
   REQUIRE(chunk.failed);
   CHECK(chunk.failed->category() == Category::io_error);
   CHECK(chunk.failed->place() == Place{data.path(0), static_cast<int64_t>(size), 3, {}});
+}
+
+TEST_CASE("a lazy reader that is stopped reads no more, not even to find the end of damage") {
+  std::function<void()> on_read = [] {};
+  const TempDir indexes;
+  const WatchedFiles source({{"memory://b/part", std::string(8 << 20, 'x')}}, on_read);
+  const Mounted mounted(source);
+  const flow::PipelineSpec spec = flow::validate(parse_pipeline(
+      "source { files: 'memory://b/part' record_limit: '1MiB' index { mode: LAZY dir: '" + indexes.path() +
+      "' } } feature { name: 'id' dtype: INT64 } errors { on_error: SKIP_RECORD } " + batch_of(1, "DROP")));
+  const flow::Plan plan(spec, flow::count_data(spec, 1, {}), {}, 1);
+  flow::LazyReader reader(plan);
+  int reads = 0;
+  on_read = [&] {
+    if (++reads == 4) reader.stop();
+  };
+  std::vector<std::byte> memory(plan.memory.slot_data_bytes);
+  flow::Chunk chunk(0, memory, {});
+  reader.fill(chunk);
+  CHECK(reader.ended());
+  CHECK(chunk.ticket.rows == 0);
+  CHECK(reads == 4);
 }
 
 TEST_CASE("a lazy feed keeps a bounded list of damage") {
