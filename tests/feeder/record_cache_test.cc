@@ -307,6 +307,22 @@ TEST_CASE("a wrong byte of a record in the file is never fed") {
   }
 }
 
+TEST_CASE("rows of a compressed chunk that is damaged on the disk are not counted as found") {
+  const Data data({300}, Compression::gzip);  // one chunk
+  const Pipeline pipeline = pipeline_of(data, cache("DISK", "1MiB"));
+  fed(pipeline, {}, 1);
+  CHECK(fed(pipeline, {}, 1).report.cache_hits >= 300);
+  uint64_t missed = 0;
+  for (uint64_t i = 0; i < 10; i++) {
+    const fs::path file = cache_files(data).at(0);
+    flip(file, i * fs::file_size(file) / 10 + 17);
+    const Report report = fed(pipeline, {}, 1).report;
+    CHECK(report.cache_hits % 300 == 0);
+    missed += report.cache_misses;
+  }
+  CHECK(missed > 0);
+}
+
 TEST_CASE("records that were read damaged are not kept, and bad ones are reported in every epoch") {
   for (const std::string& order : {std::string(), block, std::string("shuffle { mode: GLOBAL } seed: 4 ")}) {
     const Data data({8000});  // large enough for an index on the disk
