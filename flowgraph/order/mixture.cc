@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "base/draws.h"
@@ -14,9 +15,10 @@
 namespace feedline::flow {
 namespace {
 
-// The maximum number of samples of a source in an epoch. Shares are below 2^24 (MixtureSpec::whole), so the product of
-// a number of samples and a share fits into 64 bits. Stratified has the same limit.
+// The maximum number of samples of a source in an epoch. beside() must fit into 64 bits: it is at most this number times
+// a share.
 constexpr uint64_t most_samples = uint64_t{1} << 40;
+static_assert(most_samples <= std::numeric_limits<uint64_t>::max() / MixtureSpec::whole);
 
 uint64_t sum(const std::vector<uint64_t>& numbers) {
   return std::accumulate(numbers.begin(), numbers.end(), uint64_t{0});
