@@ -214,7 +214,7 @@ uint32_t MixtureDraws::next() {
       enter_part(part_begin_);
     }
     const uint64_t key = key_of({part_key_, of_steps, steps_->begin()});
-    draws_.emplace(steps_->next(), key, 0);
+    draws_.emplace(steps_->next(), key);
   }
   return draws_->next();
 }

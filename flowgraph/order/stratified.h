@@ -17,18 +17,15 @@ namespace feedline::flow {
 ///
 /// So in any stretch of this time, every number comes as often as its share of the stretch says, to within two. In a
 /// stretch of the sequence the difference may be a little greater, because the stretch's time may differ from its
-/// length by two for each number. The sequence can be entered at any position, without drawing the numbers before it.
+/// length by two for each number.
 class Stratified {
  public:
-  /// Begins at `position` of the sequence. Amounts are at most 2^40. Takes O(numbers * 64) time, or O(numbers) at
-  /// position 0.
-  Stratified(std::vector<uint64_t> amounts, uint64_t key, uint64_t position);
+  /// Amounts are at most 2^40.
+  Stratified(std::vector<uint64_t> amounts, uint64_t key);
 
   bool ended() const noexcept { return next_draws_.empty(); }
   /// Returns the next number of the sequence. Precondition: not ended.
   uint32_t next();
-  /// Returns for each number how many times it has come so far, counted from the beginning of the sequence.
-  const std::vector<uint64_t>& drawn() const noexcept { return drawn_; }
 
  private:
   /// The next moment at which a number comes.
@@ -47,10 +44,8 @@ class Stratified {
   uint64_t begin(uint32_t number, uint64_t part) const noexcept;
   /// Returns the time at which the number comes in its part `part`.
   uint64_t time(uint32_t number, uint64_t part) const noexcept;
-  /// Returns how many times the number comes before `time`.
-  uint64_t drawn_before(uint32_t number, uint64_t time) const noexcept;
 
-  std::vector<uint64_t> amounts_, drawn_;
+  std::vector<uint64_t> amounts_, drawn_;  // for each number, how many times it comes, and has come so far
   std::vector<uint64_t> keys_;
   std::vector<Wide> lengths_;         // for each number, the length of its parts: fractions of 2^128
   std::vector<NextDraw> next_draws_;  // a heap: the next draw of each number that comes again

@@ -18,7 +18,6 @@
 #include "flowgraph/batch/empty_epoch.h"
 #include "flowgraph/data/count_data.h"
 #include "flowgraph/feed/measure_kept.h"
-#include "flowgraph/order/stratified.h"
 #include "flowgraph/plan/kept_pieces.h"
 #include "flowgraph/plan/pass_audit.h"
 #include "io/index/count_records.h"
@@ -517,20 +516,6 @@ void check_other_weights(const Case& drawn, flow::PipelineSpec spec, const std::
   run_all(drawn, spec, data, source, options, true);
 }
 
-// A sequence that is entered at any place goes on as one that was drawn up to there.
-void check_entry(Draw& draw) {
-  std::vector<uint64_t> amounts(1 + draw.below(4));
-  uint64_t all = 0;
-  for (uint64_t& amount : amounts) all += amount = draw.below(40);
-  const uint64_t key = draw.any<uint64_t>(), position = draw.below(all + 1);
-  flow::Stratified whole(amounts, key, 0);
-  for (uint64_t number = 0; number < position; number++) whole.next();
-  flow::Stratified entered(amounts, key, position);
-  MUST_HOLD(entered.drawn() == whole.drawn());
-  while (!whole.ended()) MUST_HOLD(!entered.ended() && entered.next() == whole.next());
-  MUST_HOLD(entered.ended() && entered.drawn() == amounts);
-}
-
 // A cache's file that has so many entries as are kept now has the same ones.
 void check_kept_pieces(const flow::DataSet& data, Draw& draw) {
   const uint64_t limit = 4096 << draw.below(8), room = std::min(limit, draw.near(limit)), row = draw.below(100);
@@ -571,7 +556,6 @@ void feed(Draw& draw) {
   plain.cache.reset();
   if (drawn.cached) must_equal("without a cache", runs, run_all(drawn, plain, data, source, options, false));
   if (drawn.cached && other_way == 0) check_kept_pieces(*data, other);
-  if (drawn.mixed && other_way == 0) check_entry(other);
   if (drawn.lazy) {
     auto uncounted = std::make_shared<flow::DataSet>();
     uncounted->lazy = true;
