@@ -104,13 +104,13 @@ struct alignas(64) EntryShape {
     if (static_cast<uint64_t>(end - p) < header) return nullptr;
     const uint32_t shift = uint32_t{p[1]} - length;
     const uint64_t shift64 = static_cast<uint64_t>(static_cast<int32_t>(shift));
-    const auto differs = [&](uint32_t at, uint64_t learned, uint64_t mask) {
-      return load<uint64_t>(p + at) != learned + shift64 * mask;
+    const auto differs = [&](const uint8_t* at, uint64_t learned, uint64_t mask) {
+      return load<uint64_t>(at) != learned + shift64 * mask;
     };
     const uint8_t* begin = p + header;
-    if (differs(0, first, first_mask) || load<uint64_t>(begin - 8) != last + shift64 * last_mask) return nullptr;
+    if (differs(p, first, first_mask) || differs(begin - 8, last, last_mask)) return nullptr;
     for (uint32_t i = 0; 8 * i + 16 < header; i++) {
-      if (differs(8 * i + 8, middle[i], middle_mask[i])) return nullptr;
+      if (differs(p + (8 * i + 8), middle[i], middle_mask[i])) return nullptr;
     }
     // The shifted words are right only as long as every length stays between 0 and 127. It is enough to check the
     // payload's size, because the first length is the greatest and the payload's is the smallest.
