@@ -294,10 +294,18 @@ void MemoryPlan::fit(const Schedule& schedule, const RowWriters& writers, const 
     if (line.what == "cache" && spec.cache && spec.cache->where == CacheWhere::memory &&
         fits_with(product(line.count, line.bytes), 0))
       advice += ", or set a smaller cache.limit";
-  for (const BatchTensor& tensor : tensors)
-    if (tensor.part != BatchTensor::Part::dense && tensor.capacity > buffer_bytes / 2)
-      advice += fmt::format(", or set feature.max_values for the feature of output '{}'",
-                            spec.outputs[static_cast<size_t>(tensor.output)].name);
+  for (const BatchTensor& tensor : tensors) {
+    if (tensor.output < 0 || tensor.capacity <= buffer_bytes / 2) continue;
+    const OutputSpec& output = spec.outputs[static_cast<size_t>(tensor.output)];
+    if (output.dense()) continue;
+    if (!output.variable && !output.padded)
+      advice += fmt::format(
+          ", or, if all values of output '{}' have one length, set it as feature.length, and the "
+          "output's dtype to UINT8",
+          output.name);
+    else if (tensor.part != BatchTensor::Part::bytes)  // the number of values does not bound their bytes
+      advice += fmt::format(", or set feature.max_values for the feature of output '{}'", output.name);
+  }
   throw Error(Category::bad_pipeline,
               fmt::format("memory.limit: the feed needs {} ({} for {} batches, {} for {} read buffers), but the limit "
                           "is {}; {}",

@@ -476,6 +476,21 @@ TEST_CASE("sizes beyond all memory are refused, not wrapped") {
   }
 }
 
+TEST_CASE("a plan that does not fit is refused with a setting that its output can have") {
+  const Data data({10});
+  const auto plan = [&](const std::string& feature) {
+    Feeder feeder(data.pipeline("feature { name: 'v' " + feature +
+                                " } output { name: 'v' feature: 'v' } batch { "
+                                "global_batch_size: 2147483640 } memory { limit: '64MiB' }"));
+  };
+  const auto says = Catch::Contains("memory.limit: the feed needs");
+  const auto max_values = Catch::Contains("max_values for the feature of output 'v'");
+  const auto length = Catch::Contains("all values of output 'v' have one length, set it as feature.length");
+  CHECK_THROWS_WITH(plan("dtype: INT64 shape: 0"), says && !max_values && !length);  // most of it is the valid mask
+  CHECK_THROWS_WITH(plan("dtype: BYTES"), says && length && !max_values);
+  CHECK_THROWS_WITH(plan("dtype: INT64 kind: FIXED_SEQUENCE"), says && max_values && !length);
+}
+
 TEST_CASE("damage takes no memory of the batches") {
   const TempDir dir;
   write_records(dir.file("a"), std::vector<std::string>(2000, sample(5)));
