@@ -94,7 +94,7 @@ void check_failures(const PipelineSpec& spec, const DataSet& data) {
   if (!limit)
     limit = spec.on_error == OnError::skip_file
                 ? exceeds_failure_rate(spec, failures, data.files.size(), "files")
-                : exceeds_failure_rate(spec, failures, data.samples + failures, "records");
+                : exceeds_failure_rate(spec, failures, data.records + failures, "records");
   if (limit) {
     const Error& first = data.skipped.front();
     throw Error(first.category(), fmt::format("{}; the first: {}", *limit, first.what()));

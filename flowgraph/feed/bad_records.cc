@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/mul_div.h"
 #include "base/mutex.h"
 #include "flowgraph/data/error_limits.h"
 
@@ -19,12 +20,16 @@ Error ends_feed(const std::string& limit, const Error& last) {
 
 // Returns which limit of `errors` is exceeded by the `bad` records that the feed met, together with those that were
 // left out when the data was counted; nullopt if no limit is exceeded. A file that SKIP_FILE left out counts as one
-// failure, but not as a bad record.
+// failure, but not as a bad record. Counting leaves records out of whole files, also where the records are no samples.
+// So for the rate the samples have only their share of what was left out.
 std::optional<std::string> BadRecords::exceeded_limit(uint64_t bad) const {
-  const uint64_t skipped = schedule_.data.skipped_total;
-  const uint64_t records = schedule_.spec.on_error == OnError::skip_file ? 0 : skipped;
+  const DataSet& data = schedule_.data;
+  const uint64_t skipped = data.skipped_total;
+  const uint64_t records = schedule_.spec.on_error == OnError::skip_file
+                               ? 0
+                               : mul_div(skipped, data.samples, std::max<uint64_t>(1, data.records));
   auto limit = exceeds_max_failures(schedule_.spec, bad + skipped);
-  if (!limit) limit = exceeds_failure_rate(schedule_.spec, bad + records, schedule_.data.samples + records, "records");
+  if (!limit) limit = exceeds_failure_rate(schedule_.spec, bad + records, data.samples + records, "records");
   return limit;
 }
 

@@ -423,6 +423,20 @@ TEST_CASE("bad records that were not known before count for the rate, too, and e
              Catch::Contains("0.05 of the records are bad, but errors.max_failure_rate allows 0.0499"));
 }
 
+TEST_CASE("damage in records that are no samples counts for the rate by their share only") {
+  const TempDir dir;
+  std::vector<std::string> records;
+  for (int64_t id = 0; id < 100; id++) records.push_back(id == 95 ? "\xff" : sample(id));
+  write_records(dir.file("a"), records);
+  flip(dir.file("a"), offset_of(dir.file("a"), 3) + 12 + 9);
+  Feeder feeder(parse_pipeline(
+      "source { files: 'a' range: '90%:100%' } feature { name: 'id' dtype: INT64 } batch { global_batch_size: 10 } "
+      "errors { on_error: SKIP_RECORD max_failure_rate: 0.1 }",
+      dir.path()));
+  CHECK(read_epoch(feeder).front().all().size() == 9);
+  CHECK(feeder.report().bad_records == 2);
+}
+
 TEST_CASE("SKIP_FILE leaves out files while counting; a record that goes bad later is filler") {
   const TempDir dir;
   for (const char* name : {"a", "b", "c"}) write_records(dir.file(name), std::vector<std::string>(100, sample(1)));

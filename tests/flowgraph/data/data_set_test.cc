@@ -261,6 +261,16 @@ TEST_CASE("counting ends when it is known that the data is refused") {
           Catch::Contains("data: offset 20: record 1: "));
 }
 
+TEST_CASE("the rate of failures is that of the records in the files, whatever part of them is chosen") {
+  const Folder folder;
+  damage(folder.add("data-0", 1000), 500);
+  const auto count = [&](const std::string& rate) {
+    return folder.count("num_shards: 100", "errors { on_error: SKIP_RECORD max_failure_rate: " + rate + " }");
+  };
+  CHECK(count("0.001").samples == 9);
+  CHECK_THROWS_WITH(count("0.0009"), Catch::Contains("0.001 of the records are bad"));
+}
+
 TEST_CASE("shards that do not exist are warned of, and those that a pattern leaves out are not") {
   const Folder folder;
   for (const char* name : {"data.tfrecord-00000-of-00004", "data.tfrecord-00002-of-00004", "data-1-of-2.gz",
