@@ -169,9 +169,11 @@ Error in_step(const Position& position, const Error& why) {
                why.place());
 }
 
+int64_t countable_steps(int64_t global_batch) noexcept { return countable_samples / global_batch - 1; }
+
 void check_position(const FeedIdentity& feed, const Position& position) {
   // The steps of an epoch without end are limited only by the number of samples that can be counted.
-  const int64_t countable = countable_samples / feed.global_batch - 1;
+  const int64_t countable = countable_steps(feed.global_batch);
   const int64_t most = feed.steps_per_epoch >= 0 ? feed.steps_per_epoch : countable;
   if (position.step < 0 || position.step > most)
     refuse_state(fmt::format("there is no step {}: the epoch has {}", position.step,

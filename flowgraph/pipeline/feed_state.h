@@ -77,6 +77,9 @@ struct FeedIdentity {
   std::optional<Reweighted> reweighted = std::nullopt;
 };
 
+/// Returns the maximum number of steps of `global_batch` samples whose samples can be counted.
+int64_t countable_steps(int64_t global_batch) noexcept;
+
 /// Throws Error bad_pipeline if a feed cannot be at this position: if the epoch has no such step, comes before the
 /// epoch from which on the mixture's weights hold, or is too large for its samples to be counted.
 void check_position(const FeedIdentity& feed, const Position& position);

@@ -9,6 +9,7 @@
 
 #include "base/audit.h"
 #include "base/draws.h"
+#include "flowgraph/pipeline/feed_state.h"
 #include "flowgraph/plan/reader_memory.h"
 
 namespace feedline::flow {
@@ -48,6 +49,11 @@ int64_t checked_passes(const PipelineSpec& spec, const DataSet& data, int64_t gl
     throw Error(Category::bad_pipeline,
                 "epoch.repeat: -1 repeats the samples without end, but the data has no samples; correct source.files, "
                 "source.range or 'filter', or the files");
+  if (const int64_t most_steps = countable_steps(global_batch); spec.epoch_steps > most_steps)
+    throw Error(Category::bad_pipeline,
+                fmt::format("epoch.steps: {} steps of {} samples have more samples than can be counted; write at most "
+                            "{}",
+                            spec.epoch_steps, global_batch, most_steps));
   const int64_t most =
       (std::numeric_limits<int64_t>::max() - global_batch) / std::max<int64_t>(1, static_cast<int64_t>(data.samples));
   if (spec.repeat > most)

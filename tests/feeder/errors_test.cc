@@ -477,6 +477,14 @@ TEST_CASE("an epoch of no samples that repeats without end is refused") {
                     Catch::Contains("than can be counted"));
 }
 
+TEST_CASE("an epoch of so many steps that their samples cannot be counted is refused") {
+  const Data data({10});
+  CHECK_THROWS_WITH(
+      Feeder(data.pipeline("batch { global_batch_size: 8388608 } epoch { steps: 1099511627776 }")),
+      Catch::Contains("epoch.steps: 1099511627776 steps of 8388608 samples have more samples than can be counted; "
+                      "write at most 549755813886 ["));
+}
+
 TEST_CASE("sizes beyond all memory are refused, not wrapped") {
   const Data data({10});
   for (const char* feature : {"kind: VARIABLE max_values: 2147483647", "kind: RAGGED max_values: 2147483647",
