@@ -6,7 +6,7 @@
 
 #include <cerrno>
 #include <filesystem>
-#include <functional>
+#include <memory>
 #include <system_error>
 #include <unordered_map>
 
@@ -174,7 +174,8 @@ void replace_element(pb::Message& parent, const pb::FieldDescriptor* field, int 
 
 void set(pb::Message& root, std::string_view path, std::string_view value) {
   pb::Message* message = &root;
-  std::function<void()> undo;  // removes the messages that are created on the way
+  const bool clears = value.find_first_not_of(" \t") == value.npos;
+  std::unique_ptr<pb::Message> absent;  // clears: stands for a message that is not there, and must not come to be
   for (std::string_view rest = path;;) {
     const size_t dot = rest.find('.');
     const std::string part(rest.substr(0, dot));
@@ -187,17 +188,18 @@ void set(pb::Message& root, std::string_view path, std::string_view value) {
       if (field->is_repeated())
         if (const int number = element_at(*message, field, rest); number >= 0)
           return replace_element(*message, field, number, path, value);
-      if (!undo && !field->is_repeated() && !message->GetReflection()->HasField(*message, field))
-        undo = [message, field] { message->GetReflection()->ClearField(message, field); };
-      message = field->is_repeated() ? find_element(*message, field, path, rest)
-                                     : message->GetReflection()->MutableMessage(message, field);
+      const pb::Reflection& reflection = *message->GetReflection();
+      if (field->is_repeated()) {
+        message = find_element(*message, field, path, rest);
+      } else if (clears && !absent && !reflection.HasField(*message, field)) {
+        absent.reset(reflection.GetMessage(*message, field).New());
+        message = absent.get();
+      } else {
+        message = reflection.MutableMessage(message, field);
+      }
       continue;
     }
-    if (value.find_first_not_of(" \t") == value.npos) {
-      message->GetReflection()->ClearField(message, field);
-      if (undo) undo();
-      return;
-    }
+    if (clears) return message->GetReflection()->ClearField(message, field);
     std::string text = part;
     if (field->message_type())
       text += fmt::format(" {{ {} }}", value);

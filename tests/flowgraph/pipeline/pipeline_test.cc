@@ -163,6 +163,10 @@ TEST_CASE("an empty value clears a field, and so turns a stage off") {
   // An empty value does not turn on a stage that was off, and unknown fields are still refused.
   CHECK(less.with("shuffle.seed", "").text() == less.text());
   CHECK(error_of([&] { less.with("shuffle.sede", ""); }).starts_with("shuffle.sede: Shuffle has no field 'sede'"));
+  // Nor does it take the place of another member of a oneof.
+  const Pipeline chess = parse_pipeline(test::chess_pipeline);
+  for (const char* path : {"output.board.expression.formula", "output.board.decode_raw.shape"})
+    CHECK(chess.with(path, "").text() == chess.text());
 }
 
 TEST_CASE("one field by its path") {
