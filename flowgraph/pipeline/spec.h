@@ -243,8 +243,8 @@ struct PipelineSpec {
   /// audit. If there is a window.key, its output `@key` tells where the key changes. Null if there is neither a filter
   /// nor a window.key.
   std::shared_ptr<const PipelineSpec> filter;
-  /// The text of filter, window.key and features. The filter's result depends on this text, on the data with the
-  /// samples that are chosen from it, and on `on_error`.
+  /// The text of filter, window.key, record_type and features. The filter's result depends on this text, on the data
+  /// with the samples that are chosen from it, and on `on_error`.
   std::string filter_text;
   std::vector<SourceSpec> sources;
   std::vector<FeatureSpec> features;  // with record_type RAW there is only the feature `record`

@@ -473,7 +473,8 @@ void resolve_filter(const config::Pipeline& config, PipelineSpec& spec) {
   filter->warnings.clear();
   spec.filter_text = config.filter();
   if (has_key) spec.filter_text += "\nwindow.key: " + spec.window->key;
-  if (spec.sources[0].record_type == RecordType::sequence_example) spec.filter_text += "\nSEQUENCE_EXAMPLE";
+  if (const auto type = config.source(0).record_type(); type != config::Source::EXAMPLE)
+    spec.filter_text += '\n' + config::Source::RecordType_Name(type);
   for (const config::Feature& feature : config.feature()) spec.filter_text += '\n' + feature.ShortDebugString();
   for (const config::Source& source : config.source())
     for (const config::Feature& feature : source.feature()) spec.filter_text += '\n' + feature.ShortDebugString();

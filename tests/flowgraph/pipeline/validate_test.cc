@@ -290,6 +290,11 @@ TEST_CASE("records that are no message are one feature") {
   CHECK(error_of(raw + "feature { name: \"record\" dtype: BYTES kind: VARIABLE }") ==
         "feature 'record': with record_type RAW this feature must have the dtype BYTES, and may set only 'length'; "
         "remove the other settings");
+  // A filter or window.key has another result for records that are read as messages.
+  const std::string by_key =
+      batch + "feature { name: \"record\" dtype: BYTES length: 9 } window { size: 2 key: \"record\" }";
+  CHECK(resolve("source { files: \"f\" record_type: RAW } " + by_key).filter_text !=
+        resolve("source { files: \"f\" } " + by_key).filter_text);
 }
 
 TEST_CASE("features of SequenceExamples lie in the context or in feature lists") {
