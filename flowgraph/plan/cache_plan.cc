@@ -84,19 +84,18 @@ std::optional<uint64_t> CachePlan::room(const PipelineSpec& spec, const DataSet&
   }
 }
 
-// If nothing is kept: turns the cache off if the disk has too little room for the smallest thing to keep. If
-// cache.limit is too small for it, throws Error bad_pipeline. `what` names the thing, and `smallest` is its size in
-// bytes.
-void CachePlan::refuse_if_none(uint64_t room, uint64_t smallest, const char* what) {
+// If nothing is kept: turns the cache off if the disk has too little room for the first thing to keep. If cache.limit is
+// too small for it, throws Error bad_pipeline. `what` names the thing, and `bytes` is what was planned for it.
+void CachePlan::refuse_if_none(uint64_t room, uint64_t bytes, const char* what) {
   if (kept_ > 0) return;
   if (room < spec_.limit) {
     why_off_ = fmt::format("the disk of {} has only {} free, but one {} takes {}", path_, format_byte_size(room), what,
-                           format_byte_size(smallest));
+                           format_byte_size(bytes));
     return;
   }
   throw Error(Category::bad_pipeline,
               fmt::format("cache: limit: {} cannot hold one {}, which takes {}; raise cache.limit, or remove 'cache'",
-                          format_byte_size(spec_.limit), what, format_byte_size(smallest)));
+                          format_byte_size(spec_.limit), what, format_byte_size(bytes)));
 }
 
 void CachePlan::keep_samples(const PipelineSpec& spec, const DataSet& data, const KeptSizes& sizes) {
@@ -155,8 +154,9 @@ void CachePlan::keep_pieces(const PipelineSpec& spec, const DataSet& data) {
     pieces.keep_entries(limit, layout_.entries, row);
   }
   kept_ = pieces.samples();
-  if (room)
-    refuse_if_none(*room, pieces.smallest() + fixed, pieces.plain() > 0 ? "part of a file" : "whole compressed file");
+  if (const KeptPieces::Unit& unit = pieces.too_large(); room)
+    refuse_if_none(*room, unit.bytes + unit.entries * row + fixed,
+                   unit.compressed ? "whole compressed file" : "part of a file");
   else if (kept_ == 0)
     why_off_ = fmt::format("{} was made with a different layout; remove this file", path_);
 }

@@ -86,7 +86,7 @@ class CachePlan {
   void choose_file(const PipelineSpec& spec, const DataSet& data);
   void keep_samples(const PipelineSpec& spec, const DataSet& data, const KeptSizes& sizes);
   void keep_pieces(const PipelineSpec& spec, const DataSet& data);
-  void refuse_if_none(uint64_t room, uint64_t smallest, const char* what);
+  void refuse_if_none(uint64_t room, uint64_t bytes, const char* what);
   std::string text_of_pieces() const;
 
   CacheSpec spec_;

@@ -48,16 +48,17 @@ KeptPieces::KeptPieces(const DataSet& data) {
 template <typename Fits>
 void KeptPieces::keep_while(uint64_t limit, uint64_t row_bytes, Fits fits) {
   const Permutation order(units_.size(), hash64("cache"));
-  smallest_ = 0;
   for (const Unit& unit : units_)
-    if (const uint64_t bytes = unit.bytes + unit.entries * row_bytes; bytes > 0)
-      smallest_ = smallest_ == 0 ? bytes : std::min(smallest_, bytes);
+    if (unit.entries > 0 && (too_large_.entries == 0 || unit.bytes < too_large_.bytes)) too_large_ = unit;
   for (uint64_t place = 0; place < units_.size(); place++) {
     const uint64_t number = order(place);
     const Unit& unit = units_[number];
     if (unit.entries == 0 || unit.bytes + unit.entries * row_bytes > limit) continue;
     const io::EntryLayout with{layout_.entries + unit.entries, layout_.data_bytes + unit.bytes};
-    if (!fits(with)) break;
+    if (!fits(with)) {
+      if (layout_.entries == 0) too_large_ = unit;
+      break;
+    }
     first_entry_[number] = layout_.entries;
     layout_ = with;
     samples_ += unit.samples;

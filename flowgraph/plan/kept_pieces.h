@@ -17,6 +17,11 @@ namespace feedline::flow {
 /// never kept.
 class KeptPieces {
  public:
+  struct Unit {  // `bytes` does not include what an entry takes besides its bytes
+    uint64_t entries = 0, bytes = 0, samples = 0;
+    bool compressed = false;
+  };
+
   /// Cuts the files into units: from the piece of the first sample of a file up to the piece of its last sample.
   explicit KeptPieces(const DataSet& data);
 
@@ -30,9 +35,9 @@ class KeptPieces {
   const io::EntryLayout& layout() const noexcept { return layout_; }
   /// Returns how many samples lie in kept pieces.
   uint64_t samples() const noexcept { return samples_; }
-  /// Returns how many bytes the smallest unit takes, including `row_bytes` for each of its entries; 0 if there is no
-  /// unit.
-  uint64_t smallest() const noexcept { return smallest_; }
+  /// If nothing is kept, returns a unit that is too large: the first that did not fit, or the smallest if all are larger
+  /// than the limit.
+  const Unit& too_large() const noexcept { return too_large_; }
   /// Returns how many files are compressed, and how many of these are kept.
   uint64_t compressed() const noexcept { return compressed_; }
   uint64_t kept_compressed() const noexcept { return kept_compressed_; }
@@ -56,10 +61,6 @@ class KeptPieces {
     uint64_t first_unit = 0;
     uint64_t pieces = 1;  // of a unit
   };
-  struct Unit {
-    uint64_t entries = 0, bytes = 0, samples = 0;
-    bool compressed = false;
-  };
   template <typename Fits>
   void keep_while(uint64_t limit, uint64_t row_bytes, Fits fits);
 
@@ -67,7 +68,8 @@ class KeptPieces {
   std::vector<Unit> units_;            // empty once the units to keep have been chosen
   std::vector<uint64_t> first_entry_;  // by unit; none: the unit is not kept
   io::EntryLayout layout_;
-  uint64_t samples_ = 0, smallest_ = 0, compressed_ = 0, kept_compressed_ = 0, plain_ = 0;
+  Unit too_large_;
+  uint64_t samples_ = 0, compressed_ = 0, kept_compressed_ = 0, plain_ = 0;
 };
 
 }  // namespace feedline::flow

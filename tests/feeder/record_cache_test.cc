@@ -9,6 +9,7 @@
 #include "data.h"
 #include "distributed.h"
 #include "flowgraph/data/file_pieces.h"
+#include "flowgraph/plan/kept_pieces.h"
 #include "support/catch.h"
 #include "support/log_lines.h"
 #include "support/process.h"
@@ -393,6 +394,27 @@ TEST_CASE("a plan says what a cache of records pays for, and counts its memory")
   for (int64_t less = 64 << 10; less <= 1 << 20; less += 64 << 10)
     told |= with_limit(enough - less).find("or set a smaller cache.limit") != std::string::npos;
   CHECK(told);
+}
+
+TEST_CASE("if nothing is kept, the unit that does not fit is named") {
+  constexpr uint64_t mebibyte = 1 << 20;
+  int none_kept = 0;
+  for (const size_t large : {0, 1}) {  // one of the two files comes first in the random order
+    flow::DataSet data;
+    for (size_t f = 0; f < 2; f++) {
+      flow::DataFile& file = data.files.emplace_back();
+      file.index.compression = Compression::gzip;
+      file.index.entries = std::vector<io::IndexEntry>{{0, 0}, {f == large ? 50 * mebibyte : mebibyte, 10}};
+      file.samples = flow::Selection(0, 10);
+    }
+    flow::KeptPieces pieces(data);
+    pieces.keep(100 * mebibyte, 10 * mebibyte, 32);
+    if (pieces.samples() > 0) continue;
+    none_kept++;
+    CHECK(pieces.too_large().bytes == 50 * mebibyte);
+    CHECK(pieces.too_large().compressed);
+  }
+  CHECK(none_kept == 1);
 }
 
 TEST_CASE("pieces are what lies between the places that an index knows, and around bad regions") {
