@@ -84,8 +84,8 @@ std::optional<uint64_t> CachePlan::room(const PipelineSpec& spec, const DataSet&
   }
 }
 
-// If nothing is kept: turns the cache off if the disk has too little room for the first thing to keep. If cache.limit is
-// too small for it, throws Error bad_pipeline. `what` names the thing, and `bytes` is what was planned for it.
+// If nothing is kept: turns the cache off if the disk has too little room for the first thing to keep. If cache.limit
+// is too small for it, throws Error bad_pipeline. `what` names the thing, and `bytes` is what was planned for it.
 void CachePlan::refuse_if_none(uint64_t room, uint64_t bytes, const char* what) {
   if (kept_ > 0) return;
   if (room < spec_.limit) {
@@ -133,7 +133,7 @@ void CachePlan::keep_samples(const PipelineSpec& spec, const DataSet& data, cons
     const uint64_t middle = kept_ + (too_many - kept_) / 2;
     (fits(middle) ? kept_ : too_many) = middle;
   }
-  refuse_if_none(*room, static_cast<uint64_t>(sample_bytes_ + rows + fixed), "sample");
+  refuse_if_none(*room, static_cast<uint64_t>(std::ceil(bytes_of(1) + rows + fixed)), "sample");
   layout_.entries = kept_ * parts;
   layout_.data_bytes = round_up(static_cast<uint64_t>(std::ceil(bytes_of(kept_))), io::entry_alignment);
 }

@@ -35,8 +35,8 @@ class KeptPieces {
   const io::EntryLayout& layout() const noexcept { return layout_; }
   /// Returns how many samples lie in kept pieces.
   uint64_t samples() const noexcept { return samples_; }
-  /// If nothing is kept, returns a unit that is too large: the first that did not fit, or the smallest if all are larger
-  /// than the limit.
+  /// If nothing is kept, returns a unit that is too large: the first that did not fit, or the smallest if all are
+  /// larger than the limit.
   const Unit& too_large() const noexcept { return too_large_; }
   /// Returns how many files are compressed, and how many of these are kept.
   uint64_t compressed() const noexcept { return compressed_; }

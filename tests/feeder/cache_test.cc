@@ -202,6 +202,11 @@ TEST_CASE("a plan keeps exactly its part of the records") {
   }
   spec.cache->limit = 2000;
   CHECK_THROWS_WITH(flow::CachePlan(spec, data, {}), Catch::Contains("cannot hold one sample"));
+  // The size that is named is the planned one, which is larger than the mean if sizes differ.
+  spec.cache->limit = 300 << 10;
+  const flow::KeptSizes differ{.mean = 100 << 10, .spread = 100 << 10};
+  CHECK_THROWS_WITH(flow::CachePlan(spec, data, differ),
+                    Catch::Contains("300 KiB cannot hold one sample, which takes 502.9 KiB"));
 }
 
 TEST_CASE("pictures that warn are decoded in every epoch, so that they warn in every epoch") {
