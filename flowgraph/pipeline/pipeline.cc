@@ -72,14 +72,16 @@ void make_room(pb::Message& base, const pb::Message& over, const Given& given) {
 }
 
 // Elements of `over` replace the elements of `base` with the same name; the remaining elements of `over` are appended.
+// Of several elements of `over` with one name, all but the first are appended, so that the name is refused as in a
+// base.
 template <typename Element>
 void lay_by_name(pb::RepeatedPtrField<Element>& base, pb::RepeatedPtrField<Element>& over) {
   std::unordered_map<std::string, int> places;
   for (int i = 0; i < base.size(); i++) places[base[i].name()] = i;
   for (Element& element : over) {
-    const auto [place, added] = places.emplace(element.name(), base.size());
-    if (added) base.Add();
-    base[place->second].Swap(&element);
+    const auto place = places.find(element.name());
+    (place == places.end() ? base.Add() : &base[place->second])->Swap(&element);
+    if (place != places.end()) places.erase(place);
   }
   over.Clear();
 }

@@ -114,6 +114,11 @@ TEST_CASE("a second text laid over the first") {
                              .text());
     CHECK(laid.folder() == "/here");
   }
+  SECTION("two elements of one name stay two, so that the pipeline is refused") {
+    const Pipeline laid = base.overlaid("feature { name: 'y' } feature { name: 'y' } output {} output {}");
+    CHECK(laid.message().feature_size() == 3);
+    CHECK(laid.message().output_size() == 4);
+  }
   SECTION("a value that is the default replaces, too") {
     const Pipeline laid =
         base.overlaid("batch { last_batch_policy: DROP valid_mask: \"\" } errors { on_error: RAISE } seed: 0");
