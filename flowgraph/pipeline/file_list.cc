@@ -53,6 +53,10 @@ FileList list_files(const FilePatterns& patterns) {
     }
   }
   for (const std::string& pattern : patterns.exclude) {
+    if (pattern.find('\0') != std::string::npos)
+      throw Error(Category::bad_pipeline,
+                  fmt::format("{}.exclude: '{}' is not a pattern for files, because it has a NUL character",
+                              patterns.field, pattern));
     const bool whole = pattern.find('/') != std::string::npos;
     const std::string wanted = whole ? io::all_files().absolute(patterns.folder, pattern) : pattern;
     const auto excluded = [&](const std::string& file) {

@@ -16,7 +16,7 @@ std::vector<int> stacked(const OutputResolver& of) {
     std::vector<int> matches;
     if (pattern.find_first_of("*?[") == std::string::npos)
       matches.push_back(of.feature_number("stack.features", pattern));
-    else
+    else if (pattern.find('\0') == std::string::npos)  // nothing after a NUL character would be looked at
       for (size_t i = 0; i < of.features.size(); i++)
         if (io::matches(pattern.c_str(), of.features[i].name.c_str(), 0)) matches.push_back(static_cast<int>(i));
     if (matches.empty()) of.refuse("stack.features", fmt::format("no feature matches '{}'", pattern));

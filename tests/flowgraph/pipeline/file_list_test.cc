@@ -89,6 +89,8 @@ TEST_CASE_METHOD(Files, "exclude") {
   CHECK(names({"data/*"}, {"*/b-0.rec", folder.file("data/a*")}) == Names{"data/B-2.rec", "data/b-1.rec"});
   CHECK(list({"data/*"}, {"c*"}).warnings ==
         Names{"source.exclude: no file matches 'c*'; correct or remove this pattern"});
+  CHECK(error_of({"source", folder.path(), {"data/*"}, {std::string("a*\0b", 4)}})
+            .ends_with("is not a pattern for files, because it has a NUL character"));
   CHECK(error_of({"source", folder.path(), {"data/*"}, {"*"}}) ==
         "source.exclude: its patterns exclude every file; correct or remove one of them");
 }

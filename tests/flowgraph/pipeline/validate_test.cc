@@ -297,6 +297,11 @@ TEST_CASE("records that are no message are one feature") {
         resolve("source { files: \"f\" } " + by_key).filter_text);
 }
 
+TEST_CASE("a pattern with a NUL character stacks no feature") {
+  CHECK(error_of(source + batch + features + "output { name: \"o\" stack { features: \"n\\000*\" } }")
+            .starts_with("output 'o': stack.features: no feature matches 'n"));
+}
+
 TEST_CASE("features of SequenceExamples lie in the context or in feature lists") {
   const std::string sequences = "source { files: \"f\" record_type: SEQUENCE_EXAMPLE } " + batch;
   const PipelineSpec spec = resolve(
