@@ -44,15 +44,16 @@ void leave_out(OnError on_error, DataFile& file, DataSet& data) {
   }
 }
 
-// Returns the maximum size of a record, in bytes, of a file that has not been counted. It is what the source allows. In
-// a plain file it is also at most the file's size less the frame of one record.
+// Returns the maximum size of a record, in bytes, of a file that has not been counted. It is what the source and
+// io::RecordScanner allow. In a plain file it is also at most the file's size less the frame of one record.
 uint64_t longest_record(const SourceSpec& spec, const io::FileId& file) {
-  if (file.size >= spec.record_limit + io::frame_bytes) return spec.record_limit;
+  const uint64_t limit = std::min<uint64_t>(spec.record_limit, UINT32_MAX);
+  if (file.size >= limit + io::frame_bytes) return limit;
   const bool plain =
       spec.compression == Compression::none ||
       (spec.compression == Compression::automatic &&
        io::RecordStream(file.uri, spec.compression, spec.record_limit).compression() == Compression::none);
-  return plain ? file.size - std::min<uint64_t>(file.size, io::frame_bytes) : spec.record_limit;
+  return plain ? file.size - std::min<uint64_t>(file.size, io::frame_bytes) : limit;
 }
 
 // Removes each file that is a link to an earlier file of the same source, so that the source feeds the file once, under

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/mul_div.h"
 #include "io/records/record_scanner.h"
 
 namespace feedline::flow {
@@ -23,8 +24,8 @@ uint64_t lazy_reader_bytes(const PipelineSpec& spec, const DataSet& data) noexce
 // A chunk ends when the next record does not fit. So two neighbouring chunks together have more than most_lazy_bytes,
 // or the first has most_lazy_rows.
 uint64_t lazy_chunks_of(uint64_t rows, uint64_t record_limit) noexcept {
-  const uint64_t bytes = rows * (record_limit + io::frame_bytes);
-  return std::min(rows + 1, 2 * (bytes / most_lazy_bytes + rows / most_lazy_rows) + 3);
+  const uint64_t by_bytes = mul_div(rows, record_limit + io::frame_bytes, most_lazy_bytes);
+  return std::min(rows + 1, 2 * (by_bytes + rows / most_lazy_rows) + 3);
 }
 
 }  // namespace feedline::flow

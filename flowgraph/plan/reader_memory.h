@@ -22,7 +22,8 @@ inline constexpr uint64_t most_lazy_bytes = 512 << 10;
 uint64_t lazy_slot_bytes(uint64_t record_limit) noexcept;
 /// Returns the bytes of the lazy reader and of the indexes that it makes.
 uint64_t lazy_reader_bytes(const PipelineSpec& spec, const DataSet& data) noexcept;
-/// Returns the maximum number of chunks in which `rows` consecutive rows can lie.
+/// Returns the maximum number of chunks in which `rows` consecutive rows can lie. Precondition: record_limit is below
+/// 4 GiB.
 uint64_t lazy_chunks_of(uint64_t rows, uint64_t record_limit) noexcept;
 
 }  // namespace feedline::flow

@@ -11,6 +11,7 @@
 #include "base/syscall_hooks.h"
 #include "feedline/records.h"
 #include "flowgraph/data/count_data.h"
+#include "flowgraph/plan/reader_memory.h"
 #include "io/frames.h"
 #include "io/index/count_records.h"
 #include "io/index/index_store.h"
@@ -200,6 +201,17 @@ TEST_CASE("REQUIRE without an index says what to run") {
   folder.add("data-0", 11);
   CHECK(message("index { mode: REQUIRE }").find("was made for a file of 10000 bytes, but the file has 11000") !=
         std::string::npos);
+}
+
+TEST_CASE("LAZY plans for no record that is longer than readers allow") {
+  const Folder folder;
+  folder.add("data-0", 10);
+  const flow::DataSet data =
+      folder.count("compression: GZIP record_limit: '16GiB' index { mode: LAZY dir: 'indexes' }");
+  CHECK(data.lazy);
+  CHECK(data.largest_record() == UINT32_MAX);
+  constexpr uint64_t rows = uint64_t{1} << 33;
+  CHECK(flow::lazy_chunks_of(rows, UINT32_MAX) == rows + 1);  // the rows have more than 2^64 bytes
 }
 
 TEST_CASE("an index that cannot be stored anywhere is a warning") {
