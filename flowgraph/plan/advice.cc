@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 
 #include "base/byte_size.h"
 #include "base/format_count.h"
+#include "base/mul_div.h"
 #include "flowgraph/plan/plan.h"
 #include "flowgraph/rows/cache_spec.h"
 
@@ -23,13 +25,16 @@ constexpr int64_t least_steps = 1000;
 // GLOBAL reads from one entry of the index to the next, for one sample.
 Advice random_reads(const FeedFigures& feed) {
   constexpr uint64_t most_reads = 4;  // bytes read for each byte that is wanted
-  if (feed.shuffle != ShuffleMode::global || feed.samples * feed.read_bytes < least_bytes) return {};
+  const auto in_epoch = [&](uint64_t of_sample) {
+    return static_cast<uint64_t>(std::min<Wide>(Wide{feed.samples} * of_sample, std::numeric_limits<uint64_t>::max()));
+  };
+  if (feed.shuffle != ShuffleMode::global || in_epoch(feed.read_bytes) < least_bytes) return {};
   if (feed.read_bytes < most_reads * feed.sample_bytes) return {};
   return fmt::format(
       "shuffle.mode: GLOBAL reads {} for each sample of {}, which is {} in an epoch of {} of data; use shuffle.mode: "
       "BLOCK, or a smaller source.index.stride, such as \"{}\"",
       format_byte_size(feed.read_bytes), format_byte_size(feed.sample_bytes),
-      format_byte_size(feed.samples * feed.read_bytes), format_byte_size(feed.samples * feed.sample_bytes),
+      format_byte_size(in_epoch(feed.read_bytes)), format_byte_size(in_epoch(feed.sample_bytes)),
       format_byte_size(std::max<uint64_t>(512, feed.sample_bytes / 512 * 512)));
 }
 
@@ -115,10 +120,10 @@ FeedFigures figures_of(const Plan& plan) {
   }
   if (records == 0) return feed;
   const auto frames = static_cast<uint64_t>(plan.frames);
-  feed.sample_bytes = frames * payload / records;
-  feed.read_bytes = read / records + (frames - 1) * payload / records;
+  feed.sample_bytes = mul_div(frames, payload, records);
+  feed.read_bytes = read / records + mul_div(frames - 1, payload, records);
   // A tensor of varying length mostly holds far less than it has room for: at most what the records have.
-  const uint64_t batch_payload = feed.batch_rows * payload / records;
+  const uint64_t batch_payload = mul_div(feed.batch_rows, payload, records);
   feed.batch_bytes = batch_payload;
   for (const BatchTensor& tensor : plan.memory.tensors) {
     const bool dense = tensor.part == BatchTensor::Part::dense || tensor.part == BatchTensor::Part::valid;
