@@ -39,10 +39,11 @@ constexpr size_t longest_text = size_t{64} << 20;  // bytes; a longer text is no
 void parse(std::string_view text, std::string_view text_name, pb::Message& message, Given* given = nullptr) {
   if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
   if (text.size() > longest_text)
-    throw Error(Category::bad_pipeline,
-                fmt::format("{}: the text has {} bytes, but a pipeline has at most {}; check that this is the right "
-                            "file",
-                            text_name, text.size(), longest_text));
+    throw Error(
+        Category::bad_pipeline,
+        fmt::format("{}: the text has more than {} bytes, the most that a pipeline may have; check that this is "
+                    "the right file",
+                    text_name, longest_text));
   if (text.find('\0') != text.npos)
     throw Error(
         Category::bad_pipeline,

@@ -219,6 +219,9 @@ TEST_CASE("one field by its path") {
   CHECK(error_of([&] { parse_pipeline(std::string_view("batch\0", 6), "", "p"); }) ==
         "p: this is not a text, and so it is not a pipeline; to write a pipeline for TFRecord files, use `feedline "
         "inspect --pipeline FILE...`");
+  CHECK(
+      error_of([&] { parse_pipeline(std::string((size_t{64} << 20) + 1, ' '), "", "p"); }) ==
+      "p: the text has more than 67108864 bytes, the most that a pipeline may have; check that this is the right file");
   CHECK(error_of([&] { base.with("seed.x", "1"); }) ==
         "seed.x: 'seed' does not have fields; remove what follows it in the path");
   CHECK(error_of([&] { base.with("", "1"); }).starts_with(": Pipeline has no field ''."));
