@@ -68,12 +68,13 @@ Reweighted read_mixture(uint64_t since, std::string_view digits, uint64_t versio
     if (error != std::errc() || end != text.data() + text.size()) refuse_digits();
     return value;
   };
-  for (; !digits.empty(); digits.remove_prefix(each)) {
+  do {
     if (digits.size() < each) refuse_digits();
     reweighted.shares.push_back(static_cast<uint32_t>(hexadecimal(digits.substr(0, weight_digits))));
     reweighted.taken.push_back(hexadecimal(digits.substr(weight_digits, each - weight_digits)));
     if (reweighted.shares.back() == 0) refuse_text("'mixture' has a weight of 0");
-  }
+    digits.remove_prefix(each);
+  } while (!digits.empty());
   return reweighted;
 }
 

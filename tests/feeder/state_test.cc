@@ -391,6 +391,7 @@ TEST_CASE("a string that is no state is refused") {
                                   state(good, "_state\":1", "_state\":3"),
                                   state(good, "\"data\":\"", "\"data\":\"0"),
                                   state(good, "\"pipeline\":\"", "\"pipeline\":\"0"),
+                                  state(good, "\"step\":3", R"("step":3,"since":0,"mixture":"")"),
                                   state(good, "\"data\":", "\"data\":1,\"x\":")}) {
     INFO(text.substr(0, 300));
     CHECK_THAT(refusal(feeder, text), Catch::StartsWith("state: "));

@@ -88,7 +88,7 @@ std::optional<FeedState> slow_state(const nlohmann::json& state) {
   const std::string digits = state["mixture"];
   const size_t each = version == 1 ? 16 : 22;
   const auto is_digit = [](unsigned char c) { return std::isxdigit(c) != 0; };
-  if (digits.size() % each != 0 || !std::ranges::all_of(digits, is_digit)) return std::nullopt;
+  if (digits.empty() || digits.size() % each != 0 || !std::ranges::all_of(digits, is_digit)) return std::nullopt;
   read.reweighted.emplace().since_epoch = *since;
   for (size_t at = 0; at < digits.size(); at += each) {
     read.reweighted->shares.push_back(static_cast<uint32_t>(std::stoul(digits.substr(at, 6), nullptr, 16)));
