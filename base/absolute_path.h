@@ -1,9 +1,10 @@
-// Paths that still name the same file after the process has gone to another folder.
+// Paths that still name the same file after the process has gone to another folder, and paths in commands for a shell.
 #pragma once
 
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <string>
 #include <system_error>
 
 #include "feedline/error.h"
@@ -22,6 +23,20 @@ inline std::filesystem::path absolute_path(const std::filesystem::path& path) {
                             "folder that exists, or write an absolute path",
                             path.string(), std::generic_category().message(error.value())));
   return path.empty() ? here : here / path;
+}
+
+/// Returns `text` as one word of a shell's command: in single quotes if it has characters that may mean something to a
+/// shell.
+inline std::string shell_word(const std::string& text) {
+  constexpr const char* plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/._-+,:=@%";
+  if (!text.empty() && text.find_first_not_of(plain) == std::string::npos) return text;
+  std::string word = "'";
+  for (const char c : text)
+    if (c == '\'')
+      word += "'\\''";
+    else
+      word += c;
+  return word + "'";
 }
 
 }  // namespace feedline

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/absolute_path.h"
 #include "base/byte_size.h"
 #include "base/mul_div.h"
 #include "base/mutex.h"
@@ -36,8 +37,8 @@ void warn_of(const std::vector<std::string>& all, std::vector<std::string>& warn
 }
 
 [[noreturn]] void refuse_without_index(const SourceSpec& source, const DataFile& file, const std::string& why) {
-  std::string command = fmt::format("feedline index {}", file.id.uri);
-  if (!source.index.dir.empty()) command += fmt::format(" --dir {}", source.index.dir);
+  std::string command = "feedline index " + shell_word(file.id.uri);
+  if (!source.index.dir.empty()) command += " --dir " + shell_word(source.index.dir);
   if (source.index.stride != io::default_stride) command += fmt::format(" --stride {}", source.index.stride);
   if (source.record_limit != io::default_record_limit)
     command += fmt::format(" --record-limit {}", source.record_limit);

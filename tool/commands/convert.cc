@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 
+#include "base/absolute_path.h"
 #include "base/byte_size.h"
 #include "tool/commands/commands.h"
 #include "tool/commands/flags.h"
@@ -71,8 +72,8 @@ void print_converted(const ConvertArgs& args, const Converted& result) {
   for (const Converted::Set& set : result.sets)
     print_line("{}, {}, in {}/{}", format_count(set.records, "record"), format_byte_size(set.payload_bytes),
                args.target.folder, set.pattern());
-  fmt::print("\nCheck the pipeline with `feedline check {0}/pipeline.textproto`:\n\n{1}", args.target.folder,
-             result.pipeline);
+  fmt::print("\nCheck the pipeline with `feedline check {}`:\n\n{}",
+             shell_word(args.target.folder + "/pipeline.textproto"), result.pipeline);
 }
 
 Json converted_json(const ConvertArgs& args, const Converted& result) {

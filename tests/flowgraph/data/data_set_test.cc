@@ -203,6 +203,14 @@ TEST_CASE("REQUIRE without an index says what to run") {
         std::string::npos);
 }
 
+TEST_CASE("the command that makes an index can be pasted into a shell") {
+  const Folder folder;
+  folder.add("data 0's", 10);
+  CHECK_THROWS_WITH(folder.count("index { mode: REQUIRE dir: 'an index' }"),
+                    Catch::Contains("`feedline index '" + folder.dir.file("data 0'\\''s") + "' --dir '" +
+                                    folder.dir.file("an index") + "'`"));
+}
+
 TEST_CASE("LAZY plans for no record that is longer than readers allow") {
   const Folder folder;
   folder.add("data-0", 10);
