@@ -36,8 +36,7 @@ class Program {
   using Input = FormulaInput;
   /// A column with one scalar for each row.
   struct Column {
-    Type type = Type::float64;
-    const void* values = nullptr;  // int64_t or double
+    const void* values = nullptr;  // int64_t or double, as the type of the input says
   };
   static constexpr uint32_t no_failure = ~uint32_t{0};
 

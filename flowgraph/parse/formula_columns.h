@@ -96,7 +96,7 @@ void Formulas::evaluate(std::span<const Column> features, uint32_t rows, Arena& 
       for (size_t i = 0; i < formula.inputs.size(); i++) {
         std::byte* into = bytes + (i + 1) * block_bytes;
         load(formula.inputs[i], features, columns, first, count, bytes, into);
-        inputs[i] = {formula.program->inputs()[i].type, into};
+        inputs[i] = {into};
       }
       // Goes on after a row that failed. Bound may be equal: evaluating 0 rows does not fail.
       for (uint32_t done = 0; done < count;) {

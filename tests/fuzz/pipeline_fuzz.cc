@@ -34,8 +34,8 @@ void run_formulas(const PipelineSpec& spec) {
     const auto columns_from = [&](uint32_t row) {
       std::vector<Program::Column> columns;
       for (const Program::Input& input : program.inputs())
-        columns.push_back({input.type, input.type == Program::Type::int64 ? static_cast<const void*>(whole + row)
-                                                                          : static_cast<const void*>(real + row)});
+        columns.push_back({input.type == Program::Type::int64 ? static_cast<const void*>(whole + row)
+                                                              : static_cast<const void*>(real + row)});
       return columns;
     };
     double all[rows] = {};

@@ -42,7 +42,7 @@ TEST_CASE("the chess score of the golden records") {
                          known);
     std::vector<Program::Column> columns;
     for (const Program::Input& input : program.inputs())
-      columns.push_back({input.type, input.name == "s" ? static_cast<const void*>(s.data()) : mate.data()});
+      columns.push_back({input.name == "s" ? static_cast<const void*>(s.data()) : mate.data()});
     std::vector<double> score(s.size());
     REQUIRE(program.evaluate(columns, static_cast<uint32_t>(s.size()), score.data()) == Program::no_failure);
     for (size_t r = 0; r < s.size(); r++) {

@@ -53,7 +53,7 @@ TEST_CASE("random formulas, against muParser") {
     const Program program = Program::compile(formula, {}, known);
     std::vector<Program::Column> columns;
     for (const Program::Input& input : program.inputs())
-      columns.push_back({input.type, values[static_cast<size_t>(input.name[0] - 'a')].data()});
+      columns.push_back({values[static_cast<size_t>(input.name[0] - 'a')].data()});
     std::vector<double> out(rows);
     REQUIRE(program.evaluate(columns, rows, out.data()) == Program::no_failure);
     if (program.type() == Program::Type::int64)  // a comparison

@@ -48,9 +48,9 @@ struct Data {
     std::vector<Program::Column> columns;
     for (const Program::Input& input : program.inputs()) {
       if (input.type == Type::int64)
-        columns.push_back({input.type, whole.at(input.name).data() + first});
+        columns.push_back({whole.at(input.name).data() + first});
       else
-        columns.push_back({input.type, real.at(input.name).data() + first});
+        columns.push_back({real.at(input.name).data() + first});
     }
     return columns;
   }
@@ -542,7 +542,7 @@ struct Scores {
       mate.push_back(random() % 16 == 0 ? 1 : 0);
     }
     for (const Program::Input& input : program.inputs())
-      columns.push_back({input.type, input.name == "s" ? static_cast<const void*>(s.data()) : mate.data()});
+      columns.push_back({input.name == "s" ? static_cast<const void*>(s.data()) : mate.data()});
   }
   uint32_t evaluate() { return program.evaluate(columns, static_cast<uint32_t>(out.size()), out.data()); }
 };
@@ -583,7 +583,7 @@ TEST_CASE("exp and tanh are near what they stand for, and the same by block and 
   const std::vector<Program::Input> x = {{"x", Type::float64}};
   const auto by_block = [&](const char* formula) {
     std::vector<double> out(values.size());
-    const std::vector<Program::Column> columns = {{Type::float64, values.data()}};
+    const std::vector<Program::Column> columns = {{values.data()}};
     REQUIRE(Program::compile(formula, {}, x).evaluate(columns, static_cast<uint32_t>(out.size()), out.data()) ==
             Program::no_failure);
     return out;
