@@ -15,7 +15,7 @@ namespace {
 namespace pb = google::protobuf;
 
 struct Missing {
-  std::string_view name;     // of a field or of an enum's value, without "feedline.config."
+  std::string_view name;     // of a field, without "feedline.config."
   std::string_view instead;  // what works instead
 };
 // In the order of pipeline.proto.
@@ -30,26 +30,21 @@ const Missing* find(const std::string& full_name) {
   return nullptr;
 }
 
-[[noreturn]] void refuse_missing(const std::string& path, const std::string& what, const Missing& entry) {
-  throw Error(Category::bad_pipeline,
-              fmt::format("{}{}: this version does not support it yet; remove it ({})", path, what, entry.instead));
-}
-
 void check(const pb::Message& message, const std::string& path);
 
 void check_field(const pb::Message& message, const pb::FieldDescriptor* field, const std::string& path) {
   const pb::Reflection& reflection = *message.GetReflection();
-  if (const Missing* entry = find(field->full_name())) refuse_missing(path, "", *entry);
+  if (const Missing* entry = find(field->full_name()))
+    throw Error(Category::bad_pipeline,
+                fmt::format("{}: this version does not support it yet; remove it ({})", path, entry->instead));
   const int count = field->is_repeated() ? reflection.FieldSize(message, field) : 1;
   for (int i = 0; i < count; i++) {
     if (field->enum_type()) {
       const int number = field->is_repeated() ? reflection.GetRepeatedEnumValue(message, field, i)
                                               : reflection.GetEnumValue(message, field);
-      const pb::EnumValueDescriptor* value = field->enum_type()->FindValueByNumber(number);
-      if (!value)
+      if (!field->enum_type()->FindValueByNumber(number))
         throw Error(Category::bad_pipeline,
                     fmt::format("{}: {} is not a value of {}", path, number, field->enum_type()->name()));
-      if (const Missing* entry = find(value->full_name())) refuse_missing(path, ": " + value->name(), *entry);
     } else if (field->type() == pb::FieldDescriptor::TYPE_STRING) {
       std::string scratch;
       const std::string& text = field->is_repeated()

@@ -1,4 +1,4 @@
-// Refuses fields and values of pipeline.proto that this version does not support yet.
+// Refuses fields of pipeline.proto that this version does not support yet.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace feedline::flow {
 
-/// Throws Error bad_pipeline if a field or a value of an enum is set that this version does not support; the error says
-/// what works instead. Also throws it for text that is not UTF-8, and for a number that is not a value of its enum.
+/// Throws Error bad_pipeline if a field is set that this version does not support; the error says what works instead.
+/// Also throws it for text that is not UTF-8, and for a number that is not a value of its enum.
 void refuse_unsupported(const config::Pipeline& pipeline);
 
 /// Returns what messages call an element of a repeated field: "output 'board'" if it has a name, else "feature[2]", or
