@@ -418,16 +418,12 @@ class Parser {
 
 Formula parse_formula(std::string_view text, const std::map<std::string, double>& constants,
                       std::span<const FormulaInput> known) {
-  for (const auto& [name, value] : constants) {
+  for (const auto& [name, value] : constants)
     if (!is_name(name) || is_keyword(name))
       throw Error(Category::bad_pipeline,
                   fmt::format("constant '{}': a name has only letters, digits and _, does not begin with a digit, and "
                               "is not 'and', 'or' or 'not'",
                               name));
-    for (const FormulaInput& input : known)
-      if (input.name == name)
-        throw Error(Category::bad_pipeline, fmt::format("'{}' is a constant and a feature; rename the constant", name));
-  }
   return Parser(text, constants, known).parse();
 }
 

@@ -78,10 +78,13 @@ class FormulaResolver {
   Program compile(size_t output) const {
     const config::Expression& expression = config_[static_cast<int>(output)].expression();
     const std::map<std::string, double> constants(expression.constants().begin(), expression.constants().end());
+    for (const auto& [name, value] : constants)
+      if (known_numbers_.contains(name))
+        refuse(output, fmt::format("'{}' is a constant and a feature; rename the constant", name));
     // Program::compile() looks at every name in its list, so at first the list has only the names in the formula's
     // text. If that fails, the list has every name, so that the error can list the names that the formula may read.
     try {
-      return Program::compile(expression.formula(), constants, known_in(expression.formula(), constants));
+      return Program::compile(expression.formula(), constants, known_in(expression.formula()));
     } catch (const Error&) {
     }
     try {
@@ -120,8 +123,8 @@ class FormulaResolver {
     return "";
   }
 
-  // Returns the known names that occur in the text of a formula, or that are also names of its constants.
-  std::vector<Program::Input> known_in(std::string_view formula, const std::map<std::string, double>& constants) const {
+  // Returns the known names that occur in the text of a formula.
+  std::vector<Program::Input> known_in(std::string_view formula) const {
     const auto in_name = [](char c) {
       return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
     };
@@ -129,7 +132,6 @@ class FormulaResolver {
     const auto add = [&](const std::string& name) {
       if (const auto known = known_numbers_.find(name); known != known_numbers_.end()) numbers.insert(known->second);
     };
-    for (const auto& [name, value] : constants) add(name);
     while (!formula.empty()) {
       const auto end = static_cast<size_t>(std::find_if_not(formula.begin(), formula.end(), in_name) - formula.begin());
       add(std::string(formula.substr(0, end)));
