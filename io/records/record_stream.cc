@@ -118,6 +118,7 @@ size_t RecordStream::read(std::span<std::byte> into) {
     source_ended_ = size < into.size();
     return size;
   }
+  if (failure_) std::rethrow_exception(failure_);
   std::span<std::byte> left = into;
   while (!left.empty() && !source_ended_) {
     const bool last = file_position_ == file_->size();
@@ -126,7 +127,13 @@ size_t RecordStream::read(std::span<std::byte> into) {
     source_ended_ = status != Inflater::Status::more;
     if (source_ended_ || !input_left_.empty() || last) continue;
     const size_t size = std::min<uint64_t>(bytes_at_once, file_->size() - file_position_);
-    file_->read_at(file_position_, {input_.get(), size});
+    try {
+      file_->read_at(file_position_, {input_.get(), size});
+    } catch (...) {
+      // What was inflated or skipped in this call is lost, so a later call could not continue without a gap.
+      failure_ = std::current_exception();
+      throw;
+    }
     file_position_ += size;
     input_left_ = {input_.get(), size};
   }
@@ -168,7 +175,9 @@ RecordStream::Found RecordStream::report(Category category, std::string message,
 
 // Reports that the stream ends inside the record at begin_. `wanted` is the size of that record, or 0 if it is unknown.
 RecordStream::Found RecordStream::report_cut(uint64_t wanted) {
-  const uint64_t length = discard(UINT64_MAX);
+  // What is left of a plain file need not be read to be counted.
+  const uint64_t length = plain() ? file_->size() - offset_ : discard(UINT64_MAX);
+  if (plain()) go_to(file_->size());
   if (std::exchange(inflate_failed_, false)) return report(Category::bad_compression, inflater_->message(), length);
   if (wanted == 0)
     return report(Category::truncated_length,

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <span>
@@ -44,7 +45,8 @@ class RecordStream {
   struct Chain {};
   RecordStream(std::shared_ptr<const SourceFile> file, Chain, uint64_t record_limit);
 
-  /// Goes to the next records or the next damage. Throws Error io_error if the file cannot be read.
+  /// Goes to the next records or the next damage. Throws Error io_error if the file cannot be read. A further call then
+  /// tries again; of a compressed file it throws the same Error again.
   Found next();
 
   /// Continues at `offset` of the file, before which there are `number` good records. Precondition: the file is not
@@ -95,6 +97,7 @@ class RecordStream {
   std::optional<Inflater> inflater_;
   std::unique_ptr<std::byte[]> input_;
   std::span<const std::byte> input_left_;
+  std::exception_ptr failure_;  // why the file could not be read; only if it is compressed
   bool inflate_failed_ = false;
 
   std::array<RecordView, 512> views_;

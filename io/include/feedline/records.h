@@ -59,7 +59,8 @@ class FEEDLINE_PUBLIC RecordReader {
   ///   says which bytes are lost. The next call continues after these bytes. It returns a record that is proven to
   ///   belong to the file (the rules are in io/records/resync.h), or further damage, or the end.
   ///
-  /// Throws Error io_error if the system cannot read the file, or if the file has become shorter.
+  /// Throws Error io_error if the system cannot read the file, or if the file has become shorter. A further call then
+  /// tries again; of a compressed file it throws the same Error again.
   ReadResult next(Record& record);
 
   /// Returns the Error that describes the damage of the last `error` result. Precondition: next() has returned `error`.

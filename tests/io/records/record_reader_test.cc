@@ -10,6 +10,7 @@
 #include "io/frames.h"
 #include "io/index/count_records.h"
 #include "support/catch.h"
+#include "support/process.h"
 #include "support/temp_dir.h"
 
 using namespace feedline;
@@ -233,6 +234,41 @@ TEST_CASE("a file that becomes shorter while it is read is an error") {
     while (reader.next(record) == ReadResult::record) continue;
   };
   CHECK_THROWS_AS(rest(), Error);
+}
+
+TEST_CASE("after a failed read a plain file goes on, and a compressed one fails again") {
+  const TempDir dir;
+  std::mt19937 random(2);
+  std::string file;
+  for (int i = 0; i < 1000; i++) file += frame(random_text(1000, random));
+  for (const std::string& path : {dir.write("plain", file), dir.write("gzip", gzipped(file))}) {
+    RecordReader reader(path);
+    Record record;
+    size_t records = 0;
+    const auto rest = [&] {
+      while (reader.next(record) == ReadResult::record) records++;
+      return records;
+    };
+    find_hook("read")->fail_nth_call(2);
+    CHECK_THROWS_AS(rest(), Error);
+    if (reader.compression() == Compression::none)
+      CHECK(rest() == 1000);
+    else
+      CHECK_THROWS_AS(rest(), Error);
+  }
+}
+
+TEST_CASE("the rest of a cut record is not read") {
+  const TempDir dir;
+  RecordReader reader(dir.write("a", frame("a") + frame(std::string(600'000, 'x')).substr(0, 500'000)));
+  Record record;
+  CHECK(reader.next(record) == ReadResult::record);
+  find_hook("read")->fail_nth_call(1);
+  CHECK(reader.next(record) == ReadResult::error);
+  find_hook("read")->fail_nth_call(0);
+  CHECK(reader.skipped().length == 500'000);
+  CHECK(reader.next(record) == ReadResult::end);
+  CHECK(reader.file_position() == reader.file_size());
 }
 
 TEST_CASE("whichever call fails while reading: the same records, or io_error") {
