@@ -245,19 +245,20 @@ bool Resync::proven(uint64_t place) {
 // inside a record with a good header, so they need a chain without any damage.
 uint64_t Resync::search(uint64_t from, uint64_t inside_until) {
   if (searched_from_ == from) return found_;
-  searched_from_ = from;
   failed_.clear();
   work_ = 0;
   const uint64_t allowance = 2 * (limit_ + frame_bytes) + 64 * window_bytes;
   const uint64_t loaded = chains_->loaded();
-  for (uint64_t place = from; (place = find_header(place, size_)) < size_; place++) {
+  uint64_t place = from;
+  for (; (place = find_header(place, size_)) < size_; place++) {
     const uint64_t work = work_ + chains_->loaded() - loaded;
     if (failed_.count(place) || work > allowance + work_per_byte * (place - from)) continue;
     if (!valid_end(place)) continue;
     chain_ = {place, place, false, place < inside_until};
-    if (proven(place)) return found_ = place;
+    if (proven(place)) break;
   }
-  return found_ = size_;
+  searched_from_ = from;  // only now, in case reading throws
+  return found_ = place;
 }
 
 std::optional<uint64_t> Resync::end_of_record(uint64_t damage) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <set>
+#include <stdexcept>
 #include <vector>
 
 #include "feedline/records.h"
@@ -272,6 +273,19 @@ TEST_CASE("a cut file's last record gives nothing of its inside away") {
     CHECK(read.wrong == 0);
     CHECK(read.errors == (cut > 22 ? 1 : 0));
   }
+}
+
+TEST_CASE("a search that could not read begins again") {
+  const std::string file = std::string(40, 'x') + frame("good");
+  int reads = 0;
+  io::Resync resync(
+      [&](uint64_t offset, std::span<std::byte> into) {
+        if (++reads == 2) throw std::runtime_error("the disk does not answer");  // the first read is of the damage
+        std::memcpy(into.data(), file.data() + offset, into.size());
+      },
+      file.size(), 1000);
+  CHECK_THROWS_AS(resync.after(0), std::runtime_error);
+  CHECK(resync.after(0) == 40);
 }
 
 TEST_CASE("work on false candidates is bounded") {
