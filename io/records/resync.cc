@@ -195,13 +195,13 @@ bool Resync::crossed(uint64_t begin, uint64_t end) {
   std::unordered_set<uint64_t> seen;
   for (uint64_t place = begin; (place = find_header(place + 1, end)) < end;) {
     for (uint64_t at = place;;) {
+      if (work_ > allowed || seen.size() > most_failed) return true;
       if (!seen.insert(at).second) break;
       const auto next = valid_end(at);
       if (!next) break;
       if (*next >= end) return true;
       at = *next;
     }
-    if (work_ > allowed || seen.size() > most_failed) return true;
   }
   return false;
 }

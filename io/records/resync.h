@@ -38,7 +38,7 @@ class Resync {
   /// Fills all of `into` with the bytes of the file from `offset` on, or throws.
   using ReadAt = std::function<void(uint64_t offset, std::span<std::byte> into)>;
 
-  /// Makes an object that reads the file by `read`. Memory: two windows of 256 KiB, and at most a few MiB during a
+  /// Makes an object that reads the file by `read`. Memory: two windows of 256 KiB, and at most some 12 MiB during a
   /// search.
   Resync(ReadAt read, uint64_t file_size, uint64_t record_limit);
   ~Resync();
