@@ -81,7 +81,7 @@ int transfer(size_t size, Call call) noexcept {
   for (size_t done = 0; done < size;) {
     const ssize_t got = call(done);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return errno;
+    if (got < 0) return errno == ENODATA ? EIO : errno;  // the kernel's ENODATA is a bad sector
     if (got == 0) return ENODATA;
     done += static_cast<size_t>(got);
   }

@@ -67,6 +67,8 @@ std::optional<int> ReadOperation::advance(int64_t result) noexcept {
   if (result == -EINVAL && lease_.alignment > 1) {
     error = files_->refuse_direct(lease_);
     if (error == 0) return std::nullopt;  // further calls of this read stay aligned, which does no harm
+  } else if (result == -ENODATA || (result == -EOPNOTSUPP && lease_.alignment == 1)) {
+    error = EIO;  // a bad sector, or a file that cannot be read. For the caller these errnos mean something else.
   } else if (result < 0) {
     error = static_cast<int>(-result);
   } else {

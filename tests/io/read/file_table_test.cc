@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "backend_rig.h"
+#include "io/read/read_operation.h"
 #include "support/catch.h"
 #include "support/process.h"
 
@@ -163,6 +164,17 @@ TEST_CASE("reads of an open file wait for its bytes") {
     REQUIRE(table.acquire(0, lease) == 0);
     CHECK((fcntl(lease.fd, F_GETFL) & O_NONBLOCK) == 0);
     CHECK(is_direct(lease.fd) == (direct == Toggle::on));
+  }
+}
+
+TEST_CASE("an errno of the kernel that has another meaning here is an I/O error") {
+  const TempDir dir;
+  FileTable table(write_files(dir, {9}), Toggle::off);
+  ReadOperation operation;
+  std::byte buffer[16];
+  for (const int error : {ENODATA, EOPNOTSUPP, EIO}) {
+    REQUIRE(operation.begin(table, read_of({0, 0, 9}, buffer, 0)) == 0);
+    CHECK(operation.advance(-error) == EIO);
   }
 }
 
