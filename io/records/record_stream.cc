@@ -204,11 +204,17 @@ RecordStream::Found RecordStream::report_damage(Category category, uint64_t want
     if (start == 0) {
       const auto looks = detect_compression({bytes, std::min<size_t>(end_ - begin_, 18)});
       const std::string_view other = other_format({bytes, end_ - begin_});
-      message += looks != Compression::none ? fmt::format(
-                                                  ": the file looks like {}, but is read as uncompressed; leave out "
-                                                  "the setting compression, so that it is recognised",
-                                                  looks == Compression::gzip ? "gzip" : "zlib")
-                 : other.empty() ? ": the file is damaged, or is not a TFRecord file"
+      const char* const format = looks == Compression::gzip ? "gzip" : "zlib";
+      if (looks != Compression::none && !plain())
+        message +=
+            fmt::format(": the inflated file looks like {}: it was compressed twice; decompress it once", format);
+      else if (looks != Compression::none)
+        message += fmt::format(
+            ": the file looks like {}, but is read as uncompressed; leave out the setting compression, so that it is "
+            "recognised",
+            format);
+      else
+        message += other.empty() ? ": the file is damaged, or is not a TFRecord file"
                                  : fmt::format(": the file is not a TFRecord file, but looks like {}", other);
     }
   } else if (category == Category::record_too_large) {

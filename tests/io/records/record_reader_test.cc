@@ -202,6 +202,7 @@ TEST_CASE("a file of another format is told by its first bytes, with what to do"
   CHECK(said(rest).find(": the file is damaged, or is not a TFRecord file") != std::string::npos);
   CHECK(said(std::string(600, '\xff')).find("is damaged, or is not") != std::string::npos);
   CHECK(said(gzipped("x"), {.compression = Compression::none}).find("looks like gzip, but") != std::string::npos);
+  CHECK(said(gzipped(gzipped("x"))).find(": it was compressed twice; decompress it once") != std::string::npos);
 }
 
 TEST_CASE("a length in a header allocates no memory by itself") {
