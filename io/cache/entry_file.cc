@@ -192,7 +192,8 @@ std::optional<EntryLayout> EntryFile::layout_in(int fd, uint64_t content) noexce
 }
 
 std::optional<EntryLayout> EntryFile::layout_of(const std::string& path, uint64_t content) noexcept {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // Without O_NONBLOCK the open of a FIFO that has no writer would wait for ever. open() refuses links, too.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (fd < 0) return std::nullopt;
   const auto layout = layout_in(fd, content);
   ::close(fd);

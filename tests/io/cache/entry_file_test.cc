@@ -1,6 +1,8 @@
 // The bounds of a file of entries. Whatever a disk or another program writes into it, nothing beyond it is read.
 #include "io/cache/entry_file.h"
 
+#include <sys/stat.h>
+
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -68,6 +70,15 @@ TEST_CASE("a file is one of entries if it has its whole table, and less than 2^4
   CHECK(EntryFile::layout_of(file.path, content) == layout);
   std::filesystem::resize_file(file.path, table - 1);
   CHECK_FALSE(EntryFile::layout_of(file.path, content));
+}
+
+TEST_CASE("a pipe or a link is no file of entries") {
+  const File file;
+  const std::string pipe = file.dir.file("pipe.feedline-cache"), link = file.dir.file("link.feedline-cache");
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  std::filesystem::create_symlink(file.path, link);
+  CHECK_FALSE(EntryFile::layout_of(pipe, content));  // and does not wait for a writer
+  CHECK_FALSE(EntryFile::layout_of(link, content));
 }
 
 TEST_CASE("an entry whose place does not lie within the data is none") {
