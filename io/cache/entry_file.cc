@@ -210,10 +210,14 @@ void for_each_unused(const std::string& path, std::string_view prefix, Visit vis
        !error && entry != fs::directory_iterator(); entry.increment(error)) {
     const std::string name = entry->path().filename();
     if (!name.starts_with(prefix) || !name.ends_with(EntryFile::suffix) || entry->path() == path) continue;
-    const int fd = ::open(entry->path().c_str(), O_RDWR | O_CLOEXEC);
+    const int fd = ::open(entry->path().c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) continue;
-    struct stat status {};
-    if (lock(fd, using_file, F_WRLCK, false) == 0 && fstat(fd, &status) == 0) visit(entry->path().c_str(), status);
+    struct stat status {
+    }, named{};
+    // The name may be a new file's by now, if another process has removed this one before it was locked.
+    if (lock(fd, using_file, F_WRLCK, false) == 0 && fstat(fd, &status) == 0 &&
+        lstat(entry->path().c_str(), &named) == 0 && status.st_ino == named.st_ino && status.st_dev == named.st_dev)
+      visit(entry->path().c_str(), status);
     ::close(fd);
   }
 }

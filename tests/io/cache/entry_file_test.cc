@@ -79,6 +79,8 @@ TEST_CASE("a pipe or a link is no file of entries") {
   std::filesystem::create_symlink(file.path, link);
   CHECK_FALSE(EntryFile::layout_of(pipe, content));  // and does not wait for a writer
   CHECK_FALSE(EntryFile::layout_of(link, content));
+  EntryFile::remove_unused(file.dir.file("other"), "link");
+  CHECK(std::filesystem::is_symlink(link));
 }
 
 TEST_CASE("an entry whose place does not lie within the data is none") {
