@@ -81,7 +81,8 @@ void InputFile::read_at(uint64_t offset, std::span<std::byte> into) const {
     }
     if (got == 0)
       throw Error(Category::io_error,
-                  fmt::format("has become shorter while it was read: {} bytes instead of {}", offset, size_),
+                  fmt::format("has become shorter while it was read: it had {} bytes, and ends at or before byte {}",
+                              size_, offset),
                   Place::of_file(path_));
     offset += static_cast<uint64_t>(got);
     into = into.subspan(static_cast<size_t>(got));
