@@ -16,8 +16,9 @@
 namespace feedline::io {
 namespace {
 
-uint64_t version_of(const struct stat& about) noexcept {
-  return static_cast<uint64_t>(about.st_mtim.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(about.st_mtim.tv_nsec);
+bool is_regular(const char* path) noexcept {
+  struct stat about {};
+  return stat(path, &about) == 0 && S_ISREG(about.st_mode);
 }
 
 [[noreturn]] void fail(const std::string& path, const std::string& what, int error) {
@@ -25,6 +26,23 @@ uint64_t version_of(const struct stat& about) noexcept {
 }
 
 }  // namespace
+
+int open_for_reading(const char* path, int flags) noexcept {
+  if (int error = injected<OpenOp>()) return -error;
+  int fd;
+  do {
+    // Without O_NONBLOCK the open of a FIFO that has no writer would wait for ever.
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | flags);
+    // EWOULDBLOCK for a regular file means that another program has a lease on it, and the kernel has asked that
+    // program to give it up. The second open waits for that.
+    if (fd < 0 && errno == EWOULDBLOCK && is_regular(path)) fd = open(path, O_RDONLY | O_CLOEXEC | flags);
+  } while (fd < 0 && errno == EINTR);
+  return fd < 0 ? -errno : fd;
+}
+
+uint64_t nanoseconds_of(const timespec& time) noexcept {
+  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
+}
 
 InputFile::InputFile(std::string path) {
   if (const int error = open(std::move(path))) fail(path_, "cannot be opened", error);
@@ -40,13 +58,8 @@ std::optional<InputFile> InputFile::find(std::string path) {
 
 int InputFile::open(std::string path) {
   path_ = std::move(path);
-  int failure = 0;
-  do {
-    failure = injected<OpenOp>();
-    // Without O_NONBLOCK the open of a FIFO that has no writer would wait for ever.
-    if (!failure && (fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) < 0) failure = errno;
-  } while (failure == EINTR);
-  if (failure) return failure;
+  fd_ = open_for_reading(path_.c_str(), 0);
+  if (fd_ < 0) return -fd_;
   struct stat status {};
   const int injected_error = injected<StatOp>();
   const int error = injected_error ? injected_error : fstat(fd_, &status) != 0 ? errno : 0;
@@ -56,7 +69,7 @@ int InputFile::open(std::string path) {
     throw Error(Category::io_error, "is not a regular file", Place::of_file(path_));
   }
   size_ = static_cast<uint64_t>(status.st_size);
-  version_ = version_of(status);
+  version_ = nanoseconds_of(status.st_mtim);
   return 0;
 }
 
@@ -98,7 +111,7 @@ void InputFile::check_unchanged() const {
   const int injected_error = injected<StatOp>();
   if (const int error = injected_error ? injected_error : fstat(fd_, &status) != 0 ? errno : 0)
     fail(path_, "its size cannot be read", error);
-  if (static_cast<uint64_t>(status.st_size) != size_ || version_of(status) != version_)
+  if (static_cast<uint64_t>(status.st_size) != size_ || nanoseconds_of(status.st_mtim) != version_)
     throw Error(Category::io_error,
                 "has changed since it was opened; start again, and replace a file only by renaming a new file to its "
                 "name",

@@ -1,6 +1,8 @@
 // Files that are open for reading.
 #pragma once
 
+#include <time.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -8,6 +10,12 @@
 #include <string>
 
 namespace feedline::io {
+
+/// Opens a regular file for reading, with O_NONBLOCK and `flags`. Waits for another program only if that program holds
+/// a kernel lease on the file (F_SETLEASE in fcntl(2)). Returns the descriptor or a negative errno.
+int open_for_reading(const char* path, int flags) noexcept;
+/// Returns a time of a file in nanoseconds, as FileId has it.
+uint64_t nanoseconds_of(const timespec& time) noexcept;
 
 /// An open file of a source (io/read/source.h). Reading is thread-safe.
 class SourceFile {

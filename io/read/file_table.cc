@@ -14,6 +14,7 @@
 
 #include "base/syscall_hooks.h"
 #include "feedline/error.h"
+#include "io/file.h"
 #include "io/syscall_ops.h"
 
 namespace feedline::io {
@@ -29,27 +30,6 @@ struct SetFlagsOp {
   static constexpr const char* name = "fcntl";
   static constexpr int error = EINVAL;
 };
-
-bool is_regular(const char* path) noexcept {
-  struct stat about {};
-  return stat(path, &about) == 0 && S_ISREG(about.st_mode);
-}
-
-/// Opens a file for reading. Returns the descriptor or a negative errno.
-int open_path(const char* path, int flags) noexcept {
-  if (int error = injected<OpenOp>()) return -error;
-  if (flags & O_DIRECT)
-    if (int error = injected<DirectOpenOp>()) return -error;
-  int fd;
-  do {
-    // Without O_NONBLOCK the open of a FIFO that has no writer would wait for ever.
-    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | flags);
-    // EWOULDBLOCK for a regular file means that another program has a lease on it, and the kernel has asked that
-    // program to give it up. The second open waits for that.
-    if (fd < 0 && errno == EWOULDBLOCK && is_regular(path)) fd = open(path, O_RDONLY | O_CLOEXEC | flags);
-  } while (fd < 0 && errno == EINTR);
-  return fd < 0 ? -errno : fd;
-}
 
 /// Checks that the opened file is still a regular file, as it was when the files were listed, and clears O_NONBLOCK.
 /// With O_NONBLOCK, a read by io_uring would fail if the file system cannot read without waiting. Returns 0 or an
@@ -81,10 +61,6 @@ uint32_t direct_alignment(int fd) noexcept {
   return about.stx_dio_offset_align > 0 && alignment <= block_bytes && std::has_single_bit(alignment) ? alignment : 0;
 }
 
-uint64_t nanoseconds(const timespec& time) noexcept {
-  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
-}
-
 }  // namespace
 
 FileId stat_file(std::string path) {
@@ -96,8 +72,8 @@ FileId stat_file(std::string path) {
   if (!S_ISREG(about.st_mode)) fail(S_ISDIR(about.st_mode) ? "a folder, not a file" : "not a regular file");
   return {std::move(path),
           static_cast<uint64_t>(about.st_size),
-          nanoseconds(about.st_mtim),
-          nanoseconds(about.st_ctim),
+          nanoseconds_of(about.st_mtim),
+          nanoseconds_of(about.st_ctim),
           static_cast<uint64_t>(about.st_dev),
           static_cast<uint64_t>(about.st_ino)};
 }
@@ -195,8 +171,12 @@ void FileTable::release(const Lease& lease) noexcept {
 
 int FileTable::open_file(uint32_t file, int& fd, uint32_t& alignment) noexcept {
   int flags = direct_ == Toggle::off ? 0 : O_DIRECT;
+  const auto open = [&] {
+    const int error = flags ? injected<DirectOpenOp>() : 0;
+    return error ? -error : open_for_reading(files_[file].uri.c_str(), flags);
+  };
   int opened;
-  while ((opened = open_path(files_[file].uri.c_str(), flags)) < 0) {
+  while ((opened = open()) < 0) {
     // The program needs descriptors, too. So idle files are closed before this becomes an error.
     if ((opened == -EMFILE || opened == -ENFILE) && close_one_idle()) continue;
     if (opened != -EINVAL || !flags) return -opened;
@@ -234,7 +214,7 @@ int FileTable::verify(const Lease& lease) const noexcept {
   struct stat about {};
   if (fstat(lease.fd, &about) != 0) return errno;
   const FileId& id = files_[lease.file];
-  return static_cast<uint64_t>(about.st_size) == id.size && nanoseconds(about.st_mtim) == id.version ? 0 : ESTALE;
+  return static_cast<uint64_t>(about.st_size) == id.size && nanoseconds_of(about.st_mtim) == id.version ? 0 : ESTALE;
 }
 
 }  // namespace feedline::io

@@ -1,6 +1,8 @@
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <vector>
 
@@ -11,6 +13,7 @@
 #include "io/index/count_records.h"
 #include "support/catch.h"
 #include "support/process.h"
+#include "support/skip.h"
 #include "support/temp_dir.h"
 
 using namespace feedline;
@@ -220,6 +223,21 @@ TEST_CASE("files that cannot be opened") {
   CHECK_THROWS_AS(RecordReader(dir.path()), Error);
   REQUIRE(mkfifo(dir.file("pipe").c_str(), 0600) == 0);
   CHECK_THROWS_AS(RecordReader(dir.file("pipe")), Error);  // and does not wait for a writer
+}
+
+TEST_CASE("a file that another program has leased is opened once it is given back") {
+  const TempDir dir;
+  const std::string path = dir.write("a", frame("a"));
+  static int leased;
+  leased = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fcntl(leased, F_SETLEASE, F_WRLCK) == 0) {
+    const auto before = std::signal(SIGIO, [](int) { fcntl(leased, F_SETLEASE, F_UNLCK); });
+    CHECK(read_all(path).payloads.size() == 1);
+    std::signal(SIGIO, before);
+  } else {
+    skip("the file system of temporary files has no leases");
+  }
+  close(leased);
 }
 
 TEST_CASE("a file that becomes shorter while it is read is an error") {
