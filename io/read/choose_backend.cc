@@ -66,7 +66,10 @@ std::unique_ptr<ReadBackend> make_read_backend(std::vector<FileId> files, const 
         return make_uring_backend(table, options, done);
       } catch (const std::system_error& refused) {
         reason = refused.what();
-        if (options.backend == BackendKind::uring)
+        const bool by_name = options.backend == BackendKind::uring;
+        // This is about a thread, and not about io_uring.
+        if (by_name && refused.code() == std::errc::resource_unavailable_try_again) throw;
+        if (by_name)
           throw Error(Category::io_error, fmt::format("io_uring was asked for, but is not available: {}; {}", reason,
                                                       advice(refused.code().value())));
         log_info(fmt::format("reading with pread instead of io_uring: {}", reason));

@@ -96,6 +96,15 @@ TEST_CASE("io_uring refused: automatic reads with pread and says why, once; by n
   });
 }
 
+TEST_CASE("a thread that cannot be started is not blamed on io_uring") {
+  if (!io_uring_allowed()) return feedline::test::skip("io_uring is refused");
+  BackendOptions options;
+  options.backend = BackendKind::uring;
+  feedline::test::find_hook("start thread")->fail_nth_call(1);
+  CHECK_THROWS_WITH(make_read_backend({}, options, [](void*, int) {}),
+                    Catch::Contains("cannot start reading: starting a thread") && !Catch::Contains("io_uring"));
+}
+
 TEST_CASE("memory that may not be locked is read into unregistered, which is said") {
   if (!io_uring_allowed()) return feedline::test::skip("io_uring is refused");
   const TempDir dir;
