@@ -22,8 +22,6 @@
 namespace feedline::io {
 namespace {
 
-constexpr unsigned depth_limit = 4096;
-
 class UringBackend final : public ReadBackend {
  public:
   UringBackend(std::shared_ptr<FileTable> files, const BackendOptions& options, ReadDone done)
@@ -32,7 +30,7 @@ class UringBackend final : public ReadBackend {
         register_after_reads_(options.register_after_reads),
         memory_(options.memory),
         // Each read under way holds a lease of the file table, which allows a backend depth() leases.
-        requests_(std::clamp<size_t>(options.depth, 1, std::min<size_t>(depth_limit, files_->depth()))) {
+        requests_(std::clamp<size_t>(options.depth, 1, files_->depth())) {
     for (uint32_t i = 0; i < requests_.size(); i++) free_.push_back(i);
     ready_.reserve(requests_.size());
     const auto made = std::make_shared<std::promise<void>>();
