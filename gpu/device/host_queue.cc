@@ -19,6 +19,7 @@ class HostQueue final : public Queue {
   DeviceId device() const noexcept override { return host(); }
   Stream stream() const noexcept override { return Stream::host; }
   std::byte* allocate(size_t bytes) override {
+    if (bytes == 0) return nullptr;  // nothing can be pinned
     Memory& memory = memory_.emplace_back(bytes);
     if (user_.kind == DeviceId::Kind::cuda && !memory.pin_for(user_))
       throw Error(

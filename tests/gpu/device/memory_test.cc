@@ -10,6 +10,7 @@
 #include "base/syscall_hooks.h"
 #include "feedline/batch.h"
 #include "feedline/error.h"
+#include "gpu/device/queue.h"
 #include "support/catch.h"
 
 using namespace feedline;
@@ -64,6 +65,10 @@ TEST_CASE("no memory is an error with a size and a hint") {
           "the system cannot provide 3 MiB of memory (Cannot allocate memory); lower memory.limit, or free memory");
   }
   CHECK_THROWS_AS(gpu::Memory(size_t{1} << 62), Error);  // the system refuses it
+}
+
+TEST_CASE("a queue of the host gives nothing where nothing is asked for, also beside a GPU") {
+  for (const DeviceId user : {host(), cuda(0)}) CHECK(gpu::host_queue(user)->allocate(0) == nullptr);
 }
 
 template <typename From>
