@@ -43,6 +43,8 @@ def convert_parquet(files: list[str], folder: str, shard_bytes: int = 100_000_00
                         writer.write(row)
                         written += 1
                     except (Error, TypeError, OverflowError) as error:
+                        if getattr(error, "category", None) == "io_error":
+                            raise  # of the shard, and not of the row
                         raise Error(f"row {number} cannot be converted to a record: {error}", file=file) from None
         for file, version in zip(files, versions):
             if _version(file) != version:

@@ -125,3 +125,15 @@ def test_rows_that_cannot_be_records_are_named(tmp_path):
     (tmp_path / "text.parquet").write_text("no table")
     done = convert(tmp_path / "text.parquet", "--out", tmp_path / "out")
     assert done.returncode == 1 and done.stderr.startswith("feedline: "), done.stderr
+
+
+def test_a_full_disk_is_not_blamed_on_the_row(files, tmp_path, monkeypatch):
+    from feedline import _parquet
+
+    def full(*_):
+        raise feedline.Error("cannot be written: No space left on device", "io_error", file="shard")
+
+    monkeypatch.setattr(_parquet.RecordWriter, "write", full)
+    with pytest.raises(feedline.Error, match="^cannot be written") as error:
+        convert_parquet(files, str(tmp_path / "out"))
+    assert error.value.file == "shard" and error.value.category == "io_error"
