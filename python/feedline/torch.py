@@ -175,11 +175,12 @@ class Loader(_loader.Loader):
             self._into = iter(self)
         given, self._given = self._given, None
         if given is None:
-            given = next(self._into, None)
+            steps, self._into = self._into, None  # an iterator that raises gives no step more
+            given = next(steps, None)
             self._into_of = self._generation
             if given is None:
-                self._into = None
                 return False
+            self._into = steps
             self._step -= 1  # it is taken when it is copied
         self._given = given
         for name, target, source in (pairs := list(self._pairs(step, given))):

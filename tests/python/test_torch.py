@@ -130,6 +130,15 @@ assert all(tuples.next_into((mine,)) for _ in range(4))
 assert next(iter(tuples)) and tuples.next_into((mine,)) and tuples.epoch == 2  # its epoch was done
 tuples = loader
 refused({"m": mine}, "no output 'm'", "its outputs are n")
+tuples = Loader(pipeline)
+take = tuples._take
+def fails():
+    tuples._take = take
+    raise feedline.Error("a bad record")
+for epoch in (1, 2):  # first at the first step, then after one
+    tuples._take = fails
+    refused(static, "a bad record")
+    assert tuples.next_into(static) and tuples.epoch == epoch
 print(1)
 """,
         numbers,
