@@ -121,7 +121,8 @@ class SaveState(keras.callbacks.Callback):
             self._weights = os.path.join(self._folder, state["weights"])
         loader._begin()
         self._epoch = loader.epoch
-        self._first = self._step = self._saved = loader.step  # _first is where the epoch of Keras began
+        self._first = self._step = loader.step  # _first is where the epoch of Keras began
+        self._saved = self._epoch, self._step
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Loads the weights. Raises Error if the epochs of fit() are not the feed's."""
@@ -161,7 +162,7 @@ class SaveState(keras.callbacks.Callback):
         if self._step >= len(self._loader):
             if self._first and not self.model.stop_training:
                 self.model.stop_training = _REST_IS_DONE
-        elif self._every is not None and self._step - self._saved >= self._every:
+        elif self._every is not None and self._step - self._saved[1] >= self._every:
             self._save()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
@@ -173,7 +174,9 @@ class SaveState(keras.callbacks.Callback):
         self._save()
 
     def _save(self):
-        self._saved = self._step
+        if self._saved == (self._epoch, self._step):
+            return  # to write the file again would put the only weights at risk
+        self._saved = self._epoch, self._step
         if self._loader._arguments["rank"] != 0:
             return
         os.makedirs(self._folder, exist_ok=True)

@@ -126,6 +126,25 @@ assert (again.epoch, again.step) == (begin + 1, 2)
     )
 
 
+def test_a_place_is_saved_once(numbers, tmp_path):
+    run(
+        """
+class Stop(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        self.model.stop_training = True
+saved, save_weights = [], keras.Model.save_weights
+keras.Model.save_weights = lambda model, file: saved.append(os.path.basename(file)) or save_weights(model, file)
+loader = loader_of()
+callbacks = [Stop(), SaveState(loader, sys.argv[2], every=1)]
+counting_model().fit(steps(loader, "x", "y"), steps_per_epoch=len(loader), verbose=0, callbacks=callbacks)
+assert saved == ["epoch-0-step-1.weights.h5"]
+""",
+        numbers,
+        tmp_path,
+        backend="torch",
+    )
+
+
 def test_going_on_with_a_dataset(numbers, tmp_path):
     """What a tf.distribute strategy trains from."""
     run(
