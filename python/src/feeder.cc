@@ -296,7 +296,8 @@ auto without_gil(const PyFeeder& self, Call call) {
 nb::list elements(const PyFeeder& self) {
   constexpr const char* kinds[] = {"dense", "padded", "ragged", "nested"};
   nb::list all;
-  for (const ElementSpec& element : self.use()->elements()) {
+  const auto feeder = self.use();
+  for (const ElementSpec& element : feeder->elements()) {
     nb::list shape, tensors;
     for (const int64_t axis : element.shape) shape.append(axis);
     for (const std::string& tensor : element.tensors()) tensors.append(tensor);
