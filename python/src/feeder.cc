@@ -14,10 +14,12 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/thread.h"
 #include "feedline/feeder.h"
 #include "feedline/tcp_communicator.h"
 #include "python/src/gpu_communicator.h"
@@ -45,16 +47,21 @@ void run_interruptibly(Stop stop, Body body) {
   std::condition_variable changed;
   bool done = false;
   std::exception_ptr failure;
-  std::thread thread([&] {
-    try {
-      body();
-    } catch (...) {
-      failure = std::current_exception();
-    }
-    const std::lock_guard lock(mutex);
-    done = true;
-    changed.notify_one();
-  });
+  std::thread thread;
+  try {
+    thread = start_thread("feedline-call", [&] {
+      try {
+        body();
+      } catch (...) {
+        failure = std::current_exception();
+      }
+      const std::lock_guard lock(mutex);
+      done = true;
+      changed.notify_one();
+    });
+  } catch (const std::system_error& refused) {
+    throw Error(Category::io_error, refused.what());
+  }
   std::optional<nb::python_error> raised;
   for (bool ended = false; !ended;) {
     {

@@ -53,7 +53,7 @@ tool/convert:          tool/common pictures/shape pictures/decode io/index io/re
 tool/reshard:          tool/common io/records io base
 tool/feeding:          tool/common trainer_bridge/monitor trainer_bridge ranks unpack io base
 tool/stats:            tool/feeding tool/common trainer_bridge flowgraph/pipeline unpack base
-python/src:            tool/commands tool/convert tool/common trainer_bridge gpu/device
+python/src:            tool/commands tool/convert tool/common trainer_bridge gpu/device base
 tool/commands:         tool/stats tool/inspect tool/convert tool/reshard tool/feeding tool/common trainer_bridge/monitor trainer_bridge io/index io/read io base
 """
 
