@@ -5,6 +5,7 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -290,7 +291,7 @@ class PyFeeder {
   std::vector<DeviceId> devices_;
   std::vector<Batch> taken_;  // for each replica: empty, or the next batch if it could not be copied
   std::vector<nb::str> keys_;
-  uint64_t copied_ = 0;
+  std::atomic<uint64_t> copied_ = 0;  // counted without the GIL
 };
 
 template <typename Call>
