@@ -54,6 +54,16 @@ class _Progress:
             print(file=sys.stderr)
 
 
+class _Lost:
+    """Stands in place of a feeder that could not be made, and says why."""
+
+    def __init__(self, why):
+        self._why = why
+
+    def __getattr__(self, _):
+        raise Error(self._why, "stalled")
+
+
 class Loader:
     """Feeds this process: `for batch in loader` is an epoch of batches, and iterating again is the next epoch.
 
@@ -228,7 +238,7 @@ class Loader:
             return  # in a forked child the feed itself says that it has no threads
         if not place.is_whole():
             raise place.unknown()
-        if place[:2] == made:
+        if place[:2] == made or self._closed:
             return
         if self._read:
             raise Error(
@@ -238,11 +248,17 @@ class Loader:
             )
         state = self._feeder.get_state(self._epoch, self._step) if self._placed else None
         self._feeder.close()
-        self._open(self._meeting(place.rank, place.world_size))
-        if state is not None:
-            self._feeder.set_state(state, False)
-        elif self._epoch != self._arguments["start_epoch"]:
-            self._feeder.set_epoch(self._epoch)
+        try:
+            self._open(self._meeting(place.rank, place.world_size))
+            if state is not None:
+                self._feeder.set_state(state, False)
+            elif self._epoch != self._arguments["start_epoch"]:
+                self._feeder.set_epoch(self._epoch)
+        except Exception as error:
+            became = f"rank {place.rank} of {place.world_size}"
+            self._feeder = _Lost(f"the loader could not become {became}: {error}; make a new Loader")
+            self._closed = True
+            raise
 
     # Epochs
 

@@ -279,6 +279,22 @@ def test_a_loader_becomes_the_rank_of_its_process(numbers, monkeypatch):
     assert sum(batch.rows for batch in resumed) == 25  # nothing says otherwise
 
 
+def test_a_loader_that_cannot_become_a_rank_says_why(numbers, monkeypatch):
+    def fails(*_):
+        raise feedline.Error("rank 1 did not come")
+
+    loader = feedline.Loader(numbers)
+    monkeypatch.setattr(loader, "_place", lambda: _ranks.Place(0, 2, "the launcher"))
+    monkeypatch.setattr(loader, "_meeting", fails)
+    with pytest.raises(feedline.Error, match="^rank 1 did not come$"):
+        list(loader)
+    for ask in (list, len, feedline.Loader.state_dict):
+        with pytest.raises(feedline.Error, match="could not become rank 0 of 2: rank 1 did not come; make"):
+            ask(loader)
+    assert repr(loader) == "feedline.Loader(closed)"
+    loader.close()
+
+
 def names(rank, size, launcher="torchrun"):
     """Returns the variables that a launcher sets."""
     return {name: str(value) for *both, of in _ranks._NAMES if of == launcher for name, value in zip(both, (rank, size))}
