@@ -67,6 +67,8 @@ def _typed(values):
                     f"{values.reshape(-1)[lost][0]} is outside the range of float32, as which a record stores it"
                 )
             return "floats", floats
+        if values.dtype.kind in "mM":
+            raise TypeError(f"an array of {values.dtype} is neither numbers nor bytes; give array.astype('int64')")
         if values.dtype.kind == "u" and values.size and values.max() > 2**63 - 1:
             raise OverflowError(f"{values.max()} is outside the range of int64, as which a record stores it")
         if values.dtype.kind in "iub":

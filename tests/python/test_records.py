@@ -145,6 +145,8 @@ def test_values_that_have_no_place_in_an_example(tmp_path, values):
     ([[1, 2], [3, 4]], r"\[1, 2\] is neither a number nor bytes; give a flat sequence"),
     ([1.5, None], "None is neither a number nor bytes"),
     ([np.array([1.0])], r"array\(\[1.\]\) is neither a number nor bytes"),
+    (np.array([5], "datetime64[ns]"), r"an array of datetime64\[ns\] is neither numbers nor bytes; give array.astype"),
+    (np.array([5], "timedelta64[ns]"), r"an array of timedelta64\[ns\] is neither"),
     ([1, 2**64], "18446744073709551616 is outside the range of int64"),
 ])
 def test_messages_say_which_value_and_why(tmp_path, values, said):
