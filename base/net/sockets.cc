@@ -268,11 +268,8 @@ Socket listen_at(const Address& address) {
 }
 
 Socket listen_everywhere(uint16_t port) {
-  try {
-    return listen_at(any_address(AF_INET6, port));
-  } catch (const Error&) {  // most likely, this machine has no IPv6
-    return listen_at(any_address(AF_INET, port));
-  }
+  const bool has_ipv6 = is_of_this_machine(any_address(AF_INET6, 0));
+  return listen_at(any_address(has_ipv6 ? AF_INET6 : AF_INET, port));
 }
 
 Address address_of(const Socket& socket) { return named_by(getsockname, socket, "getsockname"); }

@@ -79,8 +79,8 @@ bool is_of_this_machine(const Address& address);
 
 /// Returns a socket that listens at one address. If the port is 0, the system chooses a free port.
 Socket listen_at(const Address& address);
-/// Returns a socket that listens on all network interfaces, with IPv6 and IPv4. If `port` is 0, the system chooses a
-/// free port.
+/// Returns a socket that listens on all network interfaces, with IPv4 and, if this machine has it, IPv6. If `port` is
+/// 0, the system chooses a free port.
 Socket listen_everywhere(uint16_t port);
 /// Return the local and the remote address of a connection. An IPv4-mapped IPv6 address is returned as IPv4.
 Address address_of(const Socket& socket);

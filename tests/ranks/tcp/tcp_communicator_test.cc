@@ -2,6 +2,7 @@
 #include "feedline/tcp_communicator.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -26,6 +27,7 @@
 #include "support/log_lines.h"
 #include "support/process.h"
 #include "support/ranks.h"
+#include "support/skip.h"
 #include "support/tcp.h"
 
 using namespace feedline;
@@ -647,6 +649,19 @@ TEST_CASE("tcp: another program at the port is reported") {
   });
   CHECK_THAT(thrown[1], Catch::Contains("is not rank 0"));
   CHECK_THROWS_WITH(tcp_communicator(tcp_options(0, 2, port)), Catch::Contains("listening at"));
+}
+
+TEST_CASE("tcp: a port that another program has for IPv6 only is not free") {
+  const net::Socket other(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int on = 1;
+  sockaddr_in6 any{};
+  any.sin6_family = AF_INET6;
+  if (!other || setsockopt(other.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on) != 0 ||
+      bind(other.fd(), reinterpret_cast<const sockaddr*>(&any), sizeof any) != 0)
+    return skip("this machine has no IPv6");
+  REQUIRE(listen(other.fd(), 1) == 0);
+  CHECK_THROWS_WITH(net::listen_everywhere(net::address_of(other).port()),
+                    Catch::Contains("another program uses this port"));
 }
 
 TEST_CASE("tcp: rank and address are read from the launcher's environment") {
