@@ -211,7 +211,8 @@ std::vector<Address> resolve(const std::string& host, uint16_t port) {
   addrinfo* found = nullptr;
   if (const int error = getaddrinfo(host.c_str(), nullptr, &hints, &found))
     throw Error(Category::io_error,
-                fmt::format("the host name \"{}\" cannot be resolved: {}", host, gai_strerror(error)));
+                fmt::format("the host name \"{}\" cannot be resolved: {}", host,
+                            error == EAI_SYSTEM ? std::generic_category().message(errno) : gai_strerror(error)));
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> all(found, freeaddrinfo);
   std::vector<Address> addresses;
   for (const addrinfo* one = found; one; one = one->ai_next) {
