@@ -43,7 +43,9 @@ uint64_t parse_byte_size(std::string_view text) {
   }
   throw Error(
       Category::bad_pipeline,
-      fmt::format("'{}' is not a size in bytes; write a number and a unit, as in 4096, 256KiB, 1.5GiB or 100MB", text));
+      fmt::format("'{}' is not a whole number of bytes from 0 to 2^62 - 1; write a number and a unit up to TiB, as "
+                  "in 4096, 256KiB, 1.5GiB or 100MB",
+                  text));
 }
 
 std::string format_byte_size(uint64_t bytes) {

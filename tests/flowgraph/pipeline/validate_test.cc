@@ -540,8 +540,8 @@ TEST_CASE("fields that make no sense are refused by name") {
             "source[1]: feature: the features differ from those of source[0], which is not supported yet; give all "
             "sources the same features, best outside of 'source'"),
       whole("batch { global_batch_size: 8 } source { files: \"a\" record_limit: \"much\" }",
-            "source: record_limit: 'much' is not a size in bytes; write a number and a unit, as in 4096, 256KiB, "
-            "1.5GiB or 100MB"),
+            "source: record_limit: 'much' is not a whole number of bytes from 0 to 2^62 - 1; write a number and a unit "
+            "up to TiB, as in 4096, 256KiB, 1.5GiB or 100MB"),
 
       whole("batch { global_batch_size: 8 } source { files: \"a\" index { stride: \"15\" } }",
             "source: index.stride: 15 bytes; it must be 16 bytes to 1 TiB"),
@@ -731,9 +731,12 @@ TEST_CASE("fields that make no sense are refused by name") {
               "errors.max_failure_rate: 1.5; it must be 0 to 1, the share of the records that may be bad"),
       besides("errors { max_failure_rate: nan }",
               "errors.max_failure_rate: nan; it must be 0 to 1, the share of the records that may be bad"),
-      besides(
-          "memory { limit: \"-1\" }",
-          "memory.limit: '-1' is not a size in bytes; write a number and a unit, as in 4096, 256KiB, 1.5GiB or 100MB"),
+      besides("memory { limit: \"-1\" }",
+              "memory.limit: '-1' is not a whole number of bytes from 0 to 2^62 - 1; write a number and a unit up to "
+              "TiB, as in 4096, 256KiB, 1.5GiB or 100MB"),
+      besides("memory { limit: \"5EiB\" }",
+              "memory.limit: '5EiB' is not a whole number of bytes from 0 to 2^62 - 1; write a number and a unit up to "
+              "TiB, as in 4096, 256KiB, 1.5GiB or 100MB"),
       besides("memory { limit: \"0\" }", "memory.limit: 0 bytes is not a valid size; write a size above 0"),
       besides("parallelism { threads: -1 }", "parallelism.threads: -1; it must be 1 to 4096"),
       besides("parallelism { host_prefetch: 5000 }", "parallelism.host_prefetch: 5000; it must be 1 to 1024"),
