@@ -87,7 +87,8 @@ nb::object array_of(nb::handle self, nb::handle dtype, nb::handle copy) {
         "numpy has no bfloat16; take the tensor with torch.from_dlpack(tensor) or jax.numpy.from_dlpack(tensor), or "
         "copy it with the package ml_dtypes: numpy.frombuffer(bytes(tensor), "
         "ml_dtypes.bfloat16).reshape(tensor.shape)");
-  if (tensor.lent() && copy_of(copy) == false)
+  const std::optional<bool> asked = copy_of(copy);
+  if (tensor.lent() && asked == false)
     throw nb::value_error("the tensor's memory has other readers, so only a copy can be given; leave out copy=False");
   const nb::module_ numpy = nb::module_::import_("numpy");
   const nb::object array = numpy.attr("from_dlpack")(self);

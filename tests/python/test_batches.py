@@ -104,6 +104,8 @@ def test_arguments_that_dlpack_does_not_have(numbers):
     ]:
         with pytest.raises(TypeError, match=message):
             tensor.__dlpack__(**arguments)
+    with pytest.raises(TypeError, match="copy is 1; it must be True, False or None"):
+        tensor.__array__(copy=1)
     with pytest.raises(BufferError, match=r"on the device \(1, 0\), but dl_device is 5; leave out"):
         tensor.__dlpack__(dl_device=5)
 
