@@ -117,7 +117,7 @@ Layout::Layout(const UnpackSpec& spec) : base(spec.bit_offset) {
         const auto offset = [&](int64_t c) { return c * axis.stride + spec.channel_bits[c]; };
         const int64_t step = axis.length > 1 ? offset(1) - offset(0) : 0;
         bool even = true;
-        for (int64_t c = 0; c < axis.length; c++) even = even && offset(c) == offset(0) + c * step;
+        for (int64_t c = 1; c < axis.length; c++) even = even && offset(c) - offset(c - 1) == step;
         if (even) {
           base += offset(0);
           axis.stride = step;

@@ -4,6 +4,7 @@
 #include "feedline/error.h"
 #include "support/catch.h"
 #include "unpack/unpack.h"
+#include "unpack/unpack_layout.h"
 
 using namespace feedline;
 using namespace feedline::unpack;
@@ -110,6 +111,15 @@ TEST_CASE("an output without elements is nothing, and asks nothing of its rows")
   const std::byte* rows[] = {nullptr, nullptr};
   unpack(rows, nullptr);
   CHECK(std::string(unpack.kernel()) == "empty");
+}
+
+TEST_CASE("channels may lie nearly 2^52 bits apart, however many there are") {
+  UnpackSpec spec = bits({4096}, 1, DType::uint8);
+  spec.channel_axis = 0;
+  spec.channel_bits.assign(4096, 0);
+  spec.channel_bits[1] = (int64_t{1} << 52) - 1;
+  validate(spec);
+  CHECK(Layout(spec).channel_offset.size() == 4096);
 }
 
 TEST_CASE("the level asked for is the level that runs") {
