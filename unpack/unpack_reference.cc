@@ -39,8 +39,4 @@ void unpack_reference(const UnpackSpec& spec, std::span<const std::byte* const> 
   }
 }
 
-double cast_through(DType dtype, double value) noexcept {
-  return with_type(dtype, [&](auto to) { return cast<double>(cast<typename decltype(to)::t>(value)); });
-}
-
 }  // namespace feedline::unpack

@@ -71,7 +71,4 @@ void unpack_reference(const UnpackSpec& spec, std::span<const std::byte* const> 
 ///   the first to gain from streaming.
 enum class Stores : uint8_t { cached, streaming_copies, streaming };
 
-/// Returns `value` cast to `dtype` and back, by the table of casts.
-double cast_through(DType dtype, double value) noexcept;
-
 }  // namespace feedline::unpack
