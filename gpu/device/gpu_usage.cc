@@ -103,7 +103,7 @@ struct Known {
 std::vector<GpuUsage> gpu_usage() {
   static Known& known = *new Known;
   const Lock lock(known.mutex);
-  if (!std::exchange(known.asking, true)) try {
+  if (!known.asking) try {
       start_thread("feedline-nvml", [] {
         static const Nvml& nvml = *new Nvml;
         std::vector<GpuUsage> gpus = nvml.all();
@@ -111,8 +111,8 @@ std::vector<GpuUsage> gpu_usage() {
         known.gpus = std::move(gpus);
         known.asking = false;
       }).detach();
+      known.asking = true;                // the thread takes the lock before it says otherwise
     } catch (const std::system_error&) {  // the thread cannot be started; the next call tries again
-      known.asking = false;
     }
   return known.gpus;
 }
