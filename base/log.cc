@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -22,6 +23,7 @@ void write_to_stderr(LogLevel level, std::string_view line) {
 struct Log {
   Mutex mutex;
   LogSink sink FEEDLINE_GUARDED_BY(mutex) = write_to_stderr;
+  std::set<std::string> said_once FEEDLINE_GUARDED_BY(mutex);
 };
 
 Log& log() {
@@ -68,5 +70,14 @@ LogSink set_log_sink(LogSink sink) {
 void log_info(std::string_view line) { write(LogLevel::info, line); }
 void log_warning(std::string_view line) { write(LogLevel::warning, line); }
 void log_error(std::string_view line) { write(LogLevel::error, line); }
+
+void log_warning_once(const std::string& line) {
+  {
+    Log& all = log();
+    const Lock lock(all.mutex);
+    if (!all.said_once.insert(line).second) return;
+  }
+  log_warning(line);
+}
 
 }  // namespace feedline

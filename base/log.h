@@ -10,6 +10,8 @@ namespace feedline {
 void log_info(std::string_view line);
 void log_warning(std::string_view line);
 void log_error(std::string_view line);
+/// Logs a warning, unless this process has logged the same line by this function before. Thread-safe.
+void log_warning_once(const std::string& line);
 
 /// Returns the text with each control character as \xNN, so that a file's name, or a message of another process, cannot
 /// command a terminal or begin a line of a log. Control characters that are in `kept`, such as the ends of lines, are

@@ -2,8 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <mutex>
-#include <set>
 
 #include "base/log.h"
 #include "gpu/cuda/cuda_call.h"
@@ -50,18 +48,13 @@ void check_kernels(DeviceId gpu) {
                   fmt::format("GPU {} has the compute capability {}.{}, but feedline was built for {} or higher; leave "
                               "out this GPU, or build feedline with -Dgpu_archs={}{}",
                               gpu.ordinal, model.major, model.minor, oldest_capability(), model.major, model.minor));
-    case GpuModel::Kernels::by_driver: {
-      static std::mutex mutex;
-      static std::set<int> announced;
-      const std::lock_guard lock(mutex);
-      if (announced.insert(gpu.ordinal).second)
-        log_warning(
-            fmt::format("the driver compiles kernels for GPU {} now, because feedline was not built for its compute "
-                        "capability {}.{}: this takes about 10 s the first time; build feedline with -Dgpu_archs={}{} "
-                        "to avoid the wait",
-                        gpu.ordinal, model.major, model.minor, model.major, model.minor));
+    case GpuModel::Kernels::by_driver:
+      log_warning_once(
+          fmt::format("the driver compiles kernels for GPU {} now, because feedline was not built for its compute "
+                      "capability {}.{}: this takes about 10 s the first time; build feedline with -Dgpu_archs={}{} "
+                      "to avoid the wait",
+                      gpu.ordinal, model.major, model.minor, model.major, model.minor));
       return;
-    }
   }
 }
 

@@ -90,14 +90,10 @@ bool reach(DeviceId gpu, DeviceId other) {
     why = error.message();
   }
   if (why.empty()) return true;
-  const std::string line = fmt::format(
-      "GPU {} cannot read the memory of GPU {}, so rows for both GPUs are copied from the host to each of "
-      "them: {}",
-      gpu.ordinal, other.ordinal, why);
-  static Mutex mutex;
-  static std::set<std::string> said;
-  const Lock lock(mutex);
-  if (said.insert(line).second) log_warning(line);
+  log_warning_once(
+      fmt::format("GPU {} cannot read the memory of GPU {}, so rows for both GPUs are copied from the host to each of "
+                  "them: {}",
+                  gpu.ordinal, other.ordinal, why));
   return false;
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/byte_size.h"
+#include "base/log.h"
 #include "base/machine.h"
 #include "base/spans.h"
 #include "base/syscall_hooks.h"
@@ -20,6 +21,7 @@
 #include "feedline/error.h"
 #include "feedline/tensor.h"
 #include "support/catch.h"
+#include "support/log_lines.h"
 #include "support/process.h"
 
 using namespace feedline;
@@ -52,6 +54,13 @@ TEST_CASE("byte sizes are read as people write them") {
   CHECK(parse_byte_size("2tib") == uint64_t{2} << 40);
   for (const char* wrong : {"", "MiB", "-1", "1.5B", "3 apples", "1e99GB", "0x10", "1 2"})
     CHECK_THROWS_AS(parse_byte_size(wrong), Error);
+}
+
+TEST_CASE("a warning to be logged once is") {
+  const test::LogLines log;
+  for (int i = 0; i < 2; i++) log_warning_once("the disk is slow");
+  log_warning_once("the disk is full");
+  CHECK(log.lines() == std::vector<std::string>{"the disk is slow", "the disk is full"});
 }
 
 TEST_CASE("byte sizes are printed short") {
