@@ -50,9 +50,6 @@ Batch Batch::copy(std::span<const NamedTensor> tensors) const {
     void operator()(void* memory) const { ::operator delete (memory, std::align_val_t{alignment}); }
   };
   struct Copied {
-    ~Copied() {
-      if (content.order) content.order->let_go();
-    }
     std::unique_ptr<void, Free> on_host;  // the memory of the copies, or null if on_device has it
     std::shared_ptr<gpu::OwnMemory> on_device;
     BatchContent content;

@@ -41,7 +41,8 @@ class StreamOrder {
   ~StreamOrder() = default;
 };
 
-/// Memory of a device that belongs to only one batch. let_go() lets the memory be freed when the streams have used it.
+/// Memory of a device that belongs to only one batch. let_go(), or else the destructor, lets the memory be freed when
+/// the streams have used it.
 class OwnMemory : public StreamOrder {
  public:
   virtual ~OwnMemory() = default;
