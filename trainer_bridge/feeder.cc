@@ -352,6 +352,8 @@ struct Feeder::Impl {
   // The position to which the feeder is moving.
   std::optional<flow::Position> going_to FEEDLINE_GUARDED_BY(mutex);
   bool stopped FEEDLINE_GUARDED_BY(mutex) = false;
+  // Whether audit_ranks() waits for the other ranks.
+  bool auditing FEEDLINE_GUARDED_BY(mutex) = false;
   std::unique_ptr<BatchSample> sample;  // for the monitor; null if there is none, or if batches lie on GPUs
   std::unique_ptr<Monitor> monitor;     // null if options.monitor names no address; set only by the constructor
 };
@@ -412,9 +414,9 @@ void Feeder::stop() noexcept {
   if (impl_->forked()) return;
   const Lock lock(impl_->mutex);
   impl_->stopped = true;
-  // A set_...() call may be waiting for the other ranks.
+  // A set_...() call or audit_ranks() may be waiting for the other ranks.
   const Options& options = impl_->setup.options;
-  if (impl_->going_to && impl_->setup.route.transfer)
+  if ((impl_->going_to && impl_->setup.route.transfer) || impl_->auditing)
     options.communicator->abort(Error(Category::stalled, "its feeder was stopped"));
   if (options.gpu_communicator) options.gpu_communicator->abort(Error(Category::stalled, "its feeder was stopped"));
   if (impl_->feed) impl_->feed->stop();
@@ -550,11 +552,21 @@ std::optional<EpochAudit> Feeder::audit_ranks() {
     const Lock lock(impl_->mutex);
     together = impl_->setup.route.audits_together;
     mine = impl_->delivery().last_sums();
+    impl_->auditing = together;
   }
   if (!together) return impl_->report().last_epoch;
-  // Without the lock, because this waits for other ranks.
-  return flow::judge_together(exchange_over(impl_->setup.options.communicator),
-                              impl_->setup.distribution.data_parallel_ranks, mine);
+  std::optional<EpochAudit> audit;
+  std::exception_ptr failure;
+  try {  // without the lock, because this waits for other ranks
+    audit = flow::judge_together(exchange_over(impl_->setup.options.communicator),
+                                 impl_->setup.distribution.data_parallel_ranks, mine);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  const Lock lock(impl_->mutex);
+  impl_->auditing = false;
+  if (failure) std::rethrow_exception(failure);
+  return audit;
 }
 
 Report Feeder::report() const {

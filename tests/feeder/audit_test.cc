@@ -3,7 +3,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <future>
 #include <stdexcept>
+#include <thread>
 
 #include "base/syscall_hooks.h"
 #include "damage.h"
@@ -264,6 +267,38 @@ TEST_CASE("ranks with a communicator judge the epoch together") {
       });
       for (const std::string& error : thrown) CHECK(error == "");
     }
+}
+
+TEST_CASE("audit_ranks() that waits for another rank is ended by stop(), on all ranks") {
+  const Data data({90});
+  auto between = communicators_between_threads(2);
+  std::promise<void> ended;
+  const auto thrown = side_by_side(2, [&](int rank) {
+    Options options = replicas(1);
+    options.communicator = std::move(between[static_cast<size_t>(rank)]);
+    Feeder feeder(data.pipeline(batch_of(6, "DROP")), options);
+    if (rank == 1) {
+      ended.get_future().wait();
+      feeder.audit_ranks();
+      return;
+    }
+    std::atomic<bool> over = false;
+    std::thread stopper([&] {
+      for (; !over; std::this_thread::yield()) feeder.stop();
+    });
+    std::string what;
+    try {
+      feeder.audit_ranks();
+    } catch (const Error& error) {
+      what = error.what();
+    }
+    over = true;
+    stopper.join();
+    ended.set_value();
+    throw std::runtime_error(what);
+  });
+  for (const std::string& error : thrown)
+    CHECK_THAT(error, Catch::StartsWith("rank 0, call ") && Catch::EndsWith(": its feeder was stopped [stalled]"));
 }
 
 TEST_CASE("records that turn bad after they were counted are accounted for", "[long]") {

@@ -164,8 +164,9 @@ class FEEDLINE_PUBLIC Feeder {
   /// of next() or next_into() gets the same batch.
   bool next_into(int replica, std::span<const NamedTensor> tensors, Stream stream);
 
-  /// Ends the feed and wakes every next(), set_state(), set_epoch() and set_weights() that is waiting. May be called
-  /// from any thread, any number of times; returns at once. Batches that the trainer holds stay valid.
+  /// Ends the feed and wakes every next(), set_state(), set_epoch(), set_weights() and audit_ranks() that is waiting. If
+  /// audit_ranks() is, the other ranks' calls end with it. May be called from any thread, any number of times; returns
+  /// at once. Batches that the trainer holds stay valid.
   void stop() noexcept;
 
   /// Returns what the trainer has received, as a text of at most 256 bytes of JSON. The text is the same on all ranks,
@@ -249,7 +250,8 @@ class FEEDLINE_PUBLIC Feeder {
   /// Returns whether the last epoch that this rank has finished was complete over all ranks; nullopt if this rank has
   /// not finished an epoch yet. With a communicator and SPLIT, all ranks must call it after the same epoch, and it
   /// waits for them; so it is meant for the end of an epoch or of the run. In all other cases it returns
-  /// report().last_epoch. Throws the Error of a rank that has failed or has left.
+  /// report().last_epoch. Throws the Error of a rank that has failed or has left; Error stalled if stop() ends the wait
+  /// on any rank.
   std::optional<EpochAudit> audit_ranks();
 
  private:
