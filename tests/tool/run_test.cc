@@ -339,6 +339,28 @@ void must_fail(const std::vector<ToolResult>& results) {
   }
 }
 
+TEST_CASE("a signal ends a rank that waits for the audit of a slower rank") {
+  const TempDir dir;
+  const std::string pipeline = dir.write("p.textproto", chess_pipeline("global_batch_size: 8"));
+  const std::string meet = "localhost:" + std::to_string(free_port()), state = dir.file("state");
+  const auto rank = [&](const std::string& number, const char* step_ms) {
+    return std::vector<std::string>{
+        "run", pipeline,    "--json", "--rank",  number,         "--world-size",  "2",       "--meet",
+        meet,  "--step-ms", step_ms,  "--state", state + number, "--state-every", "86400000"};
+  };
+  const Tool slow(rank("1", "100000"));
+  Tool waiting(rank("0", "0"));
+  for (int waits = 0; read_file(state + "0").empty(); waits++) {  // it is written when the rank has fed its epoch
+    REQUIRE(waits < 60'000);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  waiting.signal(SIGTERM);
+  const ToolResult result = waiting.wait();
+  INFO(result.err);
+  CHECK(result.code == 0);
+  CHECK(result.json().at("interrupted") == true);
+}
+
 TEST_CASE("a rank that does not come to the end of the epoch fails the run of those that do") {
   must_fail(other_ranks(SIGINT));
   must_fail(other_ranks(SIGKILL));

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -114,10 +115,11 @@ class Feed {
     replicas.join();
     sample_memory();
     keep_state();
+    Report report = report_with_ranks(title);
     const Lock lock(mutex_);
     result_.rss_peak_bytes = rss_peak_;
     result_.interrupted = Interrupt::happened();
-    result_.report = report_with_ranks();
+    result_.report = std::move(report);
     result_.records = records_;
     result_.next_wait_s = result_.report.next_wait_s - waited_at_start_;
     if (started_) {
@@ -129,16 +131,34 @@ class Feed {
 
  private:
   /// Returns the report, with the audit of all ranks if they have a communicator. All ranks whose feed ended well must
-  /// make this call.
-  Report report_with_ranks() FEEDLINE_REQUIRES(mutex_) {
+  /// make this call. A signal ends the wait for the other ranks.
+  Report report_with_ranks(const std::string& title) FEEDLINE_EXCLUDES(mutex_) {
     Report report = feeder_.report();
-    if (result_.error || result_.interrupted) {
+    bool audited = false;
+    std::exception_ptr failed;
+    if (begin_audit()) {
+      Threads auditing;
+      auditing.start([&] {
+        try {
+          report.last_epoch = feeder_.audit_ranks();
+          audited = true;
+        } catch (...) {
+          failed = std::current_exception();
+        }
+        const Lock lock(mutex_);
+        running_--;
+        changed_.notify_all();
+      });
+      watch(title);
+    }
+    const Lock lock(mutex_);
+    if (!audited && (result_.error || Interrupt::happened())) {
       if (met_ && report.last_epoch && report.last_epoch->verdict == EpochAudit::Verdict::open)
         report.last_epoch->why = "the run ended before the ranks added up their audits";
       return report;
     }
     try {
-      report.last_epoch = feeder_.audit_ranks();
+      if (failed) std::rethrow_exception(failed);
       if (report.last_epoch && report.last_epoch->verdict == EpochAudit::Verdict::differs)
         report.differing_epochs = std::max<uint64_t>(1, report.differing_epochs);
     } catch (const Error& error) {  // another rank did not come to the end, so the ranks did not feed a whole epoch
@@ -148,6 +168,14 @@ class Feed {
       if (report.last_epoch) report.last_epoch->why = error.what();
     }
     return report;
+  }
+
+  /// Returns whether this rank's feed ended well. If so, counts the thread that will audit the epoch as running.
+  bool begin_audit() {
+    const Lock lock(mutex_);
+    if (result_.error || Interrupt::happened()) return false;
+    running_ = 1;
+    return true;
   }
 
   /// The body of a replica's thread.
@@ -268,13 +296,13 @@ class Feed {
     }
   }
 
-  /// Runs in the main thread until all replicas have ended: shows how far the run is, samples the memory, saves the
-  /// state and handles signals.
+  /// Runs in the main thread until all threads that running_ counts have ended: shows how far the run is, samples the
+  /// memory, saves the state and handles signals.
   void watch(const std::string& title) {
     std::optional<KeptLog> log;  // destroyed after `line`: the log is written when the view has been removed
     LiveLine line;
     Clock::time_point shown = Clock::now();
-    uint64_t records = 0, bytes = 0;
+    uint64_t records = records_, bytes = feeder_.report().read_bytes;
     double rate = 0, bytes_rate = 0;
     Json shown_report;  // what was shown last on a terminal; null: nothing
     if (!how_.quiet && line.on_terminal() && !how_.replay) log.emplace();
@@ -284,8 +312,9 @@ class Feed {
                                    : std::chrono::duration<double, std::milli>(20ms);
     Lock lock(mutex_);
     while (!changed_.wait_for(lock, look_every, [&]() FEEDLINE_REQUIRES(mutex_) { return running_ == 0; })) {
-      if (Interrupt::happened() && !stopping_.exchange(true)) {
-        feeder_.stop();
+      if (Interrupt::happened()) {
+        stopping_ = true;
+        feeder_.stop();  // each time, because the audit may have begun after the stop() before
         changed_.notify_all();
       }
       lock.unlock();
