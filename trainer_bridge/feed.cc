@@ -1,5 +1,7 @@
 #include "trainer_bridge/feed.h"
 
+#include "ranks/current_error.h"
+
 namespace feedline {
 
 Feed::Feed(const Setup& setup, const flow::Plan* plan, flow::CacheStore* cache, const flow::FeedFacts& facts,
@@ -103,8 +105,8 @@ flow::Delivery::Outcome Feed::next(int replica, std::optional<std::chrono::stead
   try {
     check_rows_came();
     outcome = delivery().next(replica, deadline, batch, nullptr, arrive);
-  } catch (const std::exception& error) {
-    tell_failure(error);
+  } catch (const std::exception&) {
+    tell_failure(current_error());
     throw;
   }
   if (outcome == Outcome::end_of_epoch) check_rows_came();
@@ -120,10 +122,8 @@ void Feed::check_rows_came() const {
   }
 }
 
-// Ends the feeds of the other ranks with `error`, if it has ended this rank's feed.
-void Feed::tell_failure(const std::exception& error) const {
-  const auto* own = dynamic_cast<const Error*>(&error);
-  const Error why = own ? *own : Error(Category::io_error, error.what());
+// Ends the feeds of the other ranks with `why`, if it has ended this rank's feed.
+void Feed::tell_failure(const Error& why) const {
   // A transfer itself sends the Error that ends it to the other ranks.
   const bool mine = transfer_ ? upload_ && upload_->failed() : delivery().failed();
   if (setup_.options.communicator && mine) setup_.options.communicator->abort(why);

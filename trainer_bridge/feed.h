@@ -61,7 +61,7 @@ class Feed {
   void make_transfer(const flow::FeedFacts& facts, const flow::Position& position);
   void make_upload(const flow::FeedFacts& facts, const flow::Position& position);
   void check_rows_came() const;
-  void tell_failure(const std::exception& error) const;
+  void tell_failure(const Error& why) const;
 
   const Setup& setup_;
   const flow::Plan* const plan_;

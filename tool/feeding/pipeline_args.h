@@ -8,6 +8,7 @@
 
 #include "feedline/feeder.h"
 #include "feedline/pipeline.h"
+#include "ranks/current_error.h"
 #include "tool/common/interrupt.h"
 
 namespace feedline::tool {
@@ -43,9 +44,8 @@ template <typename Work>
 auto telling(const std::shared_ptr<Transport>& ranks, Work work) -> decltype(work()) {
   try {
     return work();
-  } catch (const std::exception& error) {
-    const auto* const own = dynamic_cast<const Error*>(&error);
-    if (ranks && !Interrupt::happened()) ranks->abort(own ? *own : Error(Category::io_error, error.what()));
+  } catch (const std::exception&) {
+    if (ranks && !Interrupt::happened()) ranks->abort(current_error());
     throw;
   }
 }
