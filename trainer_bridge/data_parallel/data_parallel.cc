@@ -276,8 +276,9 @@ class Training final : public DataParallel {
 
   void ready(size_t variable) override {
     const size_t b = bucket_of_.at(variable);
+    // Before the thread can begin to reduce the bucket, and before the variable counts as ready, because it may throw.
+    if (is_last_of(b)) places_->here().mark(b, trainer_);
     ready_.add(variable);
-    if (is_last_of(b)) places_->here().mark(b, trainer_);  // before the thread can begin to reduce the bucket
     {
       const Lock lock(mutex_);
       if (--missing_[b] > 0) return;
