@@ -1,8 +1,10 @@
 // In every mode, all ranks must have the values that a single rank with all gradients would have.
 #include "feedline/data_parallel.h"
 
+#include <array>
 #include <cmath>
 #include <condition_variable>
+#include <latch>
 #include <limits>
 #include <mutex>
 
@@ -243,6 +245,73 @@ TEST_CASE("misuse, or a failure of one rank, is reported") {
       replicated(std::move(communicators_between_threads(1)[0]), model.variables, [](size_t, auto, auto) {}),
       "variable 'v2' has 37 values, but its gradient has 36; give a gradient with as many elements as the variable has "
       "values [bad_pipeline]");
+}
+
+namespace {
+
+/// Takes a rank's end of a communicator and keeps it in `kept`, so that the rank does not leave the others when its
+/// training ends. `invitation` then returns that end.
+void keep(Invitation& invitation, Ends& kept) {
+  if (!invitation) return;
+  kept = invitation();
+  invitation = [&kept] { return kept; };
+}
+
+}  // namespace
+
+TEST_CASE("a failure between machines reaches all ranks of each machine, with its reason") {
+  Communicators group = communicators(Mode::two_machines, 4, Carrier::memory);
+  std::latch others_ended(2);
+  const auto thrown = side_by_side(4, [&](int rank) {
+    Ends leaders;
+    Communicators::Part part = group.part(rank);
+    keep(part.among_leaders, leaders);
+    Model model(rank, DType::float32);
+    const auto training = part.training(model.variables, [](size_t, auto value, auto by) { descend(value, by); });
+    if (rank == 0) leaders->abort(Error(Category::io_error, "a broken cable"));
+    std::string what;
+    try {
+      for (size_t v = 0; v < sizes.size(); v++) training->ready(v);
+      static_cast<void>(training->step());
+    } catch (const Error& error) {
+      what = error.what();
+    }
+    leaders ? others_ended.wait() : others_ended.count_down();  // leaders keep their training until then
+    throw std::runtime_error(what);
+  });
+  for (const std::string& what : thrown) CHECK_THAT(what, Catch::EndsWith("a broken cable [io_error]"));
+}
+
+TEST_CASE("if a rank cannot make its training, the others are told why") {
+  for (const Mode mode : modes) {
+    Communicators group = communicators(mode, 2, Carrier::memory);
+    std::array<Ends, 2> inside, leaders;
+    const auto thrown = side_by_side(2, [&](int rank) {
+      Communicators::Part part = group.part(rank);
+      keep(part.inside, inside[static_cast<size_t>(rank)]);
+      keep(part.among_leaders, leaders[static_cast<size_t>(rank)]);
+      Model model(rank, DType::float32);
+      if (rank == 1) model.variables[2].gradient.shape = {36};
+      part.training(model.variables, [](size_t, auto, auto) {});
+    });
+    for (const std::string& what : thrown) CHECK_THAT(what, Catch::Contains("variable 'v2' has 37 values"));
+  }
+  for (const bool server_fails : {false, true}) {
+    const auto pair = communicators_between_threads(2);
+    const Ends ends[] = {Ends(pair[0].get(), [](auto*) {}), Ends(pair[1].get(), [](auto*) {})};
+    Served served;
+    auto thrown = side_by_side(2, [&](int rank) {
+      Model model(rank, DType::float32);
+      if ((rank == 0) == server_fails) model.variables[2].gradient.shape = {36};
+      if (rank == 1) return static_cast<void>(asynchronous({ends[1]}, model.variables));
+      served = serve_parameters({ends[0]}, 0, 1, model.variables, [](size_t, auto, auto) {});
+    });
+    if (!server_fails) {
+      REQUIRE(served.lost.size() == 1);
+      thrown[0] = served.lost[0].what();
+    }
+    for (const std::string& what : thrown) CHECK_THAT(what, Catch::Contains("variable 'v2' has 37 values"));
+  }
 }
 
 TEST_CASE("asynchronous: no update is lost, and a lost worker ends no other") {

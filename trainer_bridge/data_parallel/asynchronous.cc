@@ -11,6 +11,7 @@
 #include "base/thread.h"
 #include "feedline/data_parallel.h"
 #include "feedline/error.h"
+#include "ranks/current_error.h"
 #include "trainer_bridge/data_parallel/buckets.h"
 #include "trainer_bridge/device_name.h"
 
@@ -49,7 +50,12 @@ class Worker final : public DataParallel {
         ready_(variables_) {
     for (Bucket& bucket : buckets_) bucket.allocate(false);
     for (auto& server : servers) servers_.emplace_back(std::move(server), places_);
-    receive_values();
+    try {
+      receive_values();
+    } catch (...) {  // ends kernels that wait for a server, and would make the memory's release wait
+      for (const TrainingCommunicator& server : servers_) server->abort(current_error());
+      throw;
+    }
   }
   ~Worker() override {
     message_.kind = WorkerMessage::Kind::done;
@@ -159,9 +165,8 @@ class Service {
       if (const auto failure = worker_->failure()) throw *failure;  // the gradients may be incomplete
       send_values(true);
     }
-  } catch (const std::exception& error) {
-    const auto* own = dynamic_cast<const Error*>(&error);
-    lose(own ? *own : Error(Category::io_error, error.what()));
+  } catch (...) {
+    lose(current_error());
   }
 
   /// Records that the worker is lost and why, and aborts its communicator, so that the worker learns of it.
@@ -209,16 +214,18 @@ std::unique_ptr<DataParallel> asynchronous(std::vector<std::shared_ptr<Communica
   if (servers.empty())
     throw Error(Category::bad_pipeline,
                 "asynchronous: the list of servers is empty; give a communicator for each server");
-  return std::make_unique<Worker>(std::move(servers), std::move(variables), options);
+  return or_abort(servers, [&] { return std::make_unique<Worker>(std::move(servers), std::move(variables), options); });
 }
 
 Served serve_parameters(const std::vector<std::shared_ptr<Communicator>>& workers, int server, int servers,
                         const std::vector<Variable>& variables, const Apply& apply,
                         const DataParallelOptions& options) {
-  const std::vector<int> owners = place_by_size(variables, servers);
   Shared shared;
   std::deque<Service> services;
-  for (const auto& worker : workers) services.emplace_back(worker, server, owners, variables, apply, options, shared);
+  or_abort(workers, [&] {
+    const std::vector<int> owners = place_by_size(variables, servers);
+    for (const auto& worker : workers) services.emplace_back(worker, server, owners, variables, apply, options, shared);
+  });
   std::vector<std::thread> threads;
   threads.reserve(services.size());
   for (Service& service : services) try {

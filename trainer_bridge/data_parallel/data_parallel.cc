@@ -13,6 +13,7 @@
 #include "base/thread.h"
 #include "feedline/error.h"
 #include "gpu/device/trace.h"
+#include "ranks/current_error.h"
 #include "trainer_bridge/data_parallel/buckets.h"
 #include "trainer_bridge/device_name.h"
 
@@ -41,6 +42,7 @@ class Exchanger {
   /// Copies the numbers that rank 0 has `here` to all ranks, both to `here` and to `home`.
   virtual void begin(Bucket& bucket) = 0;
   virtual int ranks() const = 0;
+  /// Aborts all communicators. If one of them has failed with `why`, this tells the ranks behind the others.
   virtual void abort(const Error& why) noexcept = 0;
   virtual std::optional<Error> failure() const = 0;
 };
@@ -251,16 +253,21 @@ class Training final : public DataParallel {
         missing_(buckets_.size()) {
     for (size_t b = 0; b < buckets_.size(); b++)
       for (const size_t variable : buckets_[b].variables) bucket_of_[variable] = b;
-    // Memory is allocated before the ranks exchange anything, because on a GPU an allocation may wait for queued
-    // kernels that exchange data with other ranks.
-    for (Bucket& bucket : buckets_) bucket.allocate(exchanger_->applies(bucket));
-    places_->here().make_marks(buckets_.size());
-    exchanger_->prepare(buckets_);
-    verdict_.begin(places_->home());
-    exchanger_->agree(verdict_);
-    begin();
-    begin_step();
-    thread_ = start_thread("feedline-reduce", [this] { loop(); });
+    try {
+      // Memory is allocated before the ranks exchange anything, because on a GPU an allocation may wait for queued
+      // kernels that exchange data with other ranks.
+      for (Bucket& bucket : buckets_) bucket.allocate(exchanger_->applies(bucket));
+      places_->here().make_marks(buckets_.size());
+      exchanger_->prepare(buckets_);
+      verdict_.begin(places_->home());
+      exchanger_->agree(verdict_);
+      begin();
+      begin_step();
+      thread_ = start_thread("feedline-reduce", [this] { loop(); });
+    } catch (...) {  // ends kernels that wait for other ranks, and would make the memory's release wait
+      exchanger_->abort(current_error());
+      throw;
+    }
   }
   ~Training() override {
     bool within_step = false;  // other ranks wait for gradients that this rank will not send
@@ -293,7 +300,11 @@ class Training final : public DataParallel {
       steps_++;
       return finite;
     } catch (const Error& why) {
+      exchanger_->abort(why);
       throw Error(why.category(), fmt::format("step {} of the training: {}", steps_, why.message()), why.place());
+    } catch (...) {  // the optimizer's
+      exchanger_->abort(current_error());
+      throw;
     }
   }
 
@@ -332,7 +343,10 @@ class Training final : public DataParallel {
   }
 
   void throw_failure() const {
-    if (const auto failure = exchanger_->failure()) throw *failure;
+    if (const auto failure = exchanger_->failure()) {
+      exchanger_->abort(*failure);
+      throw *failure;
+    }
   }
 
   // Returns whether only one variable of the bucket is not ready yet. The trainer's thread calls it without the lock,
@@ -366,6 +380,7 @@ class Training final : public DataParallel {
         exchanger_->reduce(buckets_[next]);
       } catch (...) {
         failed = std::current_exception();
+        exchanger_->abort(current_error());
       }
       {
         const Lock lock(mutex_);
@@ -434,35 +449,41 @@ DataParallel::~DataParallel() = default;
 
 std::unique_ptr<DataParallel> replicated(std::shared_ptr<Communicator> communicator, std::vector<Variable> variables,
                                          Apply apply, const DataParallelOptions& options) {
-  auto places = std::make_unique<Places>(options, communicator->device());
-  const size_t bucket_bytes = bucket_bytes_of(options, communicator->device());
-  auto exchanger = std::make_unique<AllReduce>(std::move(communicator), *places);
-  const std::vector<int> everybody(variables.size(), -1);
-  return std::make_unique<Training>(std::move(places), std::move(exchanger), std::move(variables), everybody,
-                                    std::move(apply), options, bucket_bytes);
+  return or_abort({communicator}, [&] {
+    auto places = std::make_unique<Places>(options, communicator->device());
+    const size_t bucket_bytes = bucket_bytes_of(options, communicator->device());
+    auto exchanger = std::make_unique<AllReduce>(std::move(communicator), *places);
+    const std::vector<int> everybody(variables.size(), -1);
+    return std::make_unique<Training>(std::move(places), std::move(exchanger), std::move(variables), everybody,
+                                      std::move(apply), options, bucket_bytes);
+  });
 }
 
 std::unique_ptr<DataParallel> parameter_server(std::shared_ptr<Communicator> communicator,
                                                std::vector<Variable> variables, Apply apply,
                                                const DataParallelOptions& options) {
-  auto places = std::make_unique<Places>(options, communicator->device());
-  const size_t bucket_bytes = bucket_bytes_of(options, communicator->device());
-  const std::vector<int> owners = place_by_size(variables, communicator->size());
-  auto exchanger = std::make_unique<ToOwners>(std::move(communicator), *places);
-  return std::make_unique<Training>(std::move(places), std::move(exchanger), std::move(variables), owners,
-                                    std::move(apply), options, bucket_bytes);
+  return or_abort({communicator}, [&] {
+    auto places = std::make_unique<Places>(options, communicator->device());
+    const size_t bucket_bytes = bucket_bytes_of(options, communicator->device());
+    const std::vector<int> owners = place_by_size(variables, communicator->size());
+    auto exchanger = std::make_unique<ToOwners>(std::move(communicator), *places);
+    return std::make_unique<Training>(std::move(places), std::move(exchanger), std::move(variables), owners,
+                                      std::move(apply), options, bucket_bytes);
+  });
 }
 
 std::unique_ptr<DataParallel> distributed_replicated(std::shared_ptr<Communicator> machine,
                                                      std::shared_ptr<Communicator> leaders,
                                                      std::vector<Variable> variables, Apply apply,
                                                      const DataParallelOptions& options) {
-  auto places = std::make_unique<Places>(options, (leaders ? leaders : machine)->device());
-  const size_t bucket_bytes = bucket_bytes_of(options, machine->device());  // only leaders know the leaders' device
-  auto exchanger = std::make_unique<ByMachine>(std::move(machine), std::move(leaders), *places);
-  const std::vector<int> owners = place_by_size(variables, exchanger->machines());
-  return std::make_unique<Training>(std::move(places), std::move(exchanger), std::move(variables), owners,
-                                    std::move(apply), options, bucket_bytes);
+  return or_abort({machine, leaders}, [&] {
+    auto places = std::make_unique<Places>(options, (leaders ? leaders : machine)->device());
+    const size_t bucket_bytes = bucket_bytes_of(options, machine->device());  // only leaders know the leaders' device
+    auto exchanger = std::make_unique<ByMachine>(std::move(machine), std::move(leaders), *places);
+    const std::vector<int> owners = place_by_size(variables, exchanger->machines());
+    return std::make_unique<Training>(std::move(places), std::move(exchanger), std::move(variables), owners,
+                                      std::move(apply), options, bucket_bytes);
+  });
 }
 
 }  // namespace feedline

@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "feedline/communicator.h"
 #include "feedline/data_parallel.h"
 #include "gpu/device/queue.h"
+#include "ranks/current_error.h"
 
 namespace feedline {
 
@@ -56,6 +58,19 @@ class TrainingCommunicator {
   const std::shared_ptr<Communicator> communicator_;
   const Places& places_;
 };
+
+/// Returns what `make`, which makes a part of a training, returns. If `make` throws, aborts the communicators (null ones
+/// are left out) with its Error, so that no other rank waits for this one.
+template <typename Make>
+auto or_abort(std::vector<std::shared_ptr<Communicator>> communicators, Make make) {
+  try {
+    return make();
+  } catch (...) {
+    for (const auto& communicator : communicators)
+      if (communicator) communicator->abort(current_error());
+    throw;
+  }
+}
 
 /// A flag of one step: whether all gradients are finite. It has a copy `here` and at `home` (see Places), where
 /// divisions clear it and ranks combine it, and a copy on the host, from which the program reads it.

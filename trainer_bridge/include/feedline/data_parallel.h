@@ -51,7 +51,8 @@ using Apply = std::function<void(size_t variable, std::span<float> value, std::s
 /// has failed, step() and wait() throw the Error that ended it. Only one thread at a time may use the object.
 ///
 /// If the object is destroyed between the first ready() and the end of step(), the synchronous modes abort the
-/// communicator (Error stalled), so that the other ranks do not wait for gradients that never come.
+/// communicator (Error stalled), so that the other ranks do not wait for gradients that never come. A step() that fails
+/// does so with its own Error, and so does a rank that cannot make its object.
 class FEEDLINE_PUBLIC DataParallel {
  public:
   virtual ~DataParallel();
