@@ -7,6 +7,7 @@
 #include <latch>
 #include <limits>
 #include <mutex>
+#include <utility>
 
 #include "feedline/error.h"
 #include "replicas.h"
@@ -312,6 +313,17 @@ TEST_CASE("if a rank cannot make its training, the others are told why") {
     }
     for (const std::string& what : thrown) CHECK_THAT(what, Catch::Contains("variable 'v2' has 37 values"));
   }
+}
+
+TEST_CASE("a training without a thread is refused by an Error") {
+  SyscallHook* const start_thread = find_hook("start thread");
+  REQUIRE(start_thread);
+  start_thread->fail_nth_call(1);
+  const Model model(0, DType::float32);
+  const auto nothing = [](size_t, auto, auto) {};
+  CHECK_THROWS_WITH(replicated(between_threads(1)(0)(), model.variables, nothing),
+                    Catch::StartsWith("the thread of the training cannot be started: "));
+  start_thread->fail_nth_call(0);
 }
 
 TEST_CASE("asynchronous: no update is lost, and a lost worker ends no other") {

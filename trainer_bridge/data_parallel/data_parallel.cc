@@ -6,6 +6,7 @@
 #include <array>
 #include <exception>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -263,7 +264,7 @@ class Training final : public DataParallel {
       exchanger_->agree(verdict_);
       begin();
       begin_step();
-      thread_ = start_thread("feedline-reduce", [this] { loop(); });
+      start();
     } catch (...) {  // ends kernels that wait for other ranks, and would make the memory's release wait
       exchanger_->abort(current_error());
       throw;
@@ -357,6 +358,12 @@ class Training final : public DataParallel {
     ready_.clear();
     for (size_t b = 0; b < buckets_.size(); b++) missing_[b] = buckets_[b].variables.size();
     reduced_ = 0;
+  }
+
+  void start() try {
+    thread_ = start_thread("feedline-reduce", [this] { loop(); });
+  } catch (const std::system_error& error) {
+    throw Error(Category::io_error, fmt::format("the thread of the training cannot be started: {}", error.what()));
   }
 
   // Runs in the background thread.
