@@ -326,6 +326,23 @@ TEST_CASE("a training without a thread is refused by an Error") {
   start_thread->fail_nth_call(0);
 }
 
+TEST_CASE("asynchronous: servers that do not exist, and communicators that are not pairs, are refused") {
+  const Model model(0, DType::float32);
+  const auto serve = [&](Ends worker, int server, int servers) {
+    serve_parameters({std::move(worker)}, server, servers, model.variables, [](size_t, auto, auto) {});
+  };
+  for (const auto& [server, servers] : {std::pair(0, 0), {0, -1}, {-1, 2}, {2, 2}})
+    CHECK_THROWS_WITH(serve(between_threads(2)(0)(), server, servers),
+                      Catch::StartsWith("serve_parameters: there is no server " + std::to_string(server) + " of " +
+                                        std::to_string(servers) + " servers"));
+  CHECK_THROWS_WITH(serve(between_threads(2)(1)(), 0, 1),
+                    Catch::StartsWith("serve_parameters: this rank is rank 1 of 2 in a communicator, but must be rank "
+                                      "0 of 2; "));
+  CHECK_THROWS_WITH(asynchronous({between_threads(3)(1)()}, model.variables),
+                    Catch::StartsWith("asynchronous: this rank is rank 1 of 3 in a communicator, but must be rank 1 of "
+                                      "2; "));
+}
+
 TEST_CASE("asynchronous: no update is lost, and a lost worker ends no other") {
   constexpr int servers = 2, workers = 3, steps = 200;
   const Carrier carrier = GENERATE(Carrier::memory, Carrier::tcp);

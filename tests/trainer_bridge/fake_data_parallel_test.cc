@@ -156,6 +156,9 @@ TEST_CASE("variables, stream and communicator go together, or it is said") {
       serve_parameters({between_threads(2)(0)()}, 0, 1, model.variables(), nothing, model.options()),
       "serve_parameters: the variables are on GPU 0, but a worker's communicator is for memory of the host; make the "
       "communicators for the variables' device [bad_pipeline]");
+  CHECK_THROWS_WITH(asynchronous({between_gpus({0})(0)(), between_threads(2)(1)()}, model.variables(), model.options()),
+                    "asynchronous: the communicators of two servers are for memory of GPU 0 and of the host; make "
+                    "those of all servers for the same device [bad_pipeline]");
 }
 
 TEST_CASE("a step is refused while its stream captures") {

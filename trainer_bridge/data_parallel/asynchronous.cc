@@ -32,6 +32,16 @@ static_assert(std::is_trivially_copyable_v<WorkerMessage>);
 WorkerMessage& allocate_message(Places& places) {
   return *new (places.allocate_on_host(sizeof(WorkerMessage))) WorkerMessage;
 }
+
+// Throws Error bad_pipeline if the communicator is not one of a worker and a server, of which this rank is `rank`.
+void check_pair(const char* function, const Communicator& pair, int rank) {
+  if (pair.size() == 2 && pair.rank() == rank) return;
+  throw Error(Category::bad_pipeline,
+              fmt::format("{}: this rank is rank {} of {} in a communicator, but must be rank {} of 2; make a "
+                          "communicator for each pair of a server, as rank 0, and a worker, as rank 1",
+                          function, pair.rank(), pair.size(), rank));
+}
+
 // Broadcasts the message from the worker to the server. Both ranks of the pair call it.
 void exchange_message(const TrainingCommunicator& pair, WorkerMessage& message) {
   pair->broadcast(std::as_writable_bytes(std::span(&message, 1)), worker_rank, Stream::host);
@@ -214,7 +224,18 @@ std::unique_ptr<DataParallel> asynchronous(std::vector<std::shared_ptr<Communica
   if (servers.empty())
     throw Error(Category::bad_pipeline,
                 "asynchronous: the list of servers is empty; give a communicator for each server");
-  return or_abort(servers, [&] { return std::make_unique<Worker>(std::move(servers), std::move(variables), options); });
+  return or_abort(servers, [&] {
+    for (const auto& server : servers) {
+      if (server->device() != servers[0]->device())
+        throw Error(
+            Category::bad_pipeline,
+            fmt::format("asynchronous: the communicators of two servers are for memory of {} and of {}; make those of "
+                        "all servers for the same device",
+                        device_name(servers[0]->device()), device_name(server->device())));
+      check_pair("asynchronous", *server, worker_rank);
+    }
+    return std::make_unique<Worker>(std::move(servers), std::move(variables), options);
+  });
 }
 
 Served serve_parameters(const std::vector<std::shared_ptr<Communicator>>& workers, int server, int servers,
@@ -223,8 +244,16 @@ Served serve_parameters(const std::vector<std::shared_ptr<Communicator>>& worker
   Shared shared;
   std::deque<Service> services;
   or_abort(workers, [&] {
+    if (server < 0 || server >= servers)
+      throw Error(Category::bad_pipeline,
+                  fmt::format("serve_parameters: there is no server {} of {} servers; servers are numbered from 0 to "
+                              "servers - 1",
+                              server, servers));
     const std::vector<int> owners = place_by_size(variables, servers);
-    for (const auto& worker : workers) services.emplace_back(worker, server, owners, variables, apply, options, shared);
+    for (const auto& worker : workers) {
+      check_pair("serve_parameters", *worker, server_rank);
+      services.emplace_back(worker, server, owners, variables, apply, options, shared);
+    }
   });
   std::vector<std::thread> threads;
   threads.reserve(services.size());
