@@ -21,7 +21,7 @@ class Meeting {
     Lock lock(mutex_);
     given_[rank] = mine;
     const uint64_t round = round_;
-    if (++arrived_ == given_.size()) {
+    if (!left_ && ++arrived_ == given_.size()) {
       all_ = std::exchange(given_, std::vector<std::string>(given_.size()));
       arrived_ = 0;
       round_++;
