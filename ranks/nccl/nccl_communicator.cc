@@ -19,6 +19,7 @@
 #include "gpu/device/device_ring.h"
 #include "gpu/device/gpu_model.h"
 #include "ranks/collective_call.h"
+#include "ranks/current_error.h"
 #include "ranks/group_failure.h"
 #include "ranks/slices.h"
 
@@ -555,12 +556,10 @@ std::unique_ptr<Communicator> nccl_communicator(std::unique_ptr<Communicator> co
   try {
     gpu::check_devices({&gpu, 1});
     gpu::on_gpu(gpu, [&] { communicator = std::make_unique<NcclCommunicator>(others, gpu, options); });
-  } catch (const Error& error) {
+  } catch (...) {
+    const Error error = current_error();
     others->abort(error);
     throw others->failure().value_or(error);
-  } catch (const std::exception& error) {  // no memory could be allocated, or no thread started
-    others->abort(Error(Category::io_error, error.what()));
-    throw;
   }
   return communicator;
 }

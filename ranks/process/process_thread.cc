@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include "base/leak.h"
@@ -15,7 +16,11 @@ ProcessThread::ProcessThread(std::shared_ptr<Links> links, std::chrono::millisec
     : links_(std::move(links)),
       timeout_(std::min<std::chrono::milliseconds>(timeout, std::chrono::hours(24 * 365))),
       left_(static_cast<size_t>(links_->size())) {
-  thread_ = start_thread("feedline-ranks", [this] { loop(); });
+  try {
+    thread_ = start_thread("feedline-ranks", [this] { loop(); });
+  } catch (const std::system_error& error) {
+    throw Error(Category::io_error, fmt::format("the communicator's thread cannot be started: {}", error.what()));
+  }
 }
 
 ProcessThread::~ProcessThread() {

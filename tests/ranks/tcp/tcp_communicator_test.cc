@@ -705,6 +705,11 @@ TEST_CASE("tcp: options are refused beyond their bounds, and not at them") {
   refused({.world_size = 2, .token = std::string(16, 'x')}, good);
   refused({.world_size = 2, .token = std::string(15, 'x')}, "has only 15 bytes, so it can be guessed");
   refused({.timeout = std::chrono::milliseconds(0)}, "the timeout is 0 ms; it must be more than 0");
+  SyscallHook* const hook = find_hook("start thread");
+  REQUIRE(hook);
+  hook->fail_nth_call(1);
+  CHECK_THROWS_AS(tcp_communicator({}), Error);
+  hook->fail_nth_call(0);
 }
 
 TEST_CASE("tcp: any failing call ends all ranks and leaks nothing") {
