@@ -9,6 +9,7 @@
 #include "base/leak.h"
 #include "base/thread.h"
 #include "ranks/collective_call.h"
+#include "ranks/current_error.h"
 
 namespace feedline::ranks {
 
@@ -73,8 +74,8 @@ void ProcessThread::loop() {
       if (!failed) watch();
       beat();
       under_way = !drive();
-    } catch (const Error& error) {
-      fail(failure_of_rank(rank(), calls_, error));
+    } catch (...) {
+      fail(failure_of_rank(rank(), calls_, current_error()));
     }
   }
   try {
@@ -82,8 +83,8 @@ void ProcessThread::loop() {
     // without such a note would think that this rank has died.
     tell_all(failure_ ? Note(Note::failed, *failure_, calls_) : Note(Note::left, calls_));
     links_->leave(std::min<milliseconds>(timeout_, std::chrono::seconds(1)));
-  } catch (const Error&) {
-    // A connection has failed, so the other ranks cannot be told.
+  } catch (...) {
+    // A connection has failed, or there is no memory, so the other ranks cannot be told.
   }
 }
 
@@ -100,7 +101,7 @@ bool ProcessThread::drive() {
   std::exception_ptr failed;
   try {
     done = go_on(*begin);
-  } catch (const Error&) {
+  } catch (...) {
     failed = std::current_exception();
   }
   {

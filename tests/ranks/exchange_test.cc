@@ -4,14 +4,18 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <new>
+#include <optional>
 #include <random>
 #include <set>
+#include <thread>
 
 #include "base/rank_message.h"
 #include "feedline/communicator.h"
 #include "feedline/error.h"
 #include "ranks/collective_call.h"
 #include "ranks/communicator_conformance.h"
+#include "ranks/process/linked_communicator.h"
 #include "ranks/process/process_links.h"
 #include "support/catch.h"
 #include "support/ranks.h"
@@ -138,6 +142,35 @@ TEST_CASE("an exchange over a communicator gathers strings of any length") {
     }
   });
   for (const std::string& one : thrown) CHECK(one == "");
+}
+
+namespace {
+
+/// Links of rank 0, over which no other rank says anything. There is no memory to begin an operation.
+class SilentLinks final : public ranks::Links {
+ public:
+  explicit SilentLinks(int size) : size_(size) {}
+  int rank() const noexcept override { return 0; }
+  int size() const noexcept override { return size_; }
+  void begin(std::span<const Part>, std::span<const Part>) override { throw std::bad_alloc(); }
+  bool drive() override { return true; }
+  bool keeps_buffers() const noexcept override { return false; }
+  void tell(int, const ranks::Note&) override {}
+  bool told() override { return true; }
+  std::optional<Heard> hear() override { return std::nullopt; }
+  void wait(std::chrono::milliseconds, bool) override { std::this_thread::yield(); }
+  void wake() noexcept override {}
+  void leave(std::chrono::milliseconds) override {}
+
+ private:
+  const int size_;
+};
+
+}  // namespace
+
+TEST_CASE("a communicator between processes ends with an Error if its thread finds no memory") {
+  const auto alone = ranks::linked_communicator(std::make_shared<SilentLinks>(1), std::chrono::minutes(1));
+  CHECK_THROWS_WITH(alone->barrier(), "rank 0, call 0: out of memory [io_error]");
 }
 
 TEST_CASE("what another process says of a failure or a call has a name") {
