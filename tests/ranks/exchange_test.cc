@@ -173,6 +173,14 @@ TEST_CASE("a communicator between processes ends with an Error if its thread fin
   CHECK_THROWS_WITH(alone->barrier(), "rank 0, call 0: out of memory [io_error]");
 }
 
+TEST_CASE("a rank that says nothing is given up, however short the timeout") {
+  const auto waits = ranks::linked_communicator(std::make_shared<SilentLinks>(2), std::chrono::milliseconds(1));
+  const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (!waits->failure() && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+  REQUIRE(waits->failure());
+  CHECK_THAT(waits->failure()->message(), Catch::StartsWith("rank 1, call 0: silent for 0.001 s"));
+}
+
 TEST_CASE("what another process says of a failure or a call has a name") {
   ranks::Note note(ranks::Note::failed, Error(Category::stalled, "it is late"), 3);
   CHECK(note.error().category() == Category::stalled);
