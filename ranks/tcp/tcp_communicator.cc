@@ -77,8 +77,11 @@ TcpOptions tcp_options_of_environment() {
 std::unique_ptr<Communicator> tcp_communicator(const TcpOptions& given, const Exchange& exchange) {
   std::unique_ptr<Communicator> made;
   TcpOptions options = given;
-  const char* const token = exchange ? nullptr : std::getenv("FEEDLINE_MEET_TOKEN");
-  if (token && options.token.empty()) options.token = token;
+  const char* const token = std::getenv("FEEDLINE_MEET_TOKEN");
+  if (exchange)
+    options.token.clear();  // rank 0 makes a secret
+  else if (token && options.token.empty())
+    options.token = token;
   // Holds the program's exchange by reference, because a copy might have its own state, such as a count of its calls.
   RankGroup ranks(exchange ? Exchange(std::cref(exchange)) : Exchange(), options.rank, options.world_size);
   ranks.run([&] {

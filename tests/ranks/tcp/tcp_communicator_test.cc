@@ -704,6 +704,7 @@ TEST_CASE("tcp: options are refused beyond their bounds, and not at them") {
   refused({.world_size = (1 << 20) + 1}, "the world size is 1048577, but TCP can connect at most 1048576 ranks");
   refused({.world_size = 2, .token = std::string(16, 'x')}, good);
   refused({.world_size = 2, .token = std::string(15, 'x')}, "has only 15 bytes, so it can be guessed");
+  CHECK(tcp_communicator({.token = "unused"}, exchanges_between_threads(1)[0])->size() == 1);
   refused({.timeout = std::chrono::milliseconds(0)}, "the timeout is 0 ms; it must be more than 0");
   SyscallHook* const hook = find_hook("start thread");
   REQUIRE(hook);
