@@ -135,8 +135,7 @@ class MpiLinks final : public ranks::Links {
 
   void leave(std::chrono::milliseconds most) override {
     const auto until = std::chrono::steady_clock::now() + most;
-    while (!told() && std::chrono::steady_clock::now() < until) {
-    }
+    while (!told() && std::chrono::steady_clock::now() < until) wait(most, true);
     if (mail_->hearing == MPI_REQUEST_NULL) return;
     MPI_Cancel(&mail_->hearing);
     MPI_Wait(&mail_->hearing, MPI_STATUS_IGNORE);
