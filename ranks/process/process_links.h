@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <type_traits>
 
 #include "feedline/communicator.h"
 #include "feedline/error.h"
@@ -31,11 +32,14 @@ struct Note {
 
   Kind kind = alive;
   Category category = Category::io_error;
-  uint64_t calls = 0;  // how many calls the sender has finished
+  std::array<uint8_t, 3> zero{};  // explicit padding
+  uint64_t calls = 0;             // how many calls the sender has finished
   int64_t offset = -1, record = -1;
   std::array<char, 256> file{}, feature{};
   std::array<char, 512> message{};
 };
+
+static_assert(std::has_unique_object_representations_v<Note>);  // no undefined bytes are sent
 
 /// One rank's connections to all ranks. All ranks make their Links together. One thread calls all functions except
 /// wake(). The functions throw Error if a connection fails.
