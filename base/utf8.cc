@@ -19,4 +19,11 @@ bool is_utf8(std::string_view bytes) noexcept {
   return true;
 }
 
+std::string_view cut_text(std::string_view text, size_t most) noexcept {
+  const auto continues = [&](size_t at) { return (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80; };
+  if (text.size() > most)
+    for (int n = 0; n < 3 && most > 0 && continues(most); n++) most--;
+  return text.substr(0, most);
+}
+
 }  // namespace feedline

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/rank_message.h"
+#include "base/utf8.h"
 #include "feedline/error.h"
 
 namespace feedline {
@@ -21,7 +22,7 @@ std::string pack(const Error& error) {
   out.put(error.place().offset);
   out.put(error.place().record);
   for (const std::string* text : {&error.place().file, &error.place().feature, &error.message()})
-    out.put_text(std::string_view(*text).substr(0, message_piece_bytes / 4));
+    out.put_text(cut_text(*text, message_piece_bytes / 4));
   return out.take();
 }
 

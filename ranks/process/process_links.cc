@@ -2,15 +2,22 @@
 
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "base/utf8.h"
 
 namespace feedline::ranks {
 
 Note::Note(Kind k, const Error& why, uint64_t finished)
     : kind(k), category(why.category()), calls(finished), offset(why.place().offset), record(why.place().record) {
-  why.place().file.copy(file.data(), file.size() - 1);
-  why.place().feature.copy(feature.data(), feature.size() - 1);
-  why.message().copy(message.data(), message.size() - 1);
+  const auto put = [](std::string_view text, auto& chars) {
+    const std::string_view fits = cut_text(text, chars.size() - 1);
+    fits.copy(chars.data(), fits.size());
+  };
+  put(why.place().file, file);
+  put(why.place().feature, feature);
+  put(why.message(), message);
 }
 
 Error Note::error() const {

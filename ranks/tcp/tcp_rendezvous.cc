@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "base/rank_message.h"
+#include "base/utf8.h"
 #include "feedline/error.h"
 #include "ranks/tcp/lobby.h"
 #include "ranks/tcp/meeting_messages.h"
@@ -425,7 +426,8 @@ class Host {
   }
   static Welcome refusal_of(std::string_view why) {
     Welcome refusal;
-    why.copy(refusal.refused.data(), refusal.refused.size() - 1);
+    const std::string_view fits = cut_text(why, refusal.refused.size() - 1);
+    fits.copy(refusal.refused.data(), fits.size());
     return refusal;
   }
   static void send_at_once(const net::Socket& socket, const Welcome& refusal) {

@@ -184,6 +184,12 @@ TEST_CASE("a rank that says nothing is given up, however short the timeout") {
 TEST_CASE("what another process says of a failure or a call has a name") {
   ranks::Note note(ranks::Note::failed, Error(Category::stalled, "it is late"), 3);
   CHECK(note.error().category() == Category::stalled);
+  std::string umlauts;
+  for (int i = 0; i < 400; i++) umlauts += "ü";
+  CHECK(ranks::Note(ranks::Note::failed, Error(Category::stalled, umlauts), 3).error().message() ==
+        umlauts.substr(0, 510));
+  CHECK(ranks::Note(ranks::Note::failed, Error(Category::stalled, 'x' + umlauts), 3).error().message() ==
+        'x' + umlauts.substr(0, 510));
   const uint8_t category = 200;
   std::memcpy(reinterpret_cast<std::byte*>(&note) + offsetof(ranks::Note, category), &category, 1);
   CHECK(note.error().what() == std::string("it is late [bad_pipeline]"));
