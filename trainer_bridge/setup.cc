@@ -39,11 +39,11 @@ void check_options(const Options& options, bool transfers) {
     throw Error(Category::bad_pipeline, fmt::format("options.threads: the number is {}; give the number of threads, or "
                                                     "0 to choose it by the CPUs that this process may use",
                                                     options.threads));
-  if (options.data_parallel_rank >= 0 && options.data_parallel_size == 0)
+  if (options.data_parallel_size < 0 || (options.data_parallel_rank >= 0 && options.data_parallel_size == 0))
     throw Error(Category::bad_pipeline,
-                fmt::format("options.data_parallel_rank: the number is {}, but options.data_parallel_size is not set; "
-                            "set options.data_parallel_size to the number of parts of a global batch",
-                            options.data_parallel_rank));
+                fmt::format("options.data_parallel_size: the number is {}, and options.data_parallel_rank is {}; set "
+                            "options.data_parallel_size to the number of parts of a global batch, or leave out both",
+                            options.data_parallel_size, options.data_parallel_rank));
   if (const auto& between = options.gpu_communicator) {
     const bool on_gpus = options.devices.front().kind == DeviceId::Kind::cuda;
     if (!options.communicator || !on_gpus || !transfers || options.devices.size() != 1)

@@ -305,6 +305,9 @@ TEST_CASE("parts that no rank is given, or that do not exist, are refused on all
            {0, 2,
             "options.data_parallel_rank: no rank sets it to 1, so one of 2 parts of the samples would be lost; each "
             "number below options.data_parallel_size needs a rank [bad_pipeline]"},
+           {0, -2,
+            "options.data_parallel_size: the number is -2, and options.data_parallel_rank is 0; set "
+            "options.data_parallel_size to the number of parts of a global batch, or leave out both [bad_pipeline]"},
            {2, 2,
             "options.data_parallel_rank: rank 1 has the value 2, but options.data_parallel_size is 2; set the value to "
             "a number "
