@@ -7,6 +7,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,6 +25,10 @@ namespace {
 
 struct SocketOp {
   static constexpr const char* name = "socket";
+  static constexpr int error = EMFILE;
+};
+struct EventOp {
+  static constexpr const char* name = "eventfd for poll";
   static constexpr int error = EMFILE;
 };
 struct ListenOp {  // for bind and listen
@@ -254,6 +259,12 @@ bool is_of_this_machine(const Address& address) {
   Address here = address;
   here.set_port(0);
   return any_port && bind(fd, sockaddr_of(here), here.size) == 0;
+}
+
+Socket make_event() {
+  const int fd = injected<EventOp>() ? (errno = EventOp::error, -1) : eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  if (fd < 0) fail("eventfd", errno);
+  return Socket(fd);
 }
 
 Socket listen_at(const Address& address) {

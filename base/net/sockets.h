@@ -77,6 +77,9 @@ bool is_loopback_name(const std::string& host);
 /// find out.
 bool is_of_this_machine(const Address& address);
 
+/// Returns an eventfd, which is no socket, that does not block.
+Socket make_event();
+
 /// Returns a socket that listens at one address. If the port is 0, the system chooses a free port.
 Socket listen_at(const Address& address);
 /// Returns a socket that listens on all network interfaces, with IPv4 and, if this machine has it, IPv6. If `port` is

@@ -1,38 +1,23 @@
 #include "ranks/tcp/tcp_links.h"
 
 #include <fmt/format.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <deque>
 #include <optional>
-#include <system_error>
 #include <utility>
 
 #include "base/net/sockets.h"
-#include "base/syscall_hooks.h"
 
 namespace feedline::ranks {
 namespace {
 
-struct EventOp {
-  static constexpr const char* name = "eventfd of a communicator";
-  static constexpr int error = EMFILE;
-};
-
-net::Socket make_event() {
-  const int fd = injected<EventOp>() ? (errno = EventOp::error, -1) : eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-  if (fd < 0) throw Error(Category::io_error, fmt::format("eventfd: {}", std::generic_category().message(errno)));
-  return net::Socket(fd);
-}
-
 // Data is sent without framing, because both ranks know the sizes of the parts. All notes have the same size.
 class TcpLinks final : public Links {
  public:
-  TcpLinks(int rank, std::vector<TcpPeer> peers) : rank_(rank), event_(make_event()) {
+  TcpLinks(int rank, std::vector<TcpPeer> peers) : rank_(rank), event_(net::make_event()) {
     for (TcpPeer& peer : peers) peers_.push_back({.sockets = std::move(peer)});
   }
 

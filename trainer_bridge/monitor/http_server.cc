@@ -36,10 +36,6 @@ struct ListenUnixOp {  // socket, bind and listen of a Unix domain socket
   static constexpr const char* name = "listen at a path";
   static constexpr int error = ENOSPC;
 };
-struct EventOp {
-  static constexpr const char* name = "eventfd of a server";
-  static constexpr int error = EMFILE;
-};
 
 [[noreturn]] void fail(const std::string& what, int error) {
   throw Error(Category::io_error, fmt::format("{}: {}", what, std::generic_category().message(error)));
@@ -190,12 +186,7 @@ Socket connect_to(const HttpAddress& address, net::Deadline until) {
 }
 
 HttpServer::HttpServer(HttpAddress address, const std::string& token, HttpLimits limits)
-    : address_(std::move(address)),
-      token_(checked(token, limits)),
-      limits_(limits),
-      listener_(listen_at(address_)),
-      ending_(injected<EventOp>() ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (!ending_) fail("eventfd", EMFILE);
+    : address_(std::move(address)), token_(checked(token, limits)), limits_(limits), listener_(listen_at(address_)) {
   if (address_.path.empty()) {
     address_.ip = net::address_of(listener_);
     return;

@@ -88,9 +88,10 @@ class HttpServer {
   HttpAddress address_;
   const std::optional<MonitorToken> token_;
   const HttpLimits limits_;
+  // An eventfd that ends the thread. Made before the listener, which may make a file.
+  const net::Socket ending_ = net::make_event();
   net::Socket listener_;
   std::optional<std::pair<dev_t, ino_t>> file_;  // device and number of the socket's file; null without one
-  net::Socket ending_;                           // an eventfd that ends the thread
   Handler handler_;
   std::function<void()> each_second_;
   std::list<Connection> connections_;  // the oldest first; used only by the thread

@@ -593,7 +593,7 @@ TEST_CASE("tcp: what keeps one rank from coming is told to those that wait in th
   check_all(thrown_by([](TcpOptions&) {}), 0, "getifaddrs");
   CHECK_FALSE(hook->pending());
   // All ranks have met at this point, so a failure after it is a failure of all ranks, too.
-  hook = find_hook("eventfd of a communicator");
+  hook = find_hook("eventfd for poll");
   REQUIRE(hook);
   hook->fail_nth_call(1);
   for (const std::string& thrown : thrown_by([](TcpOptions&) {})) CHECK_THAT(thrown, Catch::Contains("eventfd"));
@@ -715,8 +715,7 @@ TEST_CASE("tcp: options are refused beyond their bounds, and not at them") {
 
 TEST_CASE("tcp: any failing call ends all ranks and leaks nothing") {
   const size_t descriptors = open_descriptors(), before = threads();
-  for (const std::string name :
-       {"socket", "listen", "accept", "connect", "send", "recv", "poll", "eventfd of a communicator"})
+  for (const std::string name : {"socket", "listen", "accept", "connect", "send", "recv", "poll", "eventfd for poll"})
     for (const int nth : {1, 2, 3, 8, 34}) {
       SyscallHook* const hook = find_hook(name);
       REQUIRE(hook);

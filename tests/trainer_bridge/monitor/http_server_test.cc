@@ -508,12 +508,15 @@ TEST_CASE("a server survives system calls that fail") {
     CHECK(response == "/echo||");
     hook->fail_nth_call(0);
   }
-  for (const char* name : {"socket", "listen", "eventfd of a server"})
+  for (const char* name : {"socket", "listen", "eventfd for poll"})
     for (SyscallHook* hook : SyscallHook::all())
       if (hook->name() == std::string_view(name)) {
         INFO(name);
         hook->fail_nth_call(1);
         CHECK_THROWS_AS(Echo(), Error);
+        hook->fail_nth_call(1);
+        error_of([&] { Echo(parse_http_address("monitor", "unix:" + dir.file("none"))); });
+        CHECK_FALSE(std::filesystem::exists(dir.file("none")));
         hook->fail_nth_call(0);
       }
   for (SyscallHook* hook : SyscallHook::all())
