@@ -30,6 +30,7 @@ namespace {
 using net::Socket;
 
 constexpr std::string_view unix_prefix = "unix:";
+constexpr size_t most_discarded = 1 << 20;  // bytes of a client that has its response, and sends without end
 constexpr std::string_view still_working = "HTTP/1.1 102 Processing\r\n\r\n";
 
 struct ListenUnixOp {  // socket, bind and listen of a Unix domain socket
@@ -229,7 +230,8 @@ void HttpServer::run() {
       for (const Connection& connection : connections_) {
         wake = std::min(wake, connection.later ? connection.due : connection.until);
         const int end_of_client = connection.half_closed ? 0 : POLLRDHUP;
-        const int events = connection.later ? end_of_client : connection.answered ? POLLOUT : POLLIN;
+        const bool sends = connection.answered && !connection.ending;
+        const int events = connection.later ? end_of_client : sends ? POLLOUT : POLLIN;
         sockets.push_back({connection.socket.fd(), static_cast<short>(events), 0});
       }
       net::wait_for(sockets, wake);
@@ -270,8 +272,13 @@ void HttpServer::accept_some() {
 
 // Receives and sends as much as is possible without waiting. Returns whether the connection goes on.
 bool HttpServer::go_on(Connection& connection) try {
+  std::array<std::byte, 2048> bytes;
+  if (connection.ending) {
+    const auto received = net::receive_some(connection.socket, bytes);
+    connection.discarded += received.value_or(0);
+    return received && connection.discarded <= most_discarded;
+  }
   while (!connection.answered) {
-    std::array<std::byte, 2048> bytes;
     const auto received = net::receive_some(connection.socket, bytes);
     if (!received) return false;
     if (*received == 0) return true;
@@ -303,8 +310,11 @@ bool HttpServer::go_on(Connection& connection) try {
     if (sent == 0) return true;
     connection.sent += sent;
   }
+  // Waits until the client closes the connection. If the server closed it while it holds unread bytes, the system would
+  // reset it, and the client might never receive the response.
   net::end_sending(connection.socket);
-  return false;
+  connection.ending = true;
+  return true;
 } catch (const Error&) {  // the client has gone
   return false;
 }

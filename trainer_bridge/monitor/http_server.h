@@ -74,6 +74,8 @@ class HttpServer {
     std::string response = {};
     size_t sent = 0;  // bytes of the response
     bool answered = false;
+    bool ending = false;                       // the response has been sent, and the sending side is shut down
+    size_t discarded = 0;                      // bytes that the client has sent since then
     bool half_closed = false;                  // the client, which waits for `later`, will send nothing more
     std::function<HttpResponse()> later = {};  // makes the response
     Clock::time_point due = {};                // when `later` is to be called

@@ -345,6 +345,14 @@ TEST_CASE("a request is short") {
       Error);
 }
 
+TEST_CASE("a client that is refused may send its request to the end") {
+  const Echo server;
+  const net::Socket client = connect_to(server.address());
+  send(client, "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 400\r\n\r\n");
+  CHECK_THAT(receive(client), StartsWith("HTTP/1.1 405 Method Not Allowed\r\n"));
+  for (int i = 0; i < 100; i++) send(client, "more");  // throws if the server has reset the connection
+}
+
 TEST_CASE("what a request says does not depend on the pieces in which it arrives") {
   using State = HttpRequestHead::State;
   constexpr size_t most = 40;
