@@ -91,7 +91,7 @@ RankReports::RankReports(int rank, const std::vector<std::string>& places, std::
                                     : "this rank has not answered yet; look again";
     others_.push_back({other, std::move(found), row_of(other, nullptr, nullptr, trouble)});
   }
-  thread_ = start_thread("feedline-ranks", [this] { run(); });
+  thread_ = start_thread("feedline-report", [this] { run(); });
 }
 
 RankReports::~RankReports() {
