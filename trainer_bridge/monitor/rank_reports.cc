@@ -21,6 +21,8 @@ using Clock = std::chrono::steady_clock;
 constexpr auto patience = 500ms;  // for an answer
 constexpr auto interest = 5s;     // how long after json() the reports are still wanted
 
+constexpr const char* not_yet = "this rank has not answered yet; look again";
+
 Json row_of(int rank, const HttpAddress* address, Json report, Json trouble) {
   return {{"rank", rank},
           {"address", address ? Json(address->text()) : Json()},
@@ -88,7 +90,7 @@ RankReports::RankReports(int rank, const std::vector<std::string>& places, std::
                                 : found.empty()
                                     ? "only the machine of this rank can reach the rank's monitor; give the monitor of "
                                       "every rank an address that other machines can reach, and a token"
-                                    : "this rank has not answered yet; look again";
+                                    : not_yet;
     others_.push_back({other, std::move(found), row_of(other, nullptr, nullptr, trouble)});
   }
   thread_ = start_thread("feedline-report", [this] { run(); });
@@ -103,9 +105,13 @@ RankReports::~RankReports() {
   thread_.join();
 }
 
-Json RankReports::json() {
+Json RankReports::json(Clock::time_point now) {
   const Lock lock(mutex_);
-  if (std::exchange(wanted_until_, Clock::now() + interest) < Clock::now()) wake_.notify_all();
+  if (std::exchange(wanted_until_, now + interest) < now) {
+    for (Other& other : others_)
+      if (!other.places.empty()) other.row = row_of(other.rank, nullptr, nullptr, not_yet);  // the old row may be stale
+    wake_.notify_all();
+  }
   Json rows = Json::array();
   for (const Other& other : others_) rows.push_back(other.row);
   return rows;

@@ -40,8 +40,9 @@ class RankReports {
   /// Returns a list with an object for each other rank: {"rank": r, "address": the address of its monitor, or null;
   /// "report": its report, with the keys that the page shows, or null; "trouble": why there is no report, or null}. A
   /// thread asks the monitors in turn, at most once a second. It stops asking when json() has not been called for 5
-  /// seconds. The first call of json() therefore returns no reports. Thread-safe.
-  Json json() FEEDLINE_EXCLUDES(mutex_);
+  /// seconds before `now`. The first call of json(), and the first after such a pause, therefore return no reports.
+  /// Thread-safe.
+  Json json(std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now()) FEEDLINE_EXCLUDES(mutex_);
 
  private:
   struct Other {
@@ -54,7 +55,7 @@ class RankReports {
   Json ask(Other& other) const;
 
   const std::string token_;
-  std::vector<Other> others_;  // `places` is used only by the thread
+  std::vector<Other> others_;  // only the thread reads the elements of `places`, and changes their order
   Mutex mutex_;
   Condition wake_;
   bool ending_ FEEDLINE_GUARDED_BY(mutex_) = false;

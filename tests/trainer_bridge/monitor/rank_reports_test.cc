@@ -152,6 +152,14 @@ TEST_CASE("monitors are asked only while somebody wants to know") {
     asked(ranks);
     CHECK(asked_for > 0);
   }
+  {
+    const RankServer server_1("127.0.0.1:0", 1, "");
+    RankReports ranks(0, {"", server_1.places()}, "");
+    CHECK(asked(ranks)[0].at("trouble").is_null());
+    const Json much_later = ranks.json(std::chrono::steady_clock::now() + 10s);  // the old report may be stale
+    CHECK(much_later[0].at("report").is_null());
+    CHECK(much_later[0].at("trouble") == "this rank has not answered yet; look again");
+  }
   asked_for = 0;
   { const RankReports nobody_looks(0, {"", monitor_places(server.address())}, ""); }
   CHECK(asked_for == 0);
