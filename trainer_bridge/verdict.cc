@@ -41,9 +41,10 @@ std::string read_advice(const Report& report, const VerdictFacts& facts) {
         "}}.",
         rate, percent(1 - needed));
   const auto read = std::ranges::find(report.stages, "read", &StageReport::name);
+  const bool cache_reads = facts.keeps_records && report.cache_hits > 0;  // it makes reads smaller
   const double messages = read == report.stages.end() ? 0 : static_cast<double>(read->messages);
   if (const double bytes = static_cast<double>(report.read_bytes) / std::max(messages, 1.0);
-      !facts.global_shuffle && messages > 0 && bytes < small_read)
+      !facts.global_shuffle && !cache_reads && messages > 0 && bytes < small_read)
     return fmt::format(
         "A read gives only {} on average. If the files are small: opening one takes as long as feeding 40 KB of it, so "
         "write fewer and larger files with `feedline split --shard-size 150MB`. Otherwise raise shuffle.block_size.",
@@ -98,6 +99,7 @@ bool can_be_kept_decoded(flow::OutputSpec output) {
 
 VerdictFacts verdict_facts(const flow::PipelineSpec& spec) {
   return {.global_shuffle = spec.shuffle.mode == flow::ShuffleMode::global,
+          .keeps_records = spec.cache && spec.cache->what == flow::CacheWhat::records,
           .can_cache = !spec.cache && std::ranges::none_of(spec.sources, is_lazy) &&
                        std::ranges::any_of(spec.outputs, can_be_kept_decoded)};
 }

@@ -11,6 +11,7 @@ namespace feedline {
 /// The facts on which the advice depends, besides the counters.
 struct VerdictFacts {
   bool global_shuffle = false;  // shuffle.mode is GLOBAL
+  bool keeps_records = false;   // the pipeline has cache { what: RECORDS }
   bool can_cache = false;       // a cache could keep an output, and the pipeline has none
 };
 VerdictFacts verdict_facts(const flow::PipelineSpec& spec);

@@ -50,6 +50,12 @@ Report opens(double seconds, uint64_t bytes) {
   return report;
 }
 
+// The same, with a cache that has spared reads.
+Report with_hits(Report report) {
+  report.cache_hits = 1'000'000;
+  return report;
+}
+
 }  // namespace
 
 TEST_CASE("the verdict names the slower side, by how much, and what to do") {
@@ -104,6 +110,10 @@ TEST_CASE("the verdict names the slower side, by how much, and what to do") {
        {},
        "The feed is the slower one: next() waited 94 % of the time, 94 % for [read]. The files are read at 9.8 GiB/s: "
        "use a faster disk, or more memory for the page cache."},
+      {with_hits(opens(78, 63)),
+       {.keeps_records = true},
+       "The feed is the slower one: next() waited 94 % of the time, 94 % for [read]. The files are read at 615.2 "
+       "KiB/s: use a faster disk, or more memory for the page cache."},
       {opens(7, 63),
        {},
        "The feed is the slower one: next() waited 94 % of the time, 94 % for [parse]. The feed's 10 threads were busy "
