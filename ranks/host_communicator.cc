@@ -64,7 +64,7 @@ class Group {
     buffers_[rank] = buffers;
     if (arrived_ + 1 == size()) {
       auto error = ranks::disagreement(calls_, number_);
-      if (!error) error = unmatched();
+      if (!error && call.kind == CollectiveCall::Kind::send_receive) error = unmatched();
       if (error) {
         failure_.set(*error);
         changed_.notify_all();
