@@ -60,14 +60,14 @@ struct Feeder::Impl {
         });
         begin({setup.options.epoch, 0}, ranks);
       });
+      if (monitor)
+        monitor->serve({.report = [this] { return report(); },
+                        .plan_text = [this] { return plan_text(); },
+                        .sample = [this] { return sample ? sample->json() : Json(); },
+                        .places = std::move(setup.monitor_places)});
     });
     files = std::move(facts.files);
     run();
-    if (monitor)
-      monitor->serve({.report = [this] { return report(); },
-                      .plan_text = [this] { return plan_text(); },
-                      .sample = [this] { return sample ? sample->json() : Json(); },
-                      .places = std::move(setup.monitor_places)});
   }
 
   // Makes the feed at `position` on all ranks together, also on those without a plan. The caller then calls run().

@@ -10,6 +10,7 @@
 #include "damage.h"
 #include "data.h"
 #include "support/catch.h"
+#include "support/process.h"
 
 using namespace feedline;
 using namespace feedline::test;
@@ -270,4 +271,21 @@ TEST_CASE("an exchange that throws ends that rank's start, and then the others'"
                                     : ""));
   }
   CHECK(calls > 5);  // the exchange is not called any more once the feeder has been made
+}
+
+TEST_CASE("either all feeders are made or none, whatever thread cannot be started") {
+  const Data data({90});
+  std::vector<Rank> ranks = ranks_of(data.pipeline(batch_of(6, "DROP")), 2);
+  ranks[1].options.monitor = "127.0.0.1:0";
+  SyscallHook* const hook = find_hook("start thread");
+  REQUIRE(hook);
+  bool came = true;
+  for (int64_t n = 1; came; n++) {
+    INFO("thread " << n);
+    hook->fail_nth_call(n);
+    const std::vector<std::string> said = start(ranks);
+    came = !hook->pending();
+    hook->fail_nth_call(0);
+    CHECK((said[0] == "started") == (said[1] == "started"));
+  }
 }
