@@ -246,12 +246,18 @@ struct Feeder::Impl {
   /// epoch. The present graph continues with its own plan until the feed begins again.
   void note_end_of_epoch() FEEDLINE_EXCLUDES(mutex) {
     const Lock lock(mutex);
-    if (counted || !facts.lazy || delivery().report().finished_epochs == 0) return;
-    counted = counted_plan(*plan, *feed->graph()->counted());
-    facts = flow::facts_of(*counted);
+    if (counted || not_counted || !facts.lazy || delivery().report().finished_epochs == 0) return;
+    try {
+      auto made = counted_plan(*plan, *feed->graph()->counted());
+      facts = flow::facts_of(*made);
+      counted = std::move(made);
+    } catch (...) {  // next() has used up the end of the epoch, so it must return that
+      not_counted = std::current_exception();
+    }
   }
 
   void check_counted() const FEEDLINE_REQUIRES(mutex) {
+    if (not_counted) std::rethrow_exception(not_counted);
     if (facts.lazy)
       throw Error(Category::bad_pipeline,
                   "state: with index.mode LAZY the data is counted during the first epoch, so a state can be saved or "
@@ -347,6 +353,7 @@ struct Feeder::Impl {
   std::unique_ptr<flow::CacheStore> cache FEEDLINE_GUARDED_BY(mutex);
   // With index.mode LAZY: the plan for the next time that the feed begins.
   std::unique_ptr<flow::Plan> counted FEEDLINE_GUARDED_BY(mutex);
+  std::exception_ptr not_counted FEEDLINE_GUARDED_BY(mutex);  // why there can be no such plan; null: nothing is wrong
   // Null while the feeder moves to another position, and after it has failed to do so.
   std::unique_ptr<Feed> feed FEEDLINE_GUARDED_BY(mutex);
   // The position to which the feeder is moving.
