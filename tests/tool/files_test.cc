@@ -648,6 +648,19 @@ TEST_CASE("names of files and messages cannot command a terminal") {
   }
 }
 
+TEST_CASE("messages that nobody can read do not keep the JSON back") {
+  const TempDir dir;
+  const std::string damaged = golden("framing/flip_data_first_record2.tfrecord"), out = dir.file("out");
+  for (const std::string& arguments : {"verify --json " + damaged, "verify --json --nonsense " + damaged}) {
+    INFO(arguments);
+    const std::string command = std::string(FEEDLINE_TOOL) + " " + arguments + " > " + out + " 2> /dev/full";
+    const int status = std::system(command.c_str());
+    REQUIRE(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == (arguments.find("--nonsense") == std::string::npos ? 1 : 2));
+    CHECK(json::parse(read_file(out)).at("feedline_json") == 1);
+  }
+}
+
 TEST_CASE("help and version that cannot be written are a failure") {
   for (const char* arguments : {"--help", "--version", "run --help"}) {
     const std::string command = std::string(FEEDLINE_TOOL) + " " + arguments + " > /dev/full 2> /dev/null";

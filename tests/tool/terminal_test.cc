@@ -82,6 +82,18 @@ TEST_CASE("several lines are rewritten, and taken away, too") {
   CHECK(std::ranges::count(text, 'f') == 23);
 }
 
+TEST_CASE("progress that cannot be written is lost, and ends nothing") {
+  std::FILE* const full = std::fopen("/dev/full", "w");
+  REQUIRE(full);
+  std::setvbuf(full, nullptr, _IONBF, 0);  // as standard error
+  for (const bool rewritable : {false, true}) {
+    LiveLine line(full, rewritable, {});
+    CHECK_NOTHROW(line.show("counting 12 %"));
+    CHECK_NOTHROW(line.clear());
+  }
+  std::fclose(full);
+}
+
 TEST_CASE("numbers of things") {
   CHECK(format_count(0, "step") == "0 steps");
   CHECK(format_count(1, "step") == "1 step");

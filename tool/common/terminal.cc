@@ -14,6 +14,11 @@
 
 namespace feedline::tool {
 
+void show_text(std::FILE* out, std::string_view text) noexcept {
+  std::fwrite(text.data(), 1, text.size(), out);
+  std::fflush(out);
+}
+
 std::string format_range(uint64_t least, uint64_t most) {
   return least == most ? format_count(least) : fmt::format("{} to {}", format_count(least), format_count(most));
 }
@@ -62,8 +67,7 @@ bool LiveLine::due(Clock::time_point now) const noexcept {
 void LiveLine::show(std::string_view text, Clock::time_point now) {
   shown_at_ = now;
   if (!rewritable_) {
-    fmt::print(out_, "feedline: {}\n", text);
-    std::fflush(out_);
+    show_text(out_, fmt::format("feedline: {}\n", text));
     return;
   }
   show_lines({std::string(text)}, now);
@@ -75,14 +79,12 @@ void LiveLine::show_lines(const std::vector<std::string>& lines, Clock::time_poi
   std::string text = to_begin();
   shown_ = std::min(lines.size(), most.lines);
   for (size_t i = 0; i < shown_; i++) text += (i > 0 ? "\r\n" : "") + lines[i].substr(0, most.columns) + "\x1b[K";
-  fmt::print(out_, "{}\x1b[J", text);
-  std::fflush(out_);
+  show_text(out_, text + "\x1b[J");
 }
 
 void LiveLine::clear() {
   if (shown_ == 0) return;
-  fmt::print(out_, "{}\x1b[J", to_begin());
-  std::fflush(out_);
+  show_text(out_, to_begin() + "\x1b[J");
   shown_ = 0;
 }
 

@@ -17,13 +17,17 @@
 
 namespace feedline::tool {
 
-/// print_error() prints "feedline: ", the text and a line end on standard error. print_line() prints the text and a
+/// Writes the text to `out` at once. Ignores a failure: a closed terminal or a full disk must not end a command.
+void show_text(std::FILE* out, std::string_view text) noexcept;
+
+/// print_error() shows "feedline: ", the text and a line end on standard error. print_line() prints the text and a
 /// line end on standard output. Control characters in the text are shown as \xNN, so that names and messages from
 /// elsewhere cannot command the terminal. print_error() keeps line ends, because some messages, such as those of
 /// formulas, have several lines.
 template <typename... Values>
 void print_error(fmt::format_string<Values...> format, Values&&... values) {
-  fmt::print(stderr, "feedline: {}\n", without_controls(fmt::format(format, std::forward<Values>(values)...), "\n"));
+  const std::string text = fmt::format(format, std::forward<Values>(values)...);
+  show_text(stderr, "feedline: " + without_controls(text, "\n") + "\n");
 }
 template <typename... Values>
 void print_line(fmt::format_string<Values...> format, Values&&... values) {
