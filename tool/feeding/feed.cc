@@ -103,15 +103,12 @@ class Feed {
     }
     try {
       for (int i = 0; i < feeder_.replicas(); i++) replicas.start([this, i] { serve(i); });
+      watch(title);
     } catch (...) {
-      {
-        const Lock lock(mutex_);
-        stopping_ = true;
-      }
-      feeder_.stop();  // ends the replicas that were started
+      const Lock lock(mutex_);
+      stop();  // ends the replicas that were started
       throw;
     }
-    watch(title);
     replicas.join();
     sample_memory();
     keep_state();
@@ -178,6 +175,13 @@ class Feed {
     return true;
   }
 
+  /// Ends all replicas.
+  void stop() FEEDLINE_REQUIRES(mutex_) {
+    stopping_ = true;
+    feeder_.stop();
+    changed_.notify_all();
+  }
+
   /// The body of a replica's thread.
   void serve(int replica) {
     std::optional<Error> error;
@@ -193,9 +197,8 @@ class Feed {
     result_.steps = std::min(result_.steps, steps);
     ended_ = Clock::now();
     if (error && !stopping_) {
-      stopping_ = true;
       result_.error = std::move(error);
-      feeder_.stop();  // wakes the other replicas
+      stop();
     }
     running_--;
     changed_.notify_all();
@@ -290,9 +293,7 @@ class Feed {
     } catch (const Error& error) {
       const Lock lock(mutex_);
       if (!result_.error) result_.error = error;
-      stopping_ = true;
-      feeder_.stop();
-      changed_.notify_all();
+      stop();
     }
   }
 
@@ -312,11 +313,7 @@ class Feed {
                                    : std::chrono::duration<double, std::milli>(20ms);
     Lock lock(mutex_);
     while (!changed_.wait_for(lock, look_every, [&]() FEEDLINE_REQUIRES(mutex_) { return running_ == 0; })) {
-      if (Interrupt::happened()) {
-        stopping_ = true;
-        feeder_.stop();  // each time, because the audit may have begun after the stop() before
-        changed_.notify_all();
-      }
+      if (Interrupt::happened()) stop();  // each time, because the audit may have begun after the stop() before
       lock.unlock();
       sample_memory();
       if (Clock::now() - kept >= state_every) {
