@@ -304,7 +304,7 @@ TEST_CASE("ranks of the tool that meet compare what they were given, and are sen
 
 // Has a rank of two hear a signal while they are feeding, in each mode of distribution at the same time. Returns what became
 // of the other.
-std::vector<ToolResult> other_ranks(int signal) {
+std::vector<ToolResult> other_ranks(int signal, bool traced = false) {
   const TempDir dir;
   const std::string pipeline =
       dir.write("p.textproto", chess_pipeline("global_batch_size: 8 last_batch_policy: PARTIAL"));
@@ -315,6 +315,7 @@ std::vector<ToolResult> other_ranks(int signal) {
       std::vector<std::string> arguments = {
           "run", pipeline, "--set", "distribute=mode: " + mode, "--rank", number, "--world-size", "2", "--meet", meet};
       arguments.insert(arguments.end(), more.begin(), more.end());
+      if (traced) arguments.insert(arguments.end(), {"--trace", dir.file("trace of " + mode)});
       return arguments;
     };
     heard.emplace_back(rank("1", {"--step-ms", "100000", "--monitor", "unix:" + socket}));
@@ -335,7 +336,7 @@ void must_fail(const std::vector<ToolResult>& results) {
   for (const ToolResult& result : results) {
     INFO(result.err);
     CHECK(result.code == 1);
-    CHECK_THAT(result.err, Catch::Contains("rank 1"));
+    CHECK_THAT(result.err, Catch::Contains("rank 1") && !Catch::Contains("the same version"));
   }
 }
 
@@ -363,6 +364,7 @@ TEST_CASE("a signal ends a rank that waits for the audit of a slower rank") {
 
 TEST_CASE("a rank that does not come to the end of the epoch fails the run of those that do") {
   must_fail(other_ranks(SIGINT));
+  must_fail(other_ranks(SIGINT, true));
   must_fail(other_ranks(SIGKILL));
 }
 

@@ -196,7 +196,9 @@ int run_pipeline(const RunArgs& args) {
     result.interrupted = Interrupt::happened();
     if (!result.interrupted) result.error = error;
   }
-  if (trace) trace->write(ranks);
+  // A rank that has not come to the end must be silent: the others, which audit first, would take its trace for its part
+  // of the audit.
+  if (trace) trace->write(result.error || result.interrupted ? nullptr : ranks);
   if (args.json) {
     print_document(run_json(args, result, how.rows));
   } else if (result.steps > 0 || !result.error) {
