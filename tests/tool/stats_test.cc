@@ -334,6 +334,10 @@ TEST_CASE("stats of the digits, by one process and by ranks") {
   INFO(one.err);
   REQUIRE(one.code == 0);
   CHECK(read_file(dir.file("page.html")).ends_with("</html>\n"));
+  const ToolResult unwritten = run_tool({"stats", pipeline, "--json", "--html", dir.path()});
+  CHECK(unwritten.code == 1);
+  CHECK_THAT(unwritten.err, Catch::Contains(dir.path() + ": "));
+  CHECK(unwritten.json().at("outputs") == one.json().at("outputs"));
   const auto stored = load_npz(golden("images/digits_raw.npz"));
   const NpyArray& labels = stored.at("f1.dense");
   std::map<int64_t, uint64_t> counts;

@@ -196,9 +196,16 @@ int run_pipeline(const RunArgs& args) {
     result.interrupted = Interrupt::happened();
     if (!result.interrupted) result.error = error;
   }
-  // A rank that has not come to the end must be silent: the others, which audit first, would take its trace for its part
-  // of the audit.
-  if (trace) trace->write(result.error || result.interrupted ? nullptr : ranks);
+  // A rank that has not come to the end must be silent. The others, which audit first, would take its trace for its
+  // part of the audit.
+  if (trace) try {
+      trace->write(result.error || result.interrupted ? nullptr : ranks);
+    } catch (const Error& error) {  // the report must not be lost with the trace
+      if (result.error)
+        print_error("{}", error.what());
+      else
+        result.error = error;
+    }
   if (args.json) {
     print_document(run_json(args, result, how.rows));
   } else if (result.steps > 0 || !result.error) {

@@ -37,21 +37,25 @@ int print_stats(const StatsArgs& args) {
   compare_flags(options, {"the command stats", sample ? "--records " + args.records : "no --records"});
   const CollectedStats stats = collect_stats(pipeline, std::move(options), sample);
   const auto differs = audit_failure(stats.report);
+  std::optional<Error> unwritten;
   if (args.pipeline.rank == 0) {
     const Json json = stats_json(stats, pipeline, sample);
-    if (!args.html.empty()) {
-      const std::string page = stats_page(json);
-      io::remove_unfinished(args.html);
-      io::OutputFile file(args.html);
-      file.write(std::as_bytes(std::span(page)));
-      file.publish();
-    }
+    if (!args.html.empty()) try {
+        const std::string page = stats_page(json);
+        io::remove_unfinished(args.html);
+        io::OutputFile file(args.html);
+        file.write(std::as_bytes(std::span(page)));
+        file.publish();
+      } catch (const Error& error) {  // the statistics must not be lost with the page
+        unwritten = error;
+      }
     args.json ? print_document(json) : fmt::print("{}", stats_table(json));
   } else if (args.json) {
     print_document({{"rank", args.pipeline.rank}});
   }
+  if (unwritten) print_error("{}", unwritten->what());
   if (differs) print_error("{}", *differs);
-  return differs ? 1 : 0;
+  return unwritten || differs ? 1 : 0;
 }
 
 }  // namespace
