@@ -455,6 +455,22 @@ TEST_CASE("a bucket that somebody touched is noticed") {
   CHECK(contains(error_of([&] { tool::run_split(shuffled(2, 1), {in}, out, gib); }), "the temporary file is damaged"));
 }
 
+TEST_CASE("a shard that somebody removed is written again, also after a shuffle") {
+  const TempDir dir;
+  std::mt19937 random(9);
+  std::vector<std::string> records;
+  for (int i = 0; i < 60; i++) records.push_back(random_text(5000, random));
+  const std::string in = write_records(dir.file("in"), records);
+  for (const uint64_t memory : {gib, uint64_t{200'000}}) {  // one bucket for all shards, and several
+    const std::string out = dir.file(std::to_string(memory));
+    tool::run_split(shuffled(4, 1), {in}, out, memory);
+    const auto whole = contents(out);
+    fs::remove(out + "/" + shard_files(out)[1]);
+    CHECK(tool::run_split(shuffled(4, 1), {in}, out, memory).kept == 3);
+    CHECK(contents(out) == whole);
+  }
+}
+
 TEST_CASE("interrupted, it says so, and goes on") {
   const TempDir dir;
   std::mt19937 random(8);

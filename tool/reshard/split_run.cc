@@ -59,10 +59,14 @@ class Split {
       count();
       refuse_foreign_files();
     }
-    remove_leftovers();
     const std::vector<uint64_t> missing = missing_shards();
+    // Somebody has removed a shard whose buckets were removed before. So all records are written to buckets again.
+    const bool scatters_again =
+        job_.buckets && !std::ranges::all_of(missing, [&](uint64_t i) { return has_buckets(i); });
+    if (scatters_again) job_.buckets.reset();
+    remove_leftovers();
     if (!missing.empty()) check_space(missing.size());
-    if (!under_way) save_job(job_path_, job_);
+    if (!under_way || scatters_again) save_job(job_path_, job_);
     SplitResult result{.shards = job_.shards,
                        .kept = job_.shards - missing.size(),
                        .records = job_.map.records(),
@@ -169,6 +173,17 @@ class Split {
     for (uint64_t i = 0; i < job_.shards; i++)
       if (!has(i)) missing.push_back(i);
     return missing;
+  }
+
+  /// Returns whether the buckets that hold the shard's records exist.
+  bool has_buckets(uint64_t shard) const {
+    const uint64_t unit = shard / job_.buckets->shards_per_unit;
+    for (uint64_t b = 0; b < job_.buckets->buckets_per_unit; b++) {
+      std::error_code unknown;
+      const std::string bucket = bucket_path(buckets_folder_, unit * job_.buckets->buckets_per_unit + b);
+      if (rank(unit, b) < rank(unit, b + 1) && !fs::exists(bucket, unknown)) return false;
+    }
+    return true;
   }
 
   /// Throws if the disk has too little space for the files that must still be written. If plain records are to be
