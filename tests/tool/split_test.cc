@@ -471,6 +471,25 @@ TEST_CASE("a shard that somebody removed is written again, also after a shuffle"
   }
 }
 
+TEST_CASE("an input beside the shards that cannot be read is not called a shard that can be continued") {
+  SyscallHook* read = find_hook("read");
+  REQUIRE(read);
+  for (int64_t n = 1;; n++) {
+    const TempDir dir;
+    const std::string in = write_records(dir.file("in"), {"a", "b", "c"});
+    read->fail_nth_call(n);
+    const std::string message = error_of([&] { tool::run_split(into(2), {in}, dir.path(), gib); });
+    const bool fired = !read->pending();
+    read->fail_nth_call(0);
+    INFO("read " << n);
+    if (!fired) {
+      CHECK(n > 2);  // both passes read
+      break;
+    }
+    CHECK_THAT(message, Catch::StartsWith(in + ": ") && !Catch::Contains("run the same command again"));
+  }
+}
+
 TEST_CASE("interrupted, it says so, and goes on") {
   const TempDir dir;
   std::mt19937 random(8);

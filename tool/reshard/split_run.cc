@@ -76,7 +76,10 @@ class Split {
     try {
       write(missing);
     } catch (const Error& error) {
-      const bool output_failed = error.category() == Category::io_error && error.place().file.starts_with(folder_);
+      const bool output_failed =
+          error.category() == Category::io_error && std::ranges::none_of(job_.inputs, [&](const FileIdentity& input) {
+            return input.path == error.place().file;
+          });
       if (!output_failed && error.category() != Category::stalled) throw;
       throw Error(error.category(), error.message() + "; run the same command again to continue", error.place());
     }
