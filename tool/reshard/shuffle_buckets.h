@@ -53,8 +53,8 @@ struct BucketFile {
 class BucketReader {
  public:
   /// Verifies the payloads of a bucket again, and calls on_record with them in ascending order of key. Reads the whole
-  /// bucket into memory if bucket_memory() is at most `memory` bytes, else one record at a time. Throws Error io_error,
-  /// or bad_data_crc if the file is not as it was written.
+  /// bucket into memory if bucket_memory() is at most `memory` bytes, else one record at a time, with a table of 16
+  /// bytes for each record. Throws Error io_error, or bad_data_crc if the file is not as it was written.
   void read(const BucketFile& bucket, uint64_t memory,
             const std::function<void(std::span<const std::byte> payload)>& on_record);
 

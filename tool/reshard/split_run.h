@@ -28,7 +28,8 @@ struct SplitResult {
 /// memory.
 ///
 /// `memory` bounds the bytes of records and tables that all threads of a shuffle hold at once. Reading and writing take
-/// more: at most the longest record and a few MiB for each thread.
+/// more: at most the longest record and a few MiB for each thread. A `memory` that is too small for the write buffers
+/// of enough buckets is exceeded by the table of a bucket: 16 bytes for each of its records.
 ///
 /// Throws Error bad_pipeline if the inputs have bad records that are not skipped, or if the folder has files with the
 /// shards' names that this split has not written; io_error if a file cannot be read or written, or changes, or if the
