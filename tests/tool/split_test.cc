@@ -555,7 +555,10 @@ TEST_CASE("the tool: names, advice, usage") {
   const ToolResult advice = run_tool({"split", in, "--advise", "--readers", "4"});
   CHECK(advice.code == 0);
   CHECK(contains(advice.out, "4 readers: 4 shards"));
+  CHECK(!contains(advice.out, "compress"));
   CHECK(run_tool({"split", in, "--advise", "--json"}).json().at("advice").at("shards") == 1);
+  const std::string compressed = write_records(dir.file("in.gz"), {"a"}, true);
+  CHECK(contains(run_tool({"split", compressed, "--advise"}).out, "write the shards with --compression gzip, too"));
 }
 
 namespace {

@@ -8,6 +8,7 @@
 
 #include "base/byte_size.h"
 #include "base/machine.h"
+#include "feedline/records.h"
 #include "tool/commands/commands.h"
 #include "tool/commands/file_flags.h"
 #include "tool/commands/flags.h"
@@ -50,8 +51,15 @@ Json advice_json(const ShardAdvice& advice) {
 
 int advise(const SplitArgs& args) {
   uint64_t bytes = 0;
-  for (const std::string& input : args.inputs) bytes += identify(input).size;
-  const ShardAdvice advice = advise_shards(bytes, args.readers);
+  bool compressed = false;
+  for (const std::string& input : args.inputs) {
+    bytes += identify(input).size;
+    compressed |= RecordReader(input).compression() != Compression::none;
+  }
+  ShardAdvice advice = advise_shards(bytes, args.readers);
+  if (compressed)
+    advice.text +=
+        " These are sizes of compressed files, as some inputs are: write the shards with --compression gzip, too.";
   if (args.json) {
     print_document({{"bytes", bytes}, {"advice", advice_json(advice)}});
   } else {
@@ -142,7 +150,8 @@ void add_split(CLI::App& app, Run& run) {
                    "for the advice: how many files all ranks together read at the same time (default: 1)")
       ->check(whole_number(1, 1'000'000))
       ->option_text("R");
-  command->add_flag("--advise", args->advise, "write nothing; print how many shards suit the number of --readers");
+  command->add_flag("--advise", args->advise,
+                    "write nothing; print how many shards of the inputs' compression suit the number of --readers");
   command->add_flag("--json", args->json, "print the result as JSON");
   command->callback([args, &run] { run = [args] { return split(*args); }; });
 }

@@ -16,7 +16,7 @@ struct ShardAdvice {
 };
 
 /// Returns the advice. `readers` is the number of ranks times the number of files that each reads at once. `bytes` is
-/// the size of the data as TFRecords.
+/// the size of the data in the form that the shards will have, plain or compressed.
 ShardAdvice advise_shards(uint64_t bytes, uint64_t readers);
 
 }  // namespace feedline::tool
