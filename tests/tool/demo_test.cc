@@ -23,4 +23,10 @@ TEST_CASE("demo makes its data, feeds it, and says what to do next") {
   const ToolResult nowhere = run_tool({"demo", "--dir", folder, "--golden", dir.file("nowhere")});
   CHECK(nowhere.code == 1);
   CHECK(nowhere.err.find("with --golden SOURCES/tests/golden") != std::string::npos);
+
+  std::filesystem::create_directory(dir.file("chess"));
+  for (const char* part : {"0", "1", "2"}) dir.write(std::string("chess/main-0000") + part + "-of-00003.tfrecord", "");
+  const ToolResult empty = run_tool({"demo", "--dir", folder, "--golden", dir.path()});
+  CHECK(empty.code == 1);
+  CHECK(empty.err.find("chess/main-00000-of-00003.tfrecord: has no records") != std::string::npos);
 }

@@ -113,6 +113,7 @@ output  { name: "sex" feature: "sex" }
 constexpr size_t set_count = std::size(sets);
 constexpr uint64_t shards = 4, epochs = 10;
 
+/// Returns the records of the set, at least one.
 std::vector<std::vector<std::byte>> read_records(const Set& set, const fs::path& golden) {
   std::vector<std::vector<std::byte>> records;
   for (const char* name : set.records) {
@@ -124,6 +125,10 @@ std::vector<std::vector<std::byte>> read_records(const Set& set, const fs::path&
       records.emplace_back(record.payload.begin(), record.payload.end());
     }
   }
+  if (records.empty())
+    throw Error(Category::io_error,
+                "has no records; name the folder of the demo's records with --golden SOURCES/tests/golden",
+                Place::of_file((golden / set.records[0]).string()));
   return records;
 }
 
