@@ -648,6 +648,24 @@ TEST_CASE("names of files and messages cannot command a terminal") {
   }
 }
 
+TEST_CASE("names of features cannot command a terminal, and stay in their column") {
+  const TempDir dir;
+  const std::string file = dir.file("x.tfrecord");
+  {
+    RecordWriter writer(file);
+    // The record: features { feature { key: "a\rb\n" value { int64_list { value: [7] } } } }
+    const std::string record =
+        "\x0a\x0f\x0a\x0d\x0a\x04"
+        "a\rb\n"
+        "\x12\x05\x1a\x03\x0a\x01\x07";
+    writer.write(std::as_bytes(std::span(record)));
+    writer.close();
+  }
+  const ToolResult result = run_tool({"inspect", file});
+  CHECK(result.code == 0);
+  CHECK_THAT(result.out, Catch::Contains("\nfeature       kind ") && Catch::Contains("\nhex 610d620a  int64_list "));
+}
+
 TEST_CASE("messages that nobody can read do not keep the JSON back") {
   const TempDir dir;
   const std::string damaged = golden("framing/flip_data_first_record2.tfrecord"), out = dir.file("out");

@@ -84,15 +84,14 @@ void print_inspected(const DataStats& data, const std::vector<FileSummary>& file
   fmt::print("\n");
   if (rows.empty()) return;
   size_t width = 7;
-  for (const Row& row : rows) width = std::max(width, row.name.size());
+  for (const Row& row : rows) width = std::max(width, printable(row.name).size());
   fmt::print("\n{:{}}  {:10}  {:>12}  {:>12}  {}\n", "feature", width, "kind", "records", "values", "bytes per value");
   for (const Row& row : rows) {
-    const std::string shown = is_printable(row.name) ? row.name : "hex " + to_hex(row.name);
     std::string bytes = row.is_bytes && row.stats.total ? format_range(row.stats.length_min, row.stats.length_max) : "";
     if (row.stats.pictures.are_most_of(row.stats.total))
       bytes += fmt::format(" ({})", describe(row.stats.pictures, row.stats.total));
-    fmt::print("{:{}}  {:10}  {:>12}  {:>12}  {}\n", shown, width, row.kind, format_count(row.stats.records),
-               format_range(row.stats.count_min, row.stats.count_max), bytes);
+    fmt::print("{:{}}  {:10}  {:>12}  {:>12}  {}\n", printable(row.name), width, row.kind,
+               format_count(row.stats.records), format_range(row.stats.count_min, row.stats.count_max), bytes);
   }
 }
 
