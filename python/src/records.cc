@@ -14,6 +14,7 @@
 #include "feedline/records.h"
 #include "python/src/text.h"
 #include "tool/common/example_view.h"
+#include "tool/common/text_file.h"
 #include "tool/convert/convert.h"
 #include "tool/convert/example_writer.h"
 #include "tool/convert/output_folder.h"

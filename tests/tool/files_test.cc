@@ -138,6 +138,8 @@ TEST_CASE("what ends a command before it has begun is JSON, too, where JSON is w
            {{"run", missing}, "io_error", missing},
            {{"run", broken}, "bad_pipeline", ""},  // the message states line and column
            {{"run", empty}, "bad_pipeline", ""},
+           {{"run", empty, dir.path()}, "io_error", dir.path()},
+           {{"check", empty, "--against", dir.path()}, "io_error", dir.path()},
            {{"split", missing, "--out", dir.file("out"), "--shards", "2"}, "io_error", missing},
            {{"split", missing, "--advise"}, "io_error", missing},
            {{"convert", "csv", missing, "--out", dir.file("out")}, "io_error", missing},

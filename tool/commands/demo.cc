@@ -11,6 +11,7 @@
 #include "tool/common/interrupt.h"
 #include "tool/common/shard_names.h"
 #include "tool/common/terminal.h"
+#include "tool/common/text_file.h"
 #include "tool/convert/convert.h"
 #include "tool/feeding/feed.h"
 #include "tool/feeding/pipeline_args.h"

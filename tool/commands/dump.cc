@@ -5,7 +5,6 @@
 #include <memory>
 #include <optional>
 #include <set>
-#include <span>
 #include <string_view>
 
 #include "feedline_pipeline.pb.h"
@@ -17,6 +16,7 @@
 #include "tool/common/json.h"
 #include "tool/common/lock.h"
 #include "tool/common/terminal.h"
+#include "tool/common/text_file.h"
 #include "tool/feeding/epoch_audit.h"
 #include "tool/feeding/feed.h"
 #include "tool/feeding/output_files.h"
@@ -171,10 +171,7 @@ void write_report(const fs::path& folder, const Dumped& result) {
   json["samples"] = result.samples;
   json["errors"] = errors_json(result.report, result.error);
   json["files"] = result.files;
-  const std::string text = document_text(json);
-  io::OutputFile file(folder / "report.json");
-  file.write(std::as_bytes(std::span(text)));
-  file.publish();
+  write_text(folder / "report.json", document_text(json));
 }
 
 int dump(const DumpArgs& args) {

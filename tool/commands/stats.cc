@@ -3,13 +3,14 @@
 #include <fmt/format.h>
 
 #include <memory>
-#include <span>
+#include <optional>
 
 #include "io/output_file.h"
 #include "tool/commands/commands.h"
 #include "tool/commands/pipeline_flags.h"
 #include "tool/common/json.h"
 #include "tool/common/terminal.h"
+#include "tool/common/text_file.h"
 #include "tool/feeding/epoch_audit.h"
 #include "tool/feeding/pipeline_args.h"
 #include "tool/stats/collect_stats.h"
@@ -41,11 +42,8 @@ int print_stats(const StatsArgs& args) {
   if (args.pipeline.rank == 0) {
     const Json json = stats_json(stats, pipeline, sample);
     if (!args.html.empty()) try {
-        const std::string page = stats_page(json);
         io::remove_unfinished(args.html);
-        io::OutputFile file(args.html);
-        file.write(std::as_bytes(std::span(page)));
-        file.publish();
+        write_text(args.html, stats_page(json));
       } catch (const Error& error) {  // the statistics must not be lost with the page
         unwritten = error;
       }

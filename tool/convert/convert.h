@@ -109,8 +109,6 @@ void publish(OutputFolder& out, Converted& result, const std::vector<std::string
              const std::vector<TextFeature>& features);
 /// Creates the folder if it does not exist. Throws Error io_error.
 void make_folder(const std::string& folder);
-/// Writes a text file, completely or not at all. Throws Error io_error.
-void write_text(const std::string& path, const std::string& text);
 /// Throws Error bad_pipeline with `file` as its place. `why` says what is wrong with this input of the command.
 [[noreturn]] void refuse_input(const std::string& file, const std::string& why);
 /// Returns the nearest float32; nullopt if the number is finite but beyond the range of float32.

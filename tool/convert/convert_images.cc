@@ -12,6 +12,7 @@
 #include "pictures/decode/picture_info.h"
 #include "pictures/shape/render.h"
 #include "tool/common/picture_stats.h"
+#include "tool/common/text_file.h"
 #include "tool/convert/convert.h"
 #include "tool/convert/example_writer.h"
 

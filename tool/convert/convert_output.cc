@@ -6,7 +6,7 @@
 
 #include "base/format_count.h"
 #include "io/index/index.h"
-#include "io/output_file.h"
+#include "tool/common/text_file.h"
 #include "tool/convert/convert.h"
 
 namespace feedline::tool {
@@ -81,12 +81,6 @@ void make_folder(const std::string& folder) {
   if (!error) return;
   throw Error(Category::io_error, fmt::format("the folder cannot be created: {}", error.message()),
               Place::of_file(folder));
-}
-
-void write_text(const std::string& path, const std::string& text) {
-  io::OutputFile file(path);
-  file.write(std::as_bytes(std::span(text)));
-  file.publish();
 }
 
 void refuse_input(const std::string& file, const std::string& why) {

@@ -2,29 +2,17 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
 #include <charconv>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <memory>
 
 #include "feedline/tcp_communicator.h"
 #include "tool/common/interrupt.h"
 #include "tool/common/terminal.h"
+#include "tool/common/text_file.h"
 #include "tool/common/usage_error.h"
 
 namespace feedline::tool {
 namespace {
-
-std::string read_text(const std::string& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::string text(std::istreambuf_iterator<char>(in), {});
-  if (!in) {
-    throw Error(Category::io_error, fmt::format("cannot be read: {}", std::strerror(errno)), Place::of_file(file));
-  }
-  return text;
-}
 
 /// Returns the options for connecting to the other ranks. Throws UsageError if --meet does not have the form
 /// ADDRESS:PORT.

@@ -9,7 +9,7 @@
 #include "base/format_count.h"
 #include "base/mul_div.h"
 #include "io/file.h"
-#include "io/output_file.h"
+#include "tool/common/text_file.h"
 
 namespace feedline::tool {
 namespace {
@@ -163,9 +163,7 @@ void save_job(const std::string& path, const SplitJob& job) {
                        {"buckets_per_unit", job.buckets->buckets_per_unit},
                        {"bytes", job.buckets->bytes}};
   const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-  io::OutputFile file(path);
-  file.write(std::as_bytes(std::span(text)));
-  file.publish();
+  write_text(path, text);
 }
 
 std::optional<SplitJob> load_job(const std::string& path, const SplitJob& wanted) {

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <limits>
 #include <map>
 #include <optional>
 
 #include "feedline/error.h"
 #include "tool/common/json.h"
+#include "tool/common/text_file.h"
 #include "tool/stats/stats_table.h"
 
 namespace feedline::tool {
@@ -177,14 +177,12 @@ Json read_statistics(const std::string& file) {
                 fmt::format("--against needs a file that `feedline stats --json` printed, but this file {}", why),
                 Place::of_file(file));
   };
-  std::ifstream in(file, std::ios::binary);
-  if (!in) throw Error(Category::io_error, "the file cannot be opened", Place::of_file(file));
   constexpr int deepest = 16;  // comparing and printing deeper values would take the whole stack
   bool too_deep = false;
   const auto look = [&](int depth, Json::parse_event_t, const Json&) {
     return !(too_deep = too_deep || depth > deepest);
   };
-  Json json = Json::parse(in, look, false);
+  Json json = Json::parse(read_text(file), look, false);
   if (too_deep) refuse("does not hold statistics");
   if (json.is_discarded()) refuse("is not JSON");
   if (!json.is_object() || !json.contains("outputs") || !json.contains("feedline_json"))
