@@ -188,10 +188,8 @@ class Feed {
     uint64_t steps = 0;
     try {
       how_.replay ? replay(replica, steps) : take_all(replica, steps);
-    } catch (const Error& thrown) {
-      error = thrown;
-    } catch (const std::exception& thrown) {
-      error = Error(Category::io_error, thrown.what());
+    } catch (...) {
+      error = current_error();
     }
     const Lock lock(mutex_);
     result_.steps = std::min(result_.steps, steps);
