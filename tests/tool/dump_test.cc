@@ -278,6 +278,16 @@ TEST_CASE("dump says why it cannot") {
   CHECK(json::parse(read_file(dir.file("out/report.json"))).at("errors")[0].at("category") == "bad_pipeline");
 }
 
+TEST_CASE("dump says why it failed even if its report cannot be written") {
+  const TempDir dir;
+  const std::string pipeline =
+      dir.write("p.textproto", chess_pipeline("global_batch_size: 8") + " epoch { repeat: -1 }");
+  fs::create_directories(dir.file("out/report.json"));
+  const ToolResult result = run_tool({"dump", pipeline, "--out", dir.file("out")});
+  CHECK(result.code == 1);
+  CHECK_THAT(result.err, Catch::Contains("out/report.json: ") && Catch::Contains("so the epoch never ends"));
+}
+
 TEST_CASE("dump takes some steps of an epoch that never ends") {
   const Dump dump(chess_pipeline("global_batch_size: 1024") + " epoch { repeat: -1 }", {"--steps", "4"});
   INFO(dump.result.err);

@@ -185,7 +185,12 @@ int dump(const DumpArgs& args) {
   } catch (const Error& thrown) {
     result.error = thrown;
   }
-  write_report(args.out, result);
+  try {
+    write_report(args.out, result);
+  } catch (const Error& error) {
+    if (!result.error) throw;
+    print_error("{}", error.what());
+  }
   if (result.error) throw *result.error;
   fmt::print("{} in {}, to {}\n", format_count(static_cast<uint64_t>(result.samples), "sample"),
              format_count(result.report.steps, "step"), args.out);
