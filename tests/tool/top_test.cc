@@ -5,6 +5,7 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <termios.h>
 
 #include <chrono>
 #include <cstring>
@@ -57,6 +58,12 @@ class InTerminal {
   }
 
   void type(char key) const { REQUIRE(write(master_, &key, 1) == 1); }
+  /// Returns whether Ctrl-C sends a signal.
+  bool has_signals() const {
+    termios mode{};
+    REQUIRE(tcgetattr(master_, &mode) == 0);
+    return (mode.c_lflag & ISIG) != 0;
+  }
   /// Returns what is shown, once it has `text` in it.
   std::string shown_with(const std::string& text) {
     const auto until = Clock::now() + std::chrono::minutes(1);
@@ -113,6 +120,13 @@ TEST_CASE("top shows where feeds are, what bounds them, and how busy their stage
   live.type('q');
   CHECK_THAT(live.shown_with("\x1b[?1049l"), Contains("\x1b[?25h"));
   CHECK(live.exit_code() == 0);
+
+  InTerminal impatient({"top", address});
+  impatient.shown_with("q: quit");
+  CHECK_FALSE(impatient.has_signals());
+  for (int i = 0; i < 3; i++) impatient.type('\x03');  // Ctrl-C
+  CHECK_THAT(impatient.shown_with("\x1b[?1049l"), Contains("\x1b[?25h\x1b[?1049l"));
+  CHECK(impatient.exit_code() == 0);
 }
 
 TEST_CASE("run shows the same in a terminal, and takes it away at its end") {

@@ -28,6 +28,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto patience = 2s;  // how long top waits for an answer
 constexpr size_t usual_width = 100;
+constexpr char ctrl_c = '\x03';
 
 struct TopArgs {
   std::vector<std::string> addresses;
@@ -84,13 +85,14 @@ void ask_all(std::vector<Watched>& feeds, std::string_view token) {
 }
 
 /// The terminal's second screen, without a cursor, and keys that are read at once. The destructor restores everything.
+/// Ctrl-C is a key like any other: as a signal, the second one would end the process before the destructor.
 class Screen {
  public:
   Screen() {
     has_keys_ = tcgetattr(STDIN_FILENO, &keys_) == 0;
     if (has_keys_) {
       termios raw = keys_;
-      raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
+      raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO | ISIG);
       tcsetattr(STDIN_FILENO, TCSANOW, &raw);
     }
     print("\x1b[?1049h\x1b[?25l");
@@ -121,7 +123,7 @@ class Screen {
     pollfd key{has_keys_ ? STDIN_FILENO : -1, POLLIN, 0};
     if (poll(&key, 1, static_cast<int>(time.count())) <= 0) return Interrupt::happened();
     char pressed = 'q';  // remains 'q' if the terminal has gone
-    return read(STDIN_FILENO, &pressed, 1) <= 0 || pressed == 'q' || pressed == 'Q';
+    return read(STDIN_FILENO, &pressed, 1) <= 0 || pressed == 'q' || pressed == 'Q' || pressed == ctrl_c;
   }
 
  private:
