@@ -162,6 +162,19 @@ TEST_CASE("top says why a feed has ended, and what cannot be asked") {
                       "set the environment variable FEEDLINE_MONITOR_TOKEN to this token"));
 }
 
+TEST_CASE("top wraps what is wider than the terminal, so that nothing scrolls away") {
+  const TempDir dir;
+  std::string address = "unix:" + dir.file("");
+  REQUIRE(address.size() < 70);
+  address.resize(70, 'a');  // as wide as the terminal
+  InTerminal live({"top", address});
+  std::string shown = live.shown_with("q: quit");
+  std::erase(shown, '\r');
+  CHECK_THAT(shown, Catch::Contains(address + "\x1b[K\n  connect: No such file or directory\x1b[K\nq: quit"));
+  live.type('q');
+  CHECK(live.exit_code() == 1);
+}
+
 TEST_CASE("top says that something else answers, whatever it says") {
   const TempDir dir;
   const std::string path = dir.file("other"), address = "unix:" + path;

@@ -68,7 +68,7 @@ struct Watched {
   }
 
   std::vector<std::string> lines(size_t width) const {
-    std::vector<std::string> lines = {text};
+    std::vector<std::string> lines = {without_controls(text)};
     if (!trouble.empty()) lines[0] += "   " + trouble;
     if (now.is_null()) return lines;
     const double seconds =
@@ -112,9 +112,12 @@ class Screen {
   }
 
   void show(const std::vector<std::string>& lines) const {
+    const winsize room = size();
+    std::vector<std::string> rows;
+    for (const std::string& line : lines) wrap(line, room.ws_col, rows);
+    rows.resize(std::min<size_t>(rows.size(), room.ws_row - 1u));
     std::string text = "\x1b[H";
-    const size_t rows = std::min<size_t>(lines.size(), size().ws_row - 1u);
-    for (size_t i = 0; i < rows; i++) text += lines[i] + "\x1b[K\r\n";
+    for (const std::string& row : rows) text += row + "\x1b[K\r\n";
     print(text + "q: quit\x1b[J");
   }
 

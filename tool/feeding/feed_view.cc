@@ -15,17 +15,6 @@ namespace {
 
 constexpr size_t bar_columns = 20, most_errors = 3;
 
-/// Appends the text to `lines`, in lines of at most `width` columns. Cuts between words where that is possible.
-void wrap(std::string text, size_t width, std::vector<std::string>& lines) {
-  while (text.size() > width) {
-    size_t end = text.rfind(' ', width);
-    if (end == std::string::npos || end == 0) end = width;
-    lines.push_back(text.substr(0, end));
-    text.erase(0, text[end] == ' ' ? end + 1 : end);
-  }
-  lines.push_back(std::move(text));
-}
-
 /// Cuts a line of UTF-8 to at most `width` bytes, but not within a character.
 void cut(std::string& line, size_t width) {
   if (line.size() <= width) return;
@@ -103,6 +92,16 @@ class View {
 };
 
 }  // namespace
+
+void wrap(std::string text, size_t width, std::vector<std::string>& lines) {
+  while (text.size() > width) {
+    size_t end = text.rfind(' ', width);
+    if (end == std::string::npos || end == 0) end = width;
+    lines.push_back(text.substr(0, end));
+    text.erase(0, text[end] == ' ' ? end + 1 : end);
+  }
+  lines.push_back(std::move(text));
+}
 
 std::vector<std::string> feed_view(const Json& report, const Json& before, double seconds, size_t width) {
   return View(report, before, seconds).lines(width);
