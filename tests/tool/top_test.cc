@@ -144,6 +144,18 @@ TEST_CASE("run shows the same in a terminal, and takes it away at its end") {
   CHECK(live.exit_code() == 0);
 }
 
+TEST_CASE("a run that goes on from a state shows only the steps that are left") {
+  const TempDir dir;
+  const std::string pipeline = dir.write("p.textproto", chess_pipeline("global_batch_size: 100")),
+                    state = dir.file("state");
+  REQUIRE(run_tool({"run", pipeline, "--state", state, "--steps", "20"}).code == 0);
+  InTerminal live({"run", pipeline, "--state", state, "--step-ms", "100000"});
+  CHECK_THAT(live.shown_with("rank 0 of 1"), Catch::Contains("/10"));  // of 30 steps
+  live.type('\x03');                                                   // Ctrl-C
+  live.shown_with("messages: work items given");
+  CHECK(live.exit_code() == 0);
+}
+
 TEST_CASE("top says why a feed has ended, and what cannot be asked") {
   const TempDir dir;
   setenv("FEEDLINE_MONITOR_TOKEN", "secret", 1);

@@ -88,7 +88,10 @@ class Feed {
     if (!how_.quiet) print_warnings(feeder_);
     if (const std::string address = feeder_.monitor_address(); !address.empty())
       print_error("the monitor is at {}", address);
-    if (state_ && state_->restore(feeder_, how_.accept_changes)) result_.resumed = feeder_.get_state();
+    if (state_ && state_->restore(feeder_, how_.accept_changes)) {
+      result_.resumed = feeder_.get_state();
+      first_step_ = Json::parse(result_.resumed).at("step").get<uint64_t>();
+    }
     result_.replicas = feeder_.replicas();
     first_epoch_ = feeder_.epoch();
     trained_.resize(static_cast<size_t>(feeder_.replicas()));
@@ -235,11 +238,14 @@ class Feed {
     while (!batches.empty() && steps < wanted && !stopping_ && train(batches[steps % batches.size()], steps)) continue;
   }
 
-  /// Returns the number of steps that each replica makes; nullopt: the run has no end.
+  /// Returns the number of steps that each replica makes; nullopt: the run has no end, or one that nobody will see.
   std::optional<uint64_t> steps_wanted() const {
     if (how_.steps) return how_.steps;
     if (feeder_.steps_per_epoch() < 0) return std::nullopt;
-    return static_cast<uint64_t>(feeder_.steps_per_epoch()) * (how_.epochs - std::min(how_.epochs, first_epoch_));
+    const uint64_t epochs = how_.epochs - std::min(how_.epochs, first_epoch_);
+    uint64_t steps = 0;
+    if (__builtin_mul_overflow(static_cast<uint64_t>(feeder_.steps_per_epoch()), epochs, &steps)) return std::nullopt;
+    return steps - std::min(steps, first_step_);
   }
 
   /// The first call starts the clock of the run. Later calls do nothing.
@@ -384,8 +390,8 @@ class Feed {
   const std::unique_ptr<StateFile> state_;  // null: no state is kept
   const bool met_;                          // the ranks have a communicator
   Feeder feeder_;
-  uint64_t first_epoch_ = 0;
-  uint64_t rss_peak_ = 0;  // bytes above idle_memory_; used only by the main thread
+  uint64_t first_epoch_ = 0, first_step_ = 0;  // where the run begins
+  uint64_t rss_peak_ = 0;                      // bytes above idle_memory_; used only by the main thread
 
   std::atomic<bool> stopping_ = false, started_flag_ = false;
   std::atomic<uint64_t> records_ = 0;
