@@ -29,6 +29,7 @@ FileSummary scan_file(const std::string& file, const FileArgs& args, Progress& p
   try {
     RecordReader reader(file, {.compression = args.compression, .record_limit = args.record_limit});
     summary.size = reader.file_size();
+    summary.compression = reader.compression();
     uint64_t reported = 0;
     const auto report = [&] {
       progress.add(reader.file_position() - reported);
@@ -48,7 +49,6 @@ FileSummary scan_file(const std::string& file, const FileArgs& args, Progress& p
       on_record(record);
       if (reader.file_position() - reported >= uint64_t{4} << 20) report();
     }
-    summary.compression = reader.compression();
     report();
   } catch (const Error& error) {  // the file cannot be opened, or reading it failed
     summary.damage.push_back({error, 0});

@@ -27,7 +27,7 @@ struct FileSummary {
   };
 
   std::string file;
-  Compression compression = Compression::automatic;  // `automatic`: the file could not be opened or read
+  Compression compression = Compression::automatic;  // `automatic`: opening or verifying it failed
   uint64_t size = 0;                                 // bytes on disk
   uint64_t records = 0;                              // the number of good records
   uint64_t payload_bytes = 0;                        // the bytes of the good records' payloads
