@@ -3,6 +3,7 @@
 
 #include "pipelines.h"
 #include "support/catch.h"
+#include "support/free_port.h"
 
 using namespace feedline;
 using namespace feedline::tool;
@@ -70,6 +71,23 @@ TEST_CASE("run --verify-rows says how many rows it has compared") {
   CHECK_THAT(
       in_words.out,
       Catch::Contains("2,816 rows of output 'board' compared with rows that were fed one at a time, 0 rows differ"));
+}
+
+TEST_CASE("a rank that cannot feed its records one at a time tells the others why") {
+  const TempDir dir;
+  const std::string pipeline = dir.write("p.textproto", chess_pipeline("global_batch_size: 256"));
+  const std::string meet = "localhost:" + std::to_string(free_port());
+  const std::vector<std::string> first = {"run",          pipeline, "--verify-rows", "--rank", "0",
+                                          "--world-size", "2",      "--meet",        meet};
+  std::vector<std::string> second = first;
+  second[4] = "1";
+  second.insert(second.end(), {"--set", "source.files=nothing-*"});
+  Tool ranks[] = {Tool(first), Tool(second)};
+  for (Tool& rank : ranks) {
+    const ToolResult result = rank.wait();
+    CHECK(result.code == 1);
+    CHECK_THAT(result.err, Catch::Contains("nothing-*"));
+  }
 }
 
 TEST_CASE("an output that can be compared is needed") {

@@ -165,15 +165,15 @@ int run_pipeline(const RunArgs& args) {
   const Pipeline pipeline = load(args.pipeline);
   Options options = feeder_options(args.pipeline);
   options.io = args.io;
+  const std::shared_ptr<Transport> ranks = options.communicator;
   std::optional<RowCheck> rows;
   FeedOptions how = args.how;
   if (args.verify_rows) {
     if (options.devices.front().kind == DeviceId::Kind::cuda)
       throw UsageError("--verify-rows can only compare rows on the host; leave out --devices, or use --devices host:N");
-    how.rows = &rows.emplace(pipeline);
+    telling(ranks, [&] { how.rows = &rows.emplace(pipeline); });
   }
   std::optional<TraceFile> trace;
-  const std::shared_ptr<Transport> ranks = options.communicator;
   options.monitor = args.monitor;
   // A password on the command line would be seen by every user of the machine.
   if (const char* token = std::getenv("FEEDLINE_MONITOR_TOKEN")) options.monitor_token = token;

@@ -36,7 +36,8 @@ int print_stats(const StatsArgs& args) {
     throw UsageError("--world-size: ranks must connect to each other to combine statistics; add --meet ADDRESS:PORT");
   Options options = feeder_options(args.pipeline);
   compare_flags(options, {"the command stats", sample ? "--records " + args.records : "no --records"});
-  const CollectedStats stats = collect_stats(pipeline, std::move(options), sample);
+  const std::shared_ptr<Transport> ranks = options.communicator;
+  const CollectedStats stats = telling(ranks, [&] { return collect_stats(pipeline, std::move(options), sample); });
   const auto differs = audit_failure(stats.report);
   std::optional<Error> unwritten;
   if (args.pipeline.rank == 0) {
