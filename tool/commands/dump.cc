@@ -1,6 +1,8 @@
 // feedline dump: writes the tensors of an epoch as .npy files, and a report.json about it.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -92,7 +94,7 @@ class DumpProgress {
     std::string text = fmt::format("step {}", format_count(static_cast<uint64_t>(step + 1)));
     int64_t end = feeder_.steps_per_epoch();  // the step before which the dump ends; -1: unknown
     if (most_steps_ > 0 && (end < 0 || most_steps_ < static_cast<uint64_t>(end - *first_step_)))
-      end = *first_step_ + static_cast<int64_t>(most_steps_);
+      end = *first_step_ + static_cast<int64_t>(std::min(most_steps_, static_cast<uint64_t>(INT64_MAX - *first_step_)));
     if (end >= 0) text += fmt::format(" of {}", format_count(static_cast<uint64_t>(end)));
     text += fmt::format(", {}, {} samples/s", format_count(static_cast<uint64_t>(samples), "sample"),
                         format_rate(static_cast<double>(samples) / elapsed));

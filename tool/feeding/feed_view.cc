@@ -46,7 +46,8 @@ class View {
   double rate(const Json& now, const Json& then) const {
     if (seconds_ <= 0) return 0;
     const double before = then.is_null() ? 0 : then.get<double>();
-    return std::max(0.0, now.get<double>() - before) / seconds_;
+    constexpr double most = 1e18;  // fits in 64 bits; more than any feed reaches, but a report may say anything
+    return std::min(std::max(0.0, now.get<double>() - before) / seconds_, most);
   }
   double rate(const char* key) const { return rate(report_.at(key), before_.is_null() ? Json() : before_.at(key)); }
 
@@ -58,7 +59,8 @@ class View {
     if (steps >= 0) {
       text += fmt::format(" of {}", format_count(static_cast<uint64_t>(steps)));
       if (const double steps_per_s = rate("steps"); steps_per_s > 0 && steps > step)
-        text += fmt::format(", {} left", format_seconds(static_cast<double>(steps - step) / steps_per_s));
+        text += fmt::format(", {} left",
+                            format_seconds((static_cast<double>(steps) - static_cast<double>(step)) / steps_per_s));
     }
     const Json& error = report_.at("error");
     return text + (error.is_null() ? "" : "   ended: " + printable(error.at("message").get<std::string>()));
