@@ -15,8 +15,8 @@
 namespace feedline::flow {
 namespace {
 
-// The maximum number of samples of a source in an epoch. beside() must fit into 64 bits: it is at most this number times
-// a share.
+// The maximum number of samples of a source in an epoch. beside() must fit into 64 bits: it is at most this number
+// times a share.
 constexpr uint64_t most_samples = uint64_t{1} << 40;
 static_assert(most_samples <= std::numeric_limits<uint64_t>::max() / MixtureSpec::whole);
 

@@ -16,6 +16,7 @@
 #include "base/machine.h"
 #include "base/mutex.h"
 #include "feedline/log.h"
+#include "ranks/current_error.h"
 #include "tool/common/interrupt.h"
 #include "tool/common/terminal.h"
 #include "tool/common/threads.h"
@@ -149,7 +150,13 @@ class Feed {
         running_--;
         changed_.notify_all();
       });
-      watch(title);
+      try {
+        watch(title);
+      } catch (...) {
+        const Lock lock(mutex_);
+        stop();  // ends the wait of `auditing`
+        throw;
+      }
     }
     const Lock lock(mutex_);
     if (!audited && (result_.error || Interrupt::happened())) {

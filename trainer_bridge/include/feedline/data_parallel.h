@@ -146,9 +146,10 @@ FEEDLINE_PUBLIC std::unique_ptr<DataParallel> distributed_replicated(std::shared
 /// So the values may be a few updates newer than those from which a gradient was computed.
 ///
 /// `servers` has one communicator of size two for each server, in which the server is rank 0 and this worker is rank 1.
-/// All of them are for memory of the same device. owner() returns the number of a server. In this mode ready() sends nothing: step() checks all gradients for
-/// infinities and NaN before it sends any (unless DataParallelOptions::check_finite is false), and divides them only by
-/// loss_scale. The destructor tells the servers that the worker has finished.
+/// All of them are for memory of the same device. owner() returns the number of a server. In this mode ready() sends
+/// nothing: step() checks all gradients for infinities and NaN before it sends any (unless
+/// DataParallelOptions::check_finite is false), and divides them only by loss_scale. The destructor tells the servers
+/// that the worker has finished.
 FEEDLINE_PUBLIC std::unique_ptr<DataParallel> asynchronous(std::vector<std::shared_ptr<Communicator>> servers,
                                                            std::vector<Variable> variables,
                                                            const DataParallelOptions& options = {});
