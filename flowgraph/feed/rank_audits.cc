@@ -6,6 +6,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/rank_message.h"
@@ -16,31 +17,38 @@ namespace {
 /// What a rank sends in place of an epoch's number, if it has not finished any epoch.
 constexpr uint64_t no_epoch = UINT64_MAX;
 
-std::string pack(const EpochSums& sums) {
-  const EpochEnd& end = sums.end;
+std::string pack(const FinishedEpoch& epoch) {
+  const EpochEnd& end = epoch.sums.end;
   MessageWriter out;
   out.put(end.epoch);
   out.put(end.first_step);
-  out.put(sums.delivered);
+  out.put(epoch.sums.delivered);
   out.put(end.dropped);
   out.put(end.bad);
   out.put(end.lost);
   out.put_rows(std::span(end.doubts));
+  out.put<uint8_t>(epoch.expected.sum.has_value());
+  out.put(epoch.expected.sum.value_or(0));
+  out.put_text(epoch.expected.why_none);
   return out.take();
 }
 
-EpochSums unpack(MessageReader in) {
-  EpochSums sums;
-  EpochEnd& end = sums.end;
+FinishedEpoch unpack(MessageReader in) {
+  FinishedEpoch epoch;
+  EpochEnd& end = epoch.sums.end;
   end.epoch = in.get<uint64_t>();
   end.first_step = in.get<int64_t>();
-  sums.delivered = in.get<uint64_t>();
+  epoch.sums.delivered = in.get<uint64_t>();
   end.dropped = in.get<uint64_t>();
   end.bad = in.get<uint64_t>();
   end.lost = in.get<uint64_t>();
   end.doubts = in.get_rows<uint64_t>();
+  const bool is_known = in.get_bool();
+  const auto sum = in.get<uint64_t>();
+  if (is_known) epoch.expected.sum = sum;
+  epoch.expected.why_none = in.get_text();
   in.end();
-  return sums;
+  return epoch;
 }
 
 void add(const EpochSums& rank, EpochSums& sums) {
@@ -58,28 +66,37 @@ std::string name_of(uint64_t epoch) { return epoch == no_epoch ? "none" : fmt::f
 
 std::optional<EpochAudit> judge_together(const Exchange& exchange, const std::vector<int>& parts,
                                          const std::optional<FinishedEpoch>& mine) {
-  const std::vector<std::string> messages = exchange(pack(mine ? mine->sums : EpochSums{.end = {.epoch = no_epoch}}));
+  const std::vector<std::string> messages =
+      exchange(pack(mine ? *mine : FinishedEpoch{.sums = {.end = {.epoch = no_epoch}}, .expected = {}}));
   if (messages.size() != parts.size())
     throw Error(Category::bad_pipeline,
                 fmt::format("exchange: the function returned {} strings for {} ranks; it must return one string of "
                             "each rank",
                             messages.size(), parts.size()));
-  std::vector<EpochSums> all;
+  std::vector<FinishedEpoch> all;
   for (const std::string& message : messages)
     all.push_back(unpack(MessageReader(message, static_cast<int>(all.size()))));
   if (!mine) return std::nullopt;
   EpochSums sums{.end = {.epoch = mine->sums.end.epoch}};
   std::set<int> counted;
   for (size_t rank = 0; rank < all.size(); rank++)
-    if (counted.insert(parts[rank]).second) add(all[rank], sums);
+    if (counted.insert(parts[rank]).second) add(all[rank].sums, sums);
   EpochAudit audit = judge(sums, mine->expected);
-  const uint64_t first = all.front().end.epoch;
-  const auto other = std::ranges::find_if(all, [&](const EpochSums& rank) { return rank.end.epoch != first; });
-  if (other != all.end()) {
+  const auto open = [&](std::string why) {
     audit.verdict = EpochAudit::Verdict::open;
-    audit.why = fmt::format("the last epoch that rank 0 has completed is {}, but on rank {} it is {}", name_of(first),
-                            other - all.begin(), name_of(other->end.epoch));
-  }
+    audit.why = std::move(why);
+  };
+  const uint64_t first = all.front().sums.end.epoch;
+  const auto other = std::ranges::find_if(all, [&](const auto& rank) { return rank.sums.end.epoch != first; });
+  // Ranks expect different sums if only some of them have met bad records (EpochLedger::passes_ended_in()).
+  const auto unlike =
+      std::ranges::find_if(all, [&](const auto& rank) { return rank.expected.sum != mine->expected.sum; });
+  if (other != all.end())
+    open(fmt::format("the last epoch that rank 0 has completed is {}, but on rank {} it is {}", name_of(first),
+                     other - all.begin(), name_of(other->sums.end.epoch)));
+  else if (unlike != all.end() && mine->expected.sum)
+    open(fmt::format("on rank {}: {}", unlike - all.begin(),
+                     unlike->expected.sum ? "fewer or more passes can be compared" : unlike->expected.why_none));
   return audit;
 }
 
