@@ -10,7 +10,6 @@ SampleReader::SampleReader(const DataSet& data, const SourceSpec& source, const 
 SampleReader::Found SampleReader::find(uint64_t number, bool stops_at_damage) {
   number_ = number;
   while (number >= stream_.number() + stream_.records().size()) {
-    const uint64_t before = stream_.position();
     if (!data_.lazy && !file_.compressed()) {
       const auto& entries = file_.index.entries;
       const auto after = std::upper_bound(entries.begin(), entries.end(), number,
@@ -18,6 +17,7 @@ SampleReader::Found SampleReader::find(uint64_t number, bool stops_at_damage) {
       if (after != entries.begin() && after[-1].record > stream_.number() + stream_.records().size())
         stream_.go_on_at(after[-1].offset, after[-1].record);
     }
+    const uint64_t before = stream_.position();
     const auto next = stream_.next();
     if (next == io::RecordStream::Found::end) return Found::end;
     if (next == io::RecordStream::Found::damage && data_.lazy && stops_at_damage) return Found::damage;

@@ -8,6 +8,7 @@
 #include "data.h"
 #include "flowgraph/data/count_data.h"
 #include "flowgraph/feed/filter.h"
+#include "flowgraph/feed/sample_reader.h"
 #include "flowgraph/plan/plan.h"
 #include "flowgraph/plan/walk.h"
 #include "support/catch.h"
@@ -388,4 +389,14 @@ TEST_CASE("a file under two names is fed once, and warned of; in two sources it 
                          batch_of(10, "DROP"),
                      data.dir().path()));
   CHECK(read_epoch(twice).front().all().size() == 40);
+}
+
+TEST_CASE("a sample deep in a file is reached without reading what comes before it") {
+  const Data data({20000});
+  const flow::PipelineSpec spec = flow::validate(data.pipeline(batch_of(10, "DROP")));
+  const flow::DataSet counted = flow::count_data(spec, 1, {});
+  flow::SampleReader reader(counted, spec.sources[0], counted.files[0]);
+  REQUIRE(reader.find(19000, true) == flow::SampleReader::Found::record);
+  REQUIRE(reader.offset() > 2'000'000);
+  CHECK(reader.bytes_read() < 1'000'000);
 }
