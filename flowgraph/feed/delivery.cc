@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "gpu/device/stream_order.h"
+#include "ranks/current_error.h"
 
 namespace feedline::flow {
 namespace {
@@ -17,10 +18,8 @@ constexpr std::chrono::seconds watched_each{1};
 Error error_of(const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);
-  } catch (const Error& error) {
-    return error;
-  } catch (const std::exception& error) {
-    return Error(Category::io_error, error.what());
+  } catch (...) {
+    return current_error();
   }
 }
 

@@ -12,6 +12,7 @@
 #include "base/leak.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "ranks/current_error.h"
 
 namespace feedline::flow {
 namespace {
@@ -182,18 +183,10 @@ void Transfer::loop() noexcept {
 }
 
 void Transfer::fail() noexcept {
-  try {
-    throw;
-  } catch (const Error& why) {
-    const bool of_ranks = communicator_.failure().has_value();
-    if (!of_ranks) communicator_.abort(why);
-    end_with(of_ranks ? in_step(position_, why) : why);
-  } catch (const std::exception& why) {
-    communicator_.abort(Error(Category::io_error, why.what()));
-    delivery_->fail(std::current_exception());
-    const Lock lock(mutex_);
-    failure_ = std::current_exception();
-  }
+  const Error why = current_error();
+  const bool of_ranks = communicator_.failure().has_value();
+  if (!of_ranks) communicator_.abort(why);
+  end_with(of_ranks ? in_step(position_, why) : why);
 }
 
 // Ends the feed with an error, which comes after the batches that have arrived.
@@ -278,14 +271,19 @@ Transfer::StepVote Transfer::prepare() {
 // the epoch.
 void Transfer::check_votes() const {
   const std::vector<StepVote>& all = exchanged_->votes;
+  const auto place = [](const StepVote& vote) {
+    const char* const end = vote.offer == Offer::end_of_epoch ? ", which is the end," : "";
+    return fmt::format("step {}{} of epoch {}", vote.step, end, vote.epoch);
+  };
   for (const int reader : readers_) {
     const StepVote &vote = all[static_cast<size_t>(reader)], &first = all[static_cast<size_t>(readers_[0])];
     if (vote.offer == Offer::nothing || vote.offer != first.offer || vote.epoch != position_.epoch ||
         vote.step != position_.step)
       throw Error(Category::bad_pipeline,
-                  fmt::format("rank {} is at step {} of epoch {}, but this rank is at step {} of epoch {}: the files "
-                              "have changed on one of the two ranks; restart all ranks",
-                              reader, vote.step, vote.epoch, position_.step, position_.epoch));
+                  fmt::format("rank {} is at {}, but should be at {}: the files have changed on some rank; restart all "
+                              "ranks",
+                              reader, place(vote),
+                              place({.offer = first.offer, .epoch = position_.epoch, .step = position_.step})));
   }
 }
 

@@ -13,6 +13,7 @@
 #include "base/thread.h"
 #include "flowgraph/table/table.h"
 #include "gpu/device/trace.h"
+#include "ranks/current_error.h"
 
 namespace feedline::flow {
 namespace {
@@ -176,6 +177,9 @@ Upload::Upload(const PipelineSpec& spec, Start start)
   } catch (const std::system_error& error) {
     end();
     throw Error(Category::io_error, fmt::format("the threads that serve GPUs cannot be started: {}", error.what()));
+  } catch (...) {
+    end();
+    throw;
   }
 }
 
@@ -399,9 +403,9 @@ void Upload::arrive(feedline::Stream stream) {
     replicas_[0].device->go_on(
         arrival.buffer, stream, [&] { exchange(arrival, stream); }, arrival.launches);
     waits_no_more();
-  } catch (const Error& error) {
+  } catch (...) {
     waits_no_more();
-    const Error why = in_step(arrival.position, error);
+    const Error error = current_error(), why = in_step(arrival.position, error);
     delivery_->fail(std::make_exception_ptr(why));
     between_->abort(error);
     throw why;

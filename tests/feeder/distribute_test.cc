@@ -502,6 +502,25 @@ TEST_CASE("while other ranks are waited for, a feeder that is set elsewhere tell
   CHECK(said[1].find("its feeder was stopped") != std::string::npos);
 }
 
+TEST_CASE("whatever a transport throws ends the feeds of all ranks with an Error") {
+  const Data data({90});
+  const Pipeline pipeline = data.pipeline(batch_text(6, "DROP")).with("distribute.mode", "REPLICATE");
+  const auto said = on_communicators(2, [&](int rank, Ends end) {
+    std::atomic<bool> feeds{false};
+    int calls = 0;
+    const auto pull = [&](size_t) {
+      if (rank == 1 && feeds && ++calls > 4) throw std::runtime_error("a plug was pulled");
+    };
+    Feeder feeder(pipeline, of_rank(std::make_shared<Watched>(std::move(end), pull), 1));
+    feeds = true;
+    for (;;) feeder.next();
+  });
+  for (const std::string& text : said) {
+    CHECK_THAT(text, Catch::Contains("a plug was pulled"));
+    CHECK_THAT(text, Catch::EndsWith("[io_error]"));
+  }
+}
+
 TEST_CASE("set_epoch() that waits for a rank which does not come is ended by stop()") {
   const Data data({90});
   const Pipeline pipeline = data.pipeline(batch_text(6, "DROP")).with("distribute.mode", "REPLICATE");
