@@ -126,8 +126,7 @@ void Assembler::emit(const ChunkRef& newest, Out& out) {
     return fail(newest, error, out);
   }
   if (step_.kind != Steps::Kind::dropped) {
-    emit_batches(
-        schedule_.replicas, [&](int replica) { return steps().of_replica(step_.kind, replica); }, out);
+    emit_batches([&](int replica) { return steps().of_replica(step_.kind, replica); }, out);
   } else if (deliver_before_error_ && !schedule_.data.raised.empty()) {
     emit_unfinished(out);
   } else {
@@ -140,18 +139,20 @@ void Assembler::emit(const ChunkRef& newest, Out& out) {
 void Assembler::emit_unfinished(Out& out) {
   int64_t moved = 0;
   const int64_t samples = close_up(step_.rows, schedule_.frames, moved);
-  emit_batches(
-      samples > 0 ? schedule_.replicas : 0,
-      [&](int replica) { return even_share(samples, replica, schedule_.replicas); }, out, moved);
+  if (samples == 0) {
+    dropped_ = finish();  // earlier steps, which may not be written yet, refer to these chunks
+    return;
+  }
+  emit_batches([&](int replica) { return even_share(samples, replica, schedule_.replicas); }, out, moved);
 }
 
-// Emits a batch of the step for each of the first `replicas` replicas, with the samples that samples_of(replica)
-// returns. `moved` becomes StepRows::moved.
+// Emits a batch of the step for each replica, with the samples that samples_of(replica) returns. `moved` becomes
+// StepRows::moved.
 template <typename SamplesOf>
-void Assembler::emit_batches(int replicas, const SamplesOf& samples_of, Out& out, int64_t moved) {
+void Assembler::emit_batches(const SamplesOf& samples_of, Out& out, int64_t moved) {
   const auto step = share_rows(moved);
   const auto outcome = schedule_.spec.rows_can_fail() ? std::make_shared<StepOutcome>(schedule_.replicas) : nullptr;
-  for (int replica = 0; replica < replicas; replica++) {
+  for (int replica = 0; replica < schedule_.replicas; replica++) {
     const Rows samples = samples_of(replica);
     const Rows wanted{samples.first * schedule_.frames, samples.last * schedule_.frames};
     out[static_cast<size_t>(replica)].push_back({.kind = BatchRows::Kind::batch,

@@ -1,5 +1,6 @@
 // Batches of one row, whose bytes are delivered where they were read, without a copy.
 #include <algorithm>
+#include <optional>
 
 #include "damage.h"
 #include "data.h"
@@ -87,6 +88,38 @@ TEST_CASE("a row that stands in for a bad record has bytes, too") {
   }
   REQUIRE(ids.size() == 39);
   CHECK(ids[20] == 21);
+}
+
+// The bad record may be the only row of its step that is not delivered, and the last of its chunk that is read.
+TEST_CASE("what comes before a bad record is delivered in every order, also if a row is a batch") {
+  const Data data({60}, Compression::none,
+                  [](int64_t id) { return id == 20 ? wire::entry("raw", wire::int64_feature({1})) : std::string(); });
+  for (const int count : {1, 2})
+    for (const int seed : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12})
+      for (const std::string order : {"BLOCK buffer_size: 20", "GLOBAL"}) {
+        INFO(count << " replicas, seed " << seed << ", " << order);
+        Options options = replicas(count);
+        options.deliver_before_error = true;
+        Feeder feeder(data.pipeline(bytes_features + batch_of(count, "DROP") +
+                                    "shuffle { seed: " + std::to_string(seed) + " mode: " + order + " }"),
+                      options);
+        std::vector<int64_t> ids;
+        std::optional<Error> error;
+        for (int replica = 0; !error; replica = (replica + 1) % count) try {
+            const Batch next = feeder.next(replica);
+            REQUIRE(next);
+            if (next.valid_count() == 0) continue;
+            check_bytes(next);
+            ids.push_back(next.at("id").as<const int64_t>()[0]);
+          } catch (const Error& thrown) {
+            error = thrown;
+          }
+        CHECK(error->category() == Category::wrong_dtype);
+        CHECK(error->place().record == 20);
+        CHECK(std::ranges::count(ids, 20) == 0);
+        std::ranges::sort(ids);
+        CHECK(std::ranges::adjacent_find(ids) == ids.end());
+      }
 }
 
 TEST_CASE("numbers are lent only where they lie as they must") {
