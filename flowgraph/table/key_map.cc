@@ -109,7 +109,7 @@ void KeyMap::find(std::span<const Key> keys, std::span<int64_t> rows) const noex
 
 std::string quoted(KeyMap::Key key) {
   constexpr size_t most = 200;
-  const std::string_view begin(reinterpret_cast<const char*>(key.data()), std::min(key.size(), most));
+  const std::string_view begin = cut_text({reinterpret_cast<const char*>(key.data()), key.size()}, most);
   const bool is_text = is_utf8(begin);
   std::string text = "'";
   for (const char byte : begin) {

@@ -99,7 +99,7 @@ Table::Table(TableSpec spec)
 }
 
 void Table::open(uint64_t memory_limit, const IoOptions& how, bool gpus) {
-  if (std::exchange(open_, true)) return;
+  if (open_) return;
   on_gpus_ = spec_.on_device && gpus;
   resident_ = spec_.resident || (spec_.on_device && !gpus);
   first_row_ = spec_.on_device ? header_.row_bytes : 0;
@@ -134,12 +134,14 @@ void Table::open(uint64_t memory_limit, const IoOptions& how, bool gpus) {
   file_->check_unchanged();
   const bool suits_page_cache =
       how.direct == Toggle::off || (how.direct == Toggle::automatic && file_->size() <= usable_memory());
-  if (resident_ || on_gpus_ || (file_->has_page_cache() && suits_page_cache)) return;
-  io::BackendOptions options;
-  options.backend = how.backend;
-  options.direct = how.direct;
-  backend_ =
-      io::all_files().make_read_backend({{file_->path(), file_->size(), file_->version()}}, options, Reading::end);
+  if (!resident_ && !on_gpus_ && !(file_->has_page_cache() && suits_page_cache)) {
+    io::BackendOptions options;
+    options.backend = how.backend;
+    options.direct = how.direct;
+    backend_ =
+        io::all_files().make_read_backend({{file_->path(), file_->size(), file_->version()}}, options, Reading::end);
+  }
+  open_ = true;
 }
 
 size_t Table::scratch_bytes() const noexcept {

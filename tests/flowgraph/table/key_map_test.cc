@@ -111,3 +111,10 @@ TEST_CASE("keys are quoted for people") {
   CHECK(quoted(key("\xff\n'")) == "'\\xff\\x0a\\x27'");
   CHECK(quoted(key(std::string(300, 'x'))) == "'" + std::string(200, 'x') + "'... (300 bytes)");
 }
+
+TEST_CASE("a long name is cut between two characters") {
+  std::string name = "x", begin = "'x";
+  for (int i = 0; i < 100; i++) name += "\xc3\xa9";
+  for (int i = 0; i < 99; i++) begin += "\xc3\xa9";
+  CHECK(quoted(key(name)) == begin + "'... (201 bytes)");
+}

@@ -125,6 +125,8 @@ TEST_CASE("a table with names says what it takes, and is refused if that is too 
   CHECK_THROWS_WITH(Table({path, names, true}).open(24 + of_names - 1),
                     Catch::Contains("leave out lookup.resident, or raise memory.limit"));
   CHECK_THROWS_WITH(Table({path, names, false}).open(of_names - 1), Catch::Contains("or look rows up by number"));
+  CHECK_THROWS(table.open(of_names));
+  CHECK_FALSE(table.is_open());
   table.open(24 + of_names);
   CHECK(table.memory_bytes() == 24 + of_names);
   CHECK(table.text() == "t.npy: 3 rows of FLOAT32 [2], 24 B, resident, by name");
