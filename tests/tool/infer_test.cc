@@ -77,6 +77,22 @@ TEST_CASE("an inferred pipeline for SequenceExamples has their lists, with one s
   CHECK(dump.array("x").shape == std::vector<int64_t>{2, 2, 3});
 }
 
+TEST_CASE("a record that does not parse lacks no feature, because the inferred pipeline skips it") {
+  const TempDir dir;
+  const auto file_of = [&](const char* name, const std::string& record) {
+    RecordWriter writer(dir.file(name));
+    for (const std::string& each : {record, record, std::string("\xff")}) writer.write(std::as_bytes(std::span(each)));
+    writer.close();
+    return dir.file(name);
+  };
+  const std::string first = file_of("1.tfrecord", wire::example(wire::entry("id", wire::bytes_feature({"abc"}))));
+  const std::string second = file_of("2.tfrecord", wire::example(wire::entry("x", wire::int64_feature({1}))));
+  const std::string text = run_tool({"inspect", "--pipeline", first}).out;
+  INFO(text);
+  CHECK(text.find("feature { name: \"id\" dtype: BYTES length: 3 }\n") != std::string::npos);
+  CHECK_THAT(run_tool({"inspect", "--pipeline", first, second}).err, Catch::Contains("belong to different data sets"));
+}
+
 TEST_CASE("an inferred pipeline decodes the frames of clips, and bounds how many a record has") {
   const std::string text = run_tool({"inspect", "--pipeline", golden("video/clips.tfrecord")}).out;
   INFO(text);

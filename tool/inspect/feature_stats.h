@@ -48,6 +48,8 @@ class DataStats {
   uint64_t records() const noexcept { return records_; }
   /// Returns how many records are neither an Example nor a SequenceExample.
   uint64_t unparsed() const noexcept { return guess_.unparsed(); }
+  /// Returns how many records are an Example or a SequenceExample.
+  uint64_t parsed() const noexcept { return records_ - unparsed(); }
   /// Returns, by key, the features of the Examples, or of the contexts of the SequenceExamples.
   std::map<std::string, FeatureStats> features() const { return {features_.begin(), features_.end()}; }
   std::map<std::string, FeatureListStats> feature_lists() const { return {lists_.begin(), lists_.end()}; }

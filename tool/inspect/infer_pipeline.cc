@@ -119,7 +119,7 @@ struct FileKeys {
       uint64_t records = 0;
       for (const KindStats& kind : stats.kinds) records += kind.records;
       some.insert(key);
-      if (records >= file.records()) every.insert(key);
+      if (records >= file.parsed()) every.insert(key);
     }
   }
   std::set<std::string> some, every;
@@ -171,10 +171,10 @@ std::string infer_pipeline(const DataStats& stats, const std::vector<FileSummary
   if (sequences || stats.type() == MessageType::example) {
     const auto lists = sequences ? stats.feature_lists() : std::map<std::string, FeatureListStats>();
     for (const auto& [key, of_key] : stats.features()) {
-      Described& described = all.emplace_back(describe_feature(key, of_key, stats.records()));
+      Described& described = all.emplace_back(describe_feature(key, of_key, stats.parsed()));
       if (described.feature && lists.contains(key)) described.feature->name = key + " of the context";
     }
-    for (const auto& [key, of_key] : lists) all.push_back(describe_list(key, of_key, stats.records()));
+    for (const auto& [key, of_key] : lists) all.push_back(describe_list(key, of_key, stats.parsed()));
   }
   std::vector<TextFeature*> features;
   for (Described& described : all) features.push_back(described.feature ? &*described.feature : nullptr);
