@@ -139,6 +139,20 @@ TEST_CASE("no pipeline is inferred for two data sets at once") {
   CHECK(mixed.out.empty());
   CHECK_THAT(mixed.err, Catch::Contains("the files belong to different data sets: every record of ") &&
                             Catch::Contains("run `feedline inspect --pipeline` for each data set"));
+
+  const TempDir dir;
+  std::vector<std::string> arguments = {"inspect", "--pipeline"};
+  for (const char* list : {"frames", "words"}) {  // of SequenceExamples with the same context
+    const std::string step = wire::delimited(1, wire::int64_feature({1}));
+    const std::string record =
+        wire::delimited(1, wire::entry("x", wire::int64_feature({1}))) + wire::delimited(2, wire::entry(list, step));
+    RecordWriter writer(arguments.emplace_back(dir.file(list)));
+    writer.write(std::as_bytes(std::span(record)));
+    writer.close();
+  }
+  const ToolResult lists = run_tool(arguments);
+  CHECK(lists.code == 1);
+  CHECK_THAT(lists.err, Catch::Contains("has the feature \"feature_lists/frames\" and none has"));
 }
 
 TEST_CASE("a damaged file's inferred pipeline skips the damage") {

@@ -115,12 +115,16 @@ Described describe_list(const std::string& key, const FeatureListStats& stats, u
 /// The keys that at least one record of a file has (`some`), and the keys that all its records have (`every`).
 struct FileKeys {
   explicit FileKeys(const DataStats& file) {
+    const auto add = [&](const std::string& key, uint64_t records) {
+      some.insert(key);
+      if (records >= file.parsed()) every.insert(key);
+    };
     for (const auto& [key, stats] : file.features()) {
       uint64_t records = 0;
       for (const KindStats& kind : stats.kinds) records += kind.records;
-      some.insert(key);
-      if (records >= file.parsed()) every.insert(key);
+      add(key, records);
     }
+    for (const auto& [key, stats] : file.feature_lists()) add("feature_lists/" + key, stats.steps.records);
   }
   std::set<std::string> some, every;
 };
@@ -139,7 +143,7 @@ void refuse_two_data_sets(const std::vector<DataStats>& by_file, const std::vect
   std::optional<size_t> first;
   std::optional<FileKeys> of_first;
   for (size_t file = 0; file < files.size(); file++) {
-    if (by_file[file].records() == 0 || by_file[file].type() != MessageType::example) continue;
+    if (by_file[file].type() == MessageType::other) continue;
     const FileKeys keys(by_file[file]);
     if (!first) {
       first = file;

@@ -15,8 +15,8 @@ namespace feedline::tool {
 std::string infer_pipeline(const DataStats& stats, const std::vector<FileSummary>& files);
 
 /// Throws Error bad_pipeline if the files seem to belong to two data sets: all records of the first file have a feature
-/// that no record of a later file has, and the other way round. Only files of Examples are compared. A pipeline for
-/// both data sets would fill in default values everywhere.
+/// or feature list that no record of a later file has, and the other way round. Records that do not parse do not count.
+/// A pipeline for both data sets would fill in default values everywhere.
 void refuse_two_data_sets(const std::vector<DataStats>& by_file, const std::vector<FileSummary>& files);
 
 }  // namespace feedline::tool
