@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -174,9 +175,9 @@ bool KeptPicture::is_whole(std::span<const std::byte> entry) const noexcept {
   std::memcpy(&head, entry.data(), sizeof head);
   const uint64_t pixels = (entry.size() - sizeof head) / pixel_bytes_, bytes = pixels * pixel_bytes_;
   if (uint64_t{head.height} * head.width != pixels || bytes != entry.size() - sizeof head) return false;
-  // The scratch memory is planned for pictures that can be decoded, and a row of such a picture has at most longest_row
-  // pixels.
-  return is_window_ || head.width <= pictures::longest_row;
+  // The scratch memory is planned for pictures that can be decoded, and a side of such a picture has at most
+  // longest_side pixels.
+  return is_window_ || std::max(head.width, head.height) <= pictures::longest_side;
 }
 
 void KeptPicture::finish(std::span<const std::byte> entry, pictures::Choices choices, std::byte* out,

@@ -46,7 +46,9 @@ void check_size(int64_t width, int64_t height, const DecodeOptions& options) {
   if (width > options.max_pixels / height)
     throw BadPicture(fmt::format("the header says {} x {} pixels, but decode_image.max_pixels allows {} pixels", width,
                                  height, options.max_pixels));
-  if (width > longest_row) throw BadPicture(fmt::format("the picture is wider than {} pixels", longest_row));
+  if (std::max(width, height) > longest_side)
+    throw BadPicture(fmt::format("the header says {} x {} pixels, but a side may have at most {} pixels", width, height,
+                                 longest_side));
 }
 
 }  // namespace feedline::pictures

@@ -45,8 +45,8 @@ struct Orientation {
 
 /// The maximum of DecodeOptions::max_pixels. It is TensorFlow's limit, too.
 inline constexpr int64_t most_pixels = int64_t{1} << 29;
-/// The maximum number of pixels in a row. A JPEG cannot have more.
-inline constexpr int64_t longest_row = 65536;
+/// The maximum width and height. A JPEG cannot have more.
+inline constexpr int64_t longest_side = 65536;
 
 struct DecodeOptions {
   /// Channels of a decoded pixel: 1 is grey, 3 is red, green and blue. 0 means 1 for a grey picture, else 3.
@@ -71,12 +71,12 @@ struct DecodeOptions {
 /// Returns how many bytes a decoder takes from the heap at most. A progressive JPEG needs 2 bytes for each coefficient,
 /// and is refused if it needs more than this maximum. An interlaced PNG is kept whole.
 inline uint64_t decoder_memory(const DecodeOptions& options) noexcept {
-  constexpr uint64_t bytes_per_pixel = 6, more = 8 << 20;  // `more` is for tables and rows of blocks
+  constexpr uint64_t bytes_per_pixel = 6, more = 8 << 20;  // `more`: tables, rows of blocks, pointers to rows
   return bytes_per_pixel * static_cast<uint64_t>(options.max_pixels) + more;
 }
 
-/// Throws BadPicture if a picture of this size has no pixels, more than options.max_pixels, or more than longest_row
-/// pixels in a row. The size is that in the picture's header.
+/// Throws BadPicture if a picture of this size has no pixels, more than options.max_pixels, or a side of more than
+/// longest_side. The size is that in the picture's header.
 void check_size(int64_t width, int64_t height, const DecodeOptions& options);
 
 }  // namespace feedline::pictures

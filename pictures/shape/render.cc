@@ -211,7 +211,7 @@ void render_with(Decoder& decoder, const Geometry& geometry, const Finish& finis
 // Throws BadPicture if the window is too large for the scratch memory.
 void check_source(const Geometry& geometry, int64_t max_pixels) {
   const Window& source = geometry.source;
-  if (source.width > longest_row || source.height > max_pixels / std::max<int64_t>(1, source.width))
+  if (source.width > longest_side || source.height > max_pixels / std::max<int64_t>(1, source.width))
     throw BadPicture(fmt::format("a window of {} x {} pixels is larger than decode_image.max_pixels allows ({} pixels)",
                                  source.width, source.height, max_pixels));
 }
@@ -281,14 +281,14 @@ uint64_t decode_and_render(std::span<const std::byte> picture, const DecodeOptio
 }  // namespace
 
 uint64_t render_memory(const DecodeOptions& options, int64_t resized_height) {
-  constexpr uint64_t elements = most_channels * longest_row;
+  constexpr uint64_t elements = most_channels * longest_side;
   constexpr uint64_t rows = (3 * sizeof(float) + sizeof(double)) * elements, alignment = 1024;
   const auto sample = static_cast<uint64_t>(options.bits / 8);
   const uint64_t picture = most_channels * sample * static_cast<uint64_t>(options.max_pixels);
   // If n rows become m, a filter adds at most 2 n / m + 3 rows, and twice as many are in memory (rows_kept()). The n
   // rows of c columns have at most as many pixels as the picture: n * c <= max_pixels.
   const uint64_t kept = std::min(picture, 4 * picture / static_cast<uint64_t>(resized_height) +
-                                              rows_kept(3) * most_channels * sample * longest_row);
+                                              rows_kept(3) * most_channels * sample * longest_side);
   return (options.apply_exif ? picture : 0) + kept + rows + alignment;
 }
 

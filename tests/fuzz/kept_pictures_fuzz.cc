@@ -28,7 +28,7 @@ using test::ExactBlock;
 using test::OutputBlock;
 using test::require;
 
-constexpr int64_t max_pixels = 600, many_pixels = 8 * pictures::longest_row;
+constexpr int64_t max_pixels = 600, many_pixels = 8 * pictures::longest_side;
 
 // Caches that differ in one thing each have other files: what one has kept is of no use to another.
 bool digests_differ() {
@@ -172,7 +172,7 @@ bool change_entry(Draw& draw, std::string& entry, bool has_head, uint64_t pixel_
       std::swap(size[0], size[1]);
       break;
     case 1:  // a row that no scratch memory is for
-      size = {1, static_cast<uint32_t>(draw.coin() ? many_pixels : pictures::longest_row + 1)};
+      size = {1, static_cast<uint32_t>(draw.coin() ? many_pixels : pictures::longest_side + 1)};
       entry.resize(head_bytes + size[1] * pixel_bytes);
       break;
     case 2:  // no pixels

@@ -110,7 +110,7 @@ def decode(data: bytes, spec) -> np.ndarray:
     channels = spec.channels or 3
     try:
         image = Image.open(io.BytesIO(data), formats=["JPEG", "PNG"])
-        if image.width * image.height > (spec.max_pixels or 1 << 24):
+        if image.width * image.height > (spec.max_pixels or 1 << 24) or max(image.size) > 65536:
             raise Failure("bad_image")
         exif = image.info.get("exif")
         pixels = (_jpeg if image.format in ("JPEG", "MPO") else _png)(image, data, channels)

@@ -248,6 +248,9 @@ def test_broken_pictures(check):
     rows = [example(i=data) for data in rows]
     for shaped in ("crop { size: [16, 16] }", "resize { size: [4, 4] }", "crop { size: [4, 4] }"):
         check(IMAGE + f'output {{ name: "x" feature: "i" decode_image {{ max_pixels: 400 }} {shaped} }}', rows)
+    long = [(size, 1, 3) for size in (65536, 65537)] + [(1, size, 3) for size in (65536, 65537)]
+    rows = [example(i=encoded(np.zeros(shape, np.uint8))) for shape in long]
+    check(IMAGE + 'output { name: "x" feature: "i" decode_image {} resize { size: [1, 1] } }', rows)
 
 
 SHAPES = [f"resize {{ size: {size} {how} }} {more}" for size, (how, more) in itertools.product(

@@ -34,7 +34,7 @@ TEST_CASE("a header says format, size and channels") {
 }
 
 TEST_CASE("pixels that are kept are those of the libraries and of feedline itself") {
-  for (const char* part : {"libjpeg-turbo ", "libpng ", "feedline 2"})
+  for (const char* part : {"libjpeg-turbo ", "libpng ", "feedline 3"})
     CHECK_THAT(decoder_versions(), Catch::Contains(part));
 }
 
@@ -49,6 +49,9 @@ TEST_CASE("a header that cannot be read, or that promises too much, is refused")
   std::string huge = jpeg;  // the frame's header has height and width, two bytes each, after its length and precision
   for (size_t i = frame + 5; i < frame + 9; i++) huge[i] = '\xfd';
   CHECK_THROWS_WITH(info_of(huge), Catch::Contains("the header says 65021 x 65021 pixels"));
-  CHECK_THROWS_WITH(info_of(to_png(picture_of(65537, 1, 1, 1))), "the picture is wider than 65536 pixels");
+  CHECK_THROWS_WITH(info_of(to_png(picture_of(65537, 1, 1, 1))),
+                    "the header says 65537 x 1 pixels, but a side may have at most 65536 pixels");
+  CHECK_THROWS_WITH(info_of(to_png(picture_of(1, 65537, 1, 1))), Catch::Contains("a side may have at most 65536"));
   CHECK(info_of(to_png(picture_of(65536, 1, 1, 1))).width == 65536);
+  CHECK(info_of(to_png(picture_of(1, 65536, 1, 1))).height == 65536);
 }
