@@ -21,7 +21,7 @@ constexpr int exif_marker = JPEG_APP0 + 1;
 constexpr unsigned most_of_exif = 65533;  // bytes; no marker is longer
 constexpr int most_scans = 100;           // encoders write about ten, and each costs as much as a pass over the picture
 constexpr char too_many_coefficients[] =
-    "the coefficients of this progressive picture need more memory than decode_image.max_pixels allows; raise "
+    "the coefficients of this picture of several scans need more memory than decode_image.max_pixels allows; raise "
     "decode_image.max_pixels";
 constexpr char too_many_scans[] = "the picture has more than 100 scans";
 static_assert(sizeof too_many_coefficients <= JMSG_LENGTH_MAX);

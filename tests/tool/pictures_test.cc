@@ -202,7 +202,7 @@ TEST_CASE("an inferred pipeline has a size for pictures of many, and skips those
   INFO(text);
   CHECK(contains(
       text, "resize { size: [224, 224] antialias: true }  # choose the size; the pictures have 30 x 40 to 640 x 480 "));
-  CHECK(contains(text, "max_pixels: 393216 }  # the largest picture has 307,200 pixels;"));
+  CHECK(contains(text, "max_pixels: 458752 }  # the largest picture has 307,200 pixels;"));
   CHECK(contains(text, "errors { on_error: SKIP_RECORD }  # 1 picture that cannot be read\n"));
   CHECK(dumped(pipeline, "image").shape == std::vector<int64_t>{3, 224, 224, 3});
   CHECK(dumped(pipeline, "label").as<int64_t>()[1] == 2);
@@ -397,6 +397,16 @@ TEST_CASE("convert images writes a pipeline that decodes them, or pixels") {
       run_tool({"convert", "images", dir.file("bad"), "--out", dir.file("none"), "--decode", "8", "8"});
   CHECK(none.code == 1);
   CHECK(contains(none.err, "bad/a/x: none of the pictures can be decoded"));
+}
+
+TEST_CASE("convert images decodes a large progressive picture in CMYK, which needs 8 bytes a pixel") {
+  const TempDir dir;
+  const Pixels grey{2400, 2000, 4, std::vector<uint8_t>(size_t{2400} * 2000 * 4, 128)};
+  put_file(dir.file("in/a/cmyk.jpg"), to_jpeg(grey, {.across = 1, .down = 1, .progressive = true, .stored = JCS_CMYK}));
+  const ToolResult decoded =
+      run_tool({"convert", "images", dir.file("in"), "--out", dir.file("out"), "--decode", "8", "8"});
+  INFO(decoded.err);
+  CHECK(decoded.code == 0);
 }
 
 TEST_CASE("the memory of decoding large progressive pictures stays in the plan") {

@@ -63,8 +63,9 @@ std::string describe(const PictureStats& pictures, uint64_t values) {
 void decode_pictures(TextFeature& feature, const PictureStats& pictures, uint64_t values, uint64_t most) {
   const bool grey = pictures.grey == pictures.count();
   const auto largest = static_cast<uint64_t>(pictures.pixels_max);
-  // Later pictures may be somewhat larger than those that were seen.
-  const auto max_pixels = std::min<uint64_t>(round_up(largest + largest / 4, 1 << 16), pictures::most_pixels);
+  // Later pictures may be somewhat larger than those that were seen. A progressive picture in CMYK needs a third more
+  // memory than decoder_memory() has for its pixels.
+  const auto max_pixels = std::min<uint64_t>(round_up(largest + largest / 3, 1 << 16), pictures::most_pixels);
   int64_t height = pictures.height_max, width = pictures.width_max;
   std::string why = "the size of all pictures";
   if (!pictures.one_size()) {

@@ -360,7 +360,7 @@ TEST_CASE("a progressive picture of 16,384 x 16,384 is refused before its coeffi
   CHECK(why([&] {
           decoded<JpegDecoder>(cmyk, {.max_pixels = 1 << 28}, {0, 0, 8, 8});
         }) ==
-        "the coefficients of this progressive picture need more memory than decode_image.max_pixels allows; raise "
+        "the coefficients of this picture of several scans need more memory than decode_image.max_pixels allows; raise "
         "decode_image.max_pixels");
 }
 
