@@ -165,7 +165,7 @@ class Decoder {
     // A third more is what a progressive picture in CMYK may need: 8 bytes a pixel, where decoder_memory() has 6.
     const int64_t most = std::min(pictures::most_pixels, info.width * info.height * 4 / 3);
     const pictures::DecodeOptions options{.max_pixels = most, .apply_exif = true};
-    scratch_.resize(std::max<size_t>(scratch_.size(), pictures::render_memory(options)));
+    scratch_.resize(std::max<size_t>(scratch_.size(), pictures::render_memory(options, size_.height)));
     const auto whole = [this](int64_t width, int64_t height) {
       return pictures::Geometry{.source = {0, 0, width, height},
                                 .width = size_.width,
