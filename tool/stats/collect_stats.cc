@@ -328,6 +328,8 @@ CollectedStats collect_stats(const Pipeline& pipeline, Options options, const st
     // counted.
     if (sample)
       stats.bad_records_of_data = stats.report.skipped_total;
+    else if (ranks && counted != unknown && !pipeline.message().has_window())
+      known_bad = stats.report.skipped_total;  // this rank's feed may also have read the lost records of other ranks
     else
       known_bad = stats.report.bad_records - std::min(stats.report.bad_records, collector.lost());
   }

@@ -33,8 +33,9 @@ struct CollectedStats {
 
 /// Feeds the pipeline once, to as many threads as this process has CPUs, and returns the statistics of what it
 /// delivers. With Options::communicator the ranks share the work: all ranks must make this call, and each gets the
-/// statistics of all. Shows progress. The result does not depend on the number of threads and ranks. Throws the Error
-/// of the feed, and Error stalled after an interrupt.
+/// statistics of all. Shows progress. The result does not depend on the number of threads and ranks, but for the bad
+/// records of windows and of epochs without an end that ranks found while they were fed. Throws the Error of the feed,
+/// and Error stalled after an interrupt.
 ///
 /// With `sample`, only a random part of the samples is counted. Each sample of the data is drawn with the same
 /// probability, and at most once. Every call draws the same samples.
