@@ -17,9 +17,8 @@ namespace {
 constexpr int64_t margin = 2;
 
 constexpr std::string_view end_marker("\xff\xd9");
-constexpr int exif_marker = JPEG_APP0 + 1;
-constexpr unsigned most_of_exif = 65533;  // bytes; no marker is longer
-constexpr int most_scans = 100;           // encoders write about ten, and each costs as much as a pass over the picture
+constexpr unsigned exif_marker = JPEG_APP0 + 1, start_of_scan = 0xda;
+constexpr int most_scans = 100;  // encoders write about ten, and each costs as much as a pass over the picture
 constexpr char too_many_coefficients[] =
     "the coefficients of this picture of several scans need more memory than decode_image.max_pixels allows; raise "
     "decode_image.max_pixels";
@@ -74,7 +73,6 @@ JpegDecoder::JpegDecoder(std::span<const std::byte> bytes, const DecodeOptions& 
       info_.mem->max_memory_to_use = static_cast<long>(decoder_memory(options));
       jpeg_mem_src(&info_, reinterpret_cast<const unsigned char*>(bytes.data()),
                    static_cast<unsigned long>(bytes.size()));
-      if (options.apply_exif) jpeg_save_markers(&info_, exif_marker, most_of_exif);
       jpeg_read_header(&info_, TRUE);
     });
     check_size(info_.image_width, info_.image_height, options);
@@ -100,10 +98,22 @@ bool JpegDecoder::is_cmyk() const noexcept {
 }
 
 Orientation JpegDecoder::orientation() const noexcept {
-  for (jpeg_saved_marker_ptr marker = info_.marker_list; marker; marker = marker->next) {
-    const auto bytes = std::as_bytes(std::span(marker->data, marker->data_length));
-    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    if (marker->marker == exif_marker && text.starts_with(exif_begins)) return exif_orientation(bytes);
+  // libjpeg would keep all APP1 markers, however many, in memory that is not planned. It has read the header, so only
+  // what it passes over stands between the markers: fill bytes, and markers that have no length.
+  const auto number = [&](size_t at) { return std::to_integer<unsigned>(bytes_[at]); };
+  const auto has_length = [](unsigned marker) { return marker >= 0xc0 && marker != 0xff && marker / 8 != 0xd0 / 8; };
+  for (size_t at = 2; at + 4 <= bytes_.size();) {
+    const unsigned marker = number(at + 1);
+    if (number(at) != 0xff || !has_length(marker)) {
+      at++;
+      continue;
+    }
+    const size_t length = number(at + 2) << 8 | number(at + 3);  // of its two bytes and the content
+    if (marker == start_of_scan || length < 2 || length > bytes_.size() - at - 2) break;
+    const auto content = bytes_.subspan(at + 4, length - 2);
+    const std::string_view text(reinterpret_cast<const char*>(content.data()), content.size());
+    if (marker == exif_marker && text.starts_with(exif_begins)) return exif_orientation(content);
+    at += 2 + length;
   }
   return {};
 }

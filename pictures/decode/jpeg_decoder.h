@@ -38,7 +38,7 @@ class JpegDecoder {
   int channels() const noexcept { return channels_; }
   int stored_channels() const noexcept { return info_.num_components; }
 
-  /// Returns how the picture is to be turned, if DecodeOptions::apply_exif is set. Decoded rows are not turned.
+  /// Returns how the picture is to be turned. Decoded rows are not turned.
   Orientation orientation() const noexcept;
 
   /// Makes begin() and read_row() decode the picture to 1/`by` of its size. `by` is 1, 2, 4 or 8. Call this function

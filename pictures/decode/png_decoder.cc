@@ -15,7 +15,8 @@ namespace {
 constexpr size_t most_of_a_chunk = 8 << 20;                   // bytes of a chunk without pixels (a colour profile)
 constexpr size_t signature_bytes = 8, frame_of_a_chunk = 12;  // length and name before its content, CRC32 after it
 constexpr uint8_t crc_of_end[] = {0xae, 0x42, 0x60, 0x82};    // the CRC32 of IEND, which has no content
-constexpr png_byte texts[] = "tEXt\0zTXt\0iTXt";  // names of chunks that are skipped, so that they take no memory
+// Names of chunks that are skipped, so that they take no memory: a picture may have many.
+constexpr png_byte unread[] = "tEXt\0zTXt\0iTXt\0sPLT";
 
 struct Chunk {
   std::string_view name;
@@ -68,7 +69,7 @@ PngDecoder::PngDecoder(std::span<const std::byte> bytes, const DecodeOptions& op
       png_set_user_limits(png_, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // check_size() limits the size instead
       png_set_chunk_malloc_max(png_, most_of_a_chunk);
       png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, 0);
-      png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, texts, sizeof texts / 5);
+      png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, unread, sizeof unread / 5);
       png_read_info(png_, info_);
     });
     width_ = png_get_image_width(png_, info_);

@@ -364,6 +364,17 @@ TEST_CASE("a progressive picture of 16,384 x 16,384 is refused before its coeffi
         "decode_image.max_pixels");
 }
 
+TEST_CASE("the memory of a decoder does not grow with markers, and EXIF is found after them") {
+  const std::string jpeg = to_jpeg(picture_of(16, 16, 3, 1), {.progressive = true, .exif = exif_of(6, false)});
+  std::string markers;  // 13 MB, and fill bytes before the next marker
+  for (int i = 0; i < 200; i++) markers += "\xff\xe1\xff\xff" + std::string(65533, 'x');
+  const std::string longer = jpeg.substr(0, 2) + markers + "\xff\xff" + jpeg.substr(2);
+  const DecodeOptions options{.max_pixels = 16 * 16, .apply_exif = true};
+  CHECK(why([&] { decoded<JpegDecoder>(longer, options); }) == "no error");
+  CHECK(JpegDecoder(std::as_bytes(std::span(longer)), options).orientation() ==
+        Orientation{.transposed = true, .mirrored = true});
+}
+
 TEST_CASE("a format is told by its first bytes") {
   const auto format = [](const std::string& bytes) { return format_of(std::as_bytes(std::span(bytes))); };
   CHECK(format(to_jpeg(picture_of(8, 8, 3, 1))) == Format::jpeg);
