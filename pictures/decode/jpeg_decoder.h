@@ -36,7 +36,6 @@ class JpegDecoder {
   int64_t height() const noexcept { return info_.output_height; }
   /// Returns the channels of a decoded pixel.
   int channels() const noexcept { return channels_; }
-  int stored_channels() const noexcept { return info_.num_components; }
 
   /// Returns how the picture is to be turned. Decoded rows are not turned.
   Orientation orientation() const noexcept;

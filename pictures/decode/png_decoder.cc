@@ -77,7 +77,6 @@ PngDecoder::PngDecoder(std::span<const std::byte> bytes, const DecodeOptions& op
     check_size(width_, height_, options);
     const int type = png_get_color_type(png_, info_);
     const bool is_grey = !(type & PNG_COLOR_MASK_COLOR);
-    stored_channels_ = png_get_channels(png_, info_);
     channels_ = options.channels != 0 ? options.channels : is_grey ? 1 : 3;
     interlaced_ = png_get_interlace_type(png_, info_) != PNG_INTERLACE_NONE;
     call([&] {

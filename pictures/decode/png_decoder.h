@@ -30,7 +30,6 @@ class PngDecoder {
   int64_t width() const noexcept { return width_; }
   int64_t height() const noexcept { return height_; }
   int channels() const noexcept { return channels_; }
-  int stored_channels() const noexcept { return stored_channels_; }
   Orientation orientation() const noexcept;
   void begin(const Window& window);
   void read_row(uint8_t* row) { read_samples(row); }
@@ -55,7 +54,7 @@ class PngDecoder {
   char message_[128] = "";
   uint64_t warnings_ = 0;
   int64_t width_ = 0, height_ = 0;
-  int channels_ = 0, stored_channels_ = 0;
+  int channels_ = 0;
   size_t pixel_bytes_ = 0;
   Window window_;
   bool interlaced_ = false;
