@@ -256,6 +256,7 @@ Converted write_images(const Plan& plan, const std::optional<pictures::Size>& de
   ShardWriter writer(out, target, "data", plan.records.size(), bytes, progress);
   std::vector<ImageFeature> images;
   for (const std::string& key : plan.keys) images.emplace_back(key, decode_to);
+  const size_t left_out_before = result.left_out.size();
   uint64_t written = 0;
   for (size_t r = 0; r < plan.records.size(); r++) {
     if (!set_images(plan.records[r], images, example, result.left_out)) {
@@ -266,7 +267,9 @@ Converted write_images(const Plan& plan, const std::optional<pictures::Size>& de
     writer.write(example.finish());
     written++;
   }
-  if (written == 0) refuse_input(plan.records[0][0].path, "none of the pictures can be decoded; this is the first");
+  if (written == 0)
+    throw Error(Category::bad_pipeline,
+                "none of the pictures can be decoded; the first one that cannot: " + result.left_out[left_out_before]);
   result.sets.push_back(writer.finish());
   progress.done();
 
