@@ -548,8 +548,9 @@ TEST_CASE("images: folders joined by relative path") {
   CHECK(bytes_in(examples[0], "sharp") == png + "sharp a");
   CHECK(bytes_in(examples[1], "sharp") == png + "sharp c");
   CHECK(examples[0].features().feature_size() == 2);
-  CHECK(result.at("left_out") == json({dir.file("blurred/1/b.png") + ": sharp has no file with the same relative path",
-                                       dir.file("sharp/d.png") + ": blurred has no file with the same relative path"}));
+  CHECK(result.at("left_out") ==
+        json({dir.file("blurred/1/b.png") + ": sharp has no JPEG or PNG file with the same relative path",
+              dir.file("sharp/d.png") + ": blurred has no JPEG or PNG file with the same relative path"}));
   fs::create_directories(dir.file("empty"));
   CHECK(contains(refusal(dir, {"images", "--feature", "a=" + dir.file("sharp"), "--feature", "b=" + dir.file("empty")}),
                  "the same relative path"));

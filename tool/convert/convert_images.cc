@@ -346,7 +346,8 @@ Converted convert_image_sets(const std::vector<std::pair<std::string, std::strin
     }
     for (const Image& image : images)
       if (!image.path.empty())
-        result.left_out.push_back(fmt::format("{}: {} has no file with the same relative path", image.path, missing));
+        result.left_out.push_back(
+            fmt::format("{}: {} has no JPEG or PNG file with the same relative path", image.path, missing));
   }
   if (plan.records.empty())
     refuse_input(folders.front().second,
