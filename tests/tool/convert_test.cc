@@ -16,6 +16,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 #include <random>
 #include <thread>
@@ -820,6 +821,22 @@ TEST_CASE("csv: a table with another delimiter is told, or read") {
 
 // Numbers and data sets as a whole.
 
+TEST_CASE("a record that is too large is told with the file that it was made from") {
+  const TempDir dir;
+  tool::OutputFolder out(dir.file("out"));
+  tool::Progress progress("writing", 1);
+  tool::ShardWriter writer(out, {.folder = dir.file("out")}, "data", 1, 1, progress);
+  constexpr size_t bytes = (size_t{256} << 20) + 1;
+  const std::unique_ptr<std::byte[]> record(new std::byte[bytes]);  // never touched, so that it takes no memory
+  try {
+    writer.write({record.get(), bytes}, "in.csv");
+    FAIL("it was written");
+  } catch (const Error& error) {
+    CHECK(error.place().file == "in.csv");
+    CHECK_THAT(error.what(), Catch::Contains("record 0 would have 268435457 bytes"));
+  }
+}
+
 TEST_CASE("numbers that no float32 holds are refused, wherever they come from") {
   const TempDir dir;
   const double most = std::numeric_limits<float>::max(), infinite = std::numeric_limits<double>::infinity();
@@ -992,7 +1009,7 @@ TEST_CASE("an input that is written to meanwhile is told, and never makes a shar
     tool::OutputFolder folder(dir.file("counted"));
     tool::ShardWriter shards(folder, {dir.file("counted"), 1}, "data", 2, 2, progress);
     const auto write = [&] {
-      for (uint64_t i = 0; i < records; i++) shards.write(bytes_of("x"));
+      for (uint64_t i = 0; i < records; i++) shards.write(bytes_of("x"), "x");
       shards.finish();
     };
     CHECK_THROWS_WITH(write(), Catch::Contains(records == 1 ? "fewer records than the 2" : "more records than the 2"));

@@ -84,7 +84,9 @@ class ShardWriter {
   ShardWriter(OutputFolder& out, const ConvertTarget& target, std::string name, uint64_t records, uint64_t bytes,
               Progress& progress);
 
-  void write(std::span<const std::byte> record);
+  /// Throws Error bad_pipeline, with `input` as its place, if no reader would accept so large a record. `input` is the
+  /// file that the record was made from.
+  void write(std::span<const std::byte> record, const std::string& input);
   /// Leaves out the next record.
   void skip() { begin_record(); }
   /// Closes the last shard.

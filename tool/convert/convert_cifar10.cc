@@ -85,7 +85,7 @@ Converted convert_cifar10(const std::string& archive, const ConvertTarget& targe
         const int64_t label = batch.labels[i];
         example.set_bytes(0, std::string_view(batch.images).substr(i * cifar10_image_bytes, cifar10_image_bytes));
         example.set_ints(1, {&label, 1});
-        writer.write(example.finish());
+        writer.write(example.finish(), archive);
       }
     }
     result.sets.push_back(writer.finish());

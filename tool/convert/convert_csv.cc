@@ -196,7 +196,7 @@ Converted convert_csv(const std::string& file, const std::map<std::string, Kind>
   csv.for_rows(nullptr, [&](const std::vector<CsvReader::Cell>& cells, uint64_t line) {
     for (size_t i = 0; i < cells.size(); i++)
       if (!is_missing(cells[i])) csv.set(example, i, cells[i].text, line);
-    writer.write(example.finish());
+    writer.write(example.finish(), file);
   });
   csv.input().check_unchanged();
   result.sets.push_back(writer.finish());

@@ -264,7 +264,7 @@ Converted write_images(const Plan& plan, const std::optional<pictures::Size>& de
       continue;
     }
     if (!plan.labels.empty()) example.set_ints(plan.keys.size(), {&plan.labels[r], 1});
-    writer.write(example.finish());
+    writer.write(example.finish(), plan.records[r][0].path);
     written++;
   }
   if (written == 0)

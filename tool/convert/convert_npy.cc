@@ -130,7 +130,7 @@ Converted convert_npy(const std::vector<std::pair<std::string, std::string>>& ar
   ShardWriter writer(out, target, "data", first.rows(), bytes, progress);
   for (uint64_t row = 0; row < first.rows(); row++) {
     for (size_t f = 0; f < columns.size(); f++) columns[f].write_next(example, f, row);
-    writer.write(example.finish());
+    writer.write(example.finish(), first.path());
   }
   for (const NpyColumn& column : columns) column.check_unchanged();
   result.sets.push_back(writer.finish());

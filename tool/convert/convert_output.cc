@@ -47,10 +47,10 @@ void ShardWriter::refuse_count() const {
                           next_ == records_ ? "more" : "fewer", format_count(records_)));
 }
 
-void ShardWriter::write(std::span<const std::byte> record) {
+void ShardWriter::write(std::span<const std::byte> record, const std::string& input) {
   begin_record();
   if (record.size() > io::default_record_limit)
-    refuse_input(out_.path() + "/" + set_.shards.back(),
+    refuse_input(input,
                  fmt::format("record {} would have {} bytes, but readers accept at most {} bytes; leave out or shrink "
                              "the largest values of the record",
                              set_.records, record.size(), io::default_record_limit));

@@ -49,8 +49,8 @@ struct Sample {
   uint64_t bytes = 0;                        // of all contents
 };
 
-/// Calls on_sample for each sample of the archives, in order, and left_out with a text for each member that belongs to
-/// no sample. Calls progress as read_archive() does.
+/// Calls on_sample(sample, path of its archive) for each sample of the archives, in order, and left_out with a text for
+/// each member that belongs to no sample. Calls progress as read_archive() does.
 ///
 /// The target of a hard link is kept in memory if it is in Archive::linked already. Otherwise the target is noted
 /// there, and the link's sample lacks the file: then all archives must be read again.
@@ -58,7 +58,7 @@ void for_each_sample(std::vector<Archive>& archives, auto&& left_out, auto&& pro
   for (Archive& archive : archives) {
     Sample sample;
     const auto finish = [&] {
-      if (!sample.files.empty()) on_sample(sample);
+      if (!sample.files.empty()) on_sample(sample, archive.path);
       sample.files.clear();
       sample.bytes = 0;
     };
@@ -179,7 +179,7 @@ Converted convert_webdataset(const std::vector<std::string>& paths, const Conver
           reading.add(read);
           Interrupt::check();
         },
-        [&](const Sample& sample) {
+        [&](const Sample& sample, const std::string&) {
           samples++;
           bytes += sample.key.size() + 32;
           for (const auto& [extension, content] : sample.files) {
@@ -201,7 +201,7 @@ Converted convert_webdataset(const std::vector<std::string>& paths, const Conver
   Progress writing("writing", bytes);
   ShardWriter writer(out, target, "data", samples, bytes, writing);
   const auto ignore = [](const auto&) {};
-  for_each_sample(archives, ignore, ignore, [&](const Sample& sample) {
+  for_each_sample(archives, ignore, ignore, [&](const Sample& sample, const std::string& archive) {
     example.set_bytes(0, std::string_view(sample.key));
     for (const auto& [extension, content] : sample.files) {
       const auto found = extensions.find(extension);
@@ -214,7 +214,7 @@ Converted convert_webdataset(const std::vector<std::string>& paths, const Conver
         example.set_bytes(feature, std::string_view(content));
       }
     }
-    writer.write(example.finish());
+    writer.write(example.finish(), archive);
   });
   result.sets.push_back(writer.finish());
   writing.done();

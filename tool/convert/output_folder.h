@@ -28,7 +28,6 @@ class OutputFolder {
   /// pipeline.textproto after this call. May be called once.
   void publish();
 
-  const std::string& path() const noexcept { return path_; }
   std::string pipeline() const { return path_ + "/pipeline.textproto"; }
 
  private:
