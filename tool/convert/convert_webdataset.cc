@@ -205,7 +205,7 @@ Converted convert_webdataset(const std::vector<std::string>& paths, const Conver
     example.set_bytes(0, std::string_view(sample.key));
     for (const auto& [extension, content] : sample.files) {
       const auto found = extensions.find(extension);
-      if (found == extensions.end()) refuse_changed(paths.front());
+      if (found == extensions.end()) refuse_changed(archive);
       const auto feature = static_cast<size_t>(std::distance(extensions.begin(), found)) + 1;
       if (found->second.integers) {
         const int64_t number = integer_of(content).value_or(0);
