@@ -448,6 +448,16 @@ TEST_CASE("webdataset: a sample has at most what a record may have") {
   file.close();
   fs::resize_file(dir.file("large.tar"), 2 * (512 + bytes) + 1024);
   CHECK(contains(refusal(dir, {"webdataset", dir.file("large.tar")}), "sample k has more than 268435456 bytes"));
+
+  // A file that belongs to no sample may be larger.
+  const size_t larger = size_t{257} << 20;
+  std::ofstream other(dir.file("other.tar"), std::ios::binary);
+  other << tar_entry("README", "", "0", "", larger);
+  other.seekp(static_cast<std::streamoff>(512 + larger));
+  other << tar_entry("k.txt", "text") << std::string(1024, '\0');
+  other.close();
+  CHECK(convert(dir, {"webdataset", dir.file("other.tar")}).at("left_out") ==
+        json::array({dir.file("other.tar") + ": README: its name has no extension"}));
 }
 
 // Pictures.

@@ -65,10 +65,13 @@ void for_each_sample(std::vector<Archive>& archives, auto&& left_out, auto&& pro
     const auto leave_out = [&](const std::string& path, const std::string& why) {
       left_out(fmt::format("{}: {}: {}", archive.path, path, why));
     };
-    const auto add = [&](const std::string& path, std::string content) {
+    const auto dot_of = [](const std::string& path) {  // npos if the name has no extension
       const size_t name = path.rfind('/') + 1, dot = path.find('.', name);
-      if (dot == std::string::npos || dot == name || dot + 1 == path.size())
-        return leave_out(path, "its name has no extension");
+      return dot == name || dot + 1 == path.size() ? std::string::npos : dot;
+    };
+    const auto add = [&](const std::string& path, std::string content) {
+      const size_t dot = dot_of(path);
+      if (dot == std::string::npos) return leave_out(path, "its name has no extension");
       std::string key = path.substr(0, dot), extension = path.substr(dot + 1);
       std::transform(extension.begin(), extension.end(), extension.begin(),
                      [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
@@ -98,7 +101,12 @@ void for_each_sample(std::vector<Archive>& archives, auto&& left_out, auto&& pro
     };
     const bool whole = read_archive(
         archive.open(), most_record_bytes,
-        {.wanted = [](const std::string&) { return true; },
+        {.wanted =
+             [&](const std::string& path) {
+               if (dot_of(path) != std::string::npos || archive.linked.contains(path)) return true;
+               add(path, "");  // leaves it out, whatever its size
+               return false;
+             },
          .on_file =
              [&](const std::string& path, std::string content) {
                keep_linked(path, content);
