@@ -22,18 +22,20 @@ struct Free {
 /// The file that libarchive reads through a callback. io::InputFile reads it, so that a failing read is feedline's own
 /// Error.
 struct Source {
-  explicit Source(const io::InputFile& input) : file(input), block(block_bytes) {}
+  Source(const io::InputFile& input, const ArchiveCalls& to) : file(input), calls(to), block(block_bytes) {}
 
   const io::InputFile& file;
+  const ArchiveCalls& calls;
   std::vector<std::byte> block;
   uint64_t position = 0;
-  std::exception_ptr thrown;  // what a read has thrown, kept here because it must not unwind libarchive's frames
+  std::exception_ptr thrown;  // what read() has thrown, kept here because it must not unwind libarchive's frames
 
   static la_ssize_t read(archive*, void* self, const void** buffer) {
     Source& source = *static_cast<Source*>(self);
     const size_t size = std::min<uint64_t>(block_bytes, source.file.size() - source.position);
     try {
       source.file.read_at(source.position, std::span(source.block).first(size));
+      source.calls.progress(size);
     } catch (...) {
       source.thrown = std::current_exception();
       return -1;
@@ -49,7 +51,7 @@ std::string text_of(const char* name) { return name ? name : ""; }
 }  // namespace
 
 bool read_archive(const io::InputFile& file, uint64_t most_bytes, const ArchiveCalls& calls) {
-  Source source(file);
+  Source source(file, calls);
   const std::unique_ptr<archive, Free> tar(archive_read_new());
   if (!tar) throw std::bad_alloc();
   std::string last;  // the last member whose header was read
@@ -69,14 +71,11 @@ bool read_archive(const io::InputFile& file, uint64_t most_bytes, const ArchiveC
   check(archive_read_set_format_option(tar.get(), "tar", "read_concatenated_archives", "1"));
   check(archive_read_open(tar.get(), &source, nullptr, Source::read, nullptr));
 
-  uint64_t told = 0;
   std::vector<char> block(block_bytes);
-  const auto read_content = [&](const std::string& name, bool take) {
+  const auto read_content = [&](const std::string& name) {
     std::string content;
     for (la_ssize_t size; (size = archive_read_data(tar.get(), block.data(), block.size())) != 0;) {
       check(size < 0 ? ARCHIVE_FATAL : ARCHIVE_OK);
-      calls.progress(source.position - std::exchange(told, source.position));
-      if (!take) continue;
       content.append(block.data(), static_cast<size_t>(size));
       if (content.size() > most_bytes)
         refuse_input(file.path(), fmt::format("{} in the archive has more than {} bytes, the largest accepted size",
@@ -97,10 +96,12 @@ bool read_archive(const io::InputFile& file, uint64_t most_bytes, const ArchiveC
     last = name;
     const auto type = archive_entry_filetype(entry);
     const bool take = type == AE_IFREG && calls.wanted(name);
-    std::string content = read_content(name, take);  // passes over content that is not taken
-    if (take)
-      calls.on_file(name, std::move(content));
-    else if (type == AE_IFLNK)
+    if (take) {
+      calls.on_file(name, read_content(name));
+      continue;
+    }
+    check(archive_read_data_skip(tar.get()));  // not read: a few bytes of a sparse file may be exabytes of zeros
+    if (type == AE_IFLNK)
       calls.on_other(name, "a symbolic link to " + symlink);
     else if (type != AE_IFREG && !target.empty())  // if a pax archive stores the content again, the link is a file
       calls.on_hard_link(name, target);
