@@ -803,6 +803,7 @@ TEST_CASE("csv: what is no table is refused with its line") {
   };
   CHECK(contains(refused(""), "is empty"));
   CHECK(contains(refused("a,b\n"), "no rows"));
+  CHECK(contains(refused("a,b\n,\n,\n"), "has only empty cells"));
   CHECK(contains(refused("a,b\n1,2\n3\n"), "line 3 has 1 cell, but the header has 2"));
   CHECK(contains(refused("a,a\n1,2\n"), "two columns have the name"));
   CHECK(contains(refused("a,\n1,2\n"), "column 2 has no name"));

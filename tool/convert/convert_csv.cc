@@ -101,6 +101,8 @@ class Csv {
         if (!is_missing(cells[i])) columns_[i].look_at(cells[i]);
     });
     if (rows == 0) refuse_input(file_, "has a header but no rows");
+    if (std::ranges::all_of(columns_, [](const CsvColumn& column) { return column.cells == 0; }))
+      refuse_input(file_, "has only empty cells, so its records would have no values");
     return rows;
   }
 
