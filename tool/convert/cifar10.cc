@@ -7,8 +7,8 @@
 namespace feedline::tool {
 namespace {
 
-uint8_t checked_label(int64_t label, size_t picture) {
-  if (label >= 0 && label <= 9) return static_cast<uint8_t>(label);
+uint8_t checked_label(uint8_t label, size_t picture) {
+  if (label <= 9) return label;
   throw std::runtime_error(fmt::format(
       "picture {} has label {}, but the labels of CIFAR-10 are 0 to 9; download the archive again", picture, label));
 }
