@@ -124,7 +124,11 @@ void add_up(Draw& draw) {
   uint64_t numbers[7];  // epoch, first step, delivered, dropped, bad, lost, how many doubts
   require(strings == 2 && sent.size() >= sizeof numbers, "a message of all ranks that is whole");
   std::memcpy(numbers, sent.data(), sizeof numbers);
-  require(sent.size() == sizeof numbers + 8 * numbers[6], "the message ends with its doubts");
+  const uint64_t head = sizeof numbers + 9, doubts = numbers[6];  // and whether a sum is expected, and which
+  require(doubts < sent.size() / 8 && sent.size() >= head + 8 * doubts + 8, "the doubts are in the message");
+  uint64_t text;
+  std::memcpy(&text, sent.data() + head + 8 * doubts, sizeof text);
+  require(sent.size() == head + 8 * doubts + 8 + text, "the message ends with a text");
   require(audit && audit->delivered == 100 + (parts[1] ? numbers[2] : 0), "parts are added up");
 }
 
