@@ -225,15 +225,14 @@ std::unique_ptr<DataParallel> asynchronous(std::vector<std::shared_ptr<Communica
     throw Error(Category::bad_pipeline,
                 "asynchronous: the list of servers is empty; give a communicator for each server");
   return or_abort(servers, [&] {
-    for (const auto& server : servers) {
+    for (const auto& server : servers)
       if (server->device() != servers[0]->device())
         throw Error(
             Category::bad_pipeline,
             fmt::format("asynchronous: the communicators of two servers are for memory of {} and of {}; make those of "
                         "all servers for the same device",
                         device_name(servers[0]->device()), device_name(server->device())));
-      check_pair("asynchronous", *server, worker_rank);
-    }
+    for (const auto& server : servers) check_pair("asynchronous", *server, worker_rank);
     return std::make_unique<Worker>(std::move(servers), std::move(variables), options);
   });
 }
