@@ -186,8 +186,8 @@ std::optional<Error> Assembler::absent_feature() {
 
 void Assembler::note_lacking(const Chunk& chunk) {
   end_.lacking.resize(chunk.lacking().size());
-  if (chunk.first_error) return;  // its lacking() counts other rows than its rows()
-  end_.parsed += chunk.rows() - chunk.bad.size();
+  if (chunk.first_error) return;  // its lacking() counts more records than its parsed()
+  end_.parsed += chunk.parsed();
   for (size_t feature = 0; feature < end_.lacking.size(); feature++) end_.lacking[feature] += chunk.lacking()[feature];
 }
 

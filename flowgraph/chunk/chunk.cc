@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <iterator>
 
 #include "base/audit.h"
 #include "base/load.h"
@@ -72,6 +71,7 @@ void Chunk::parse(const Schedule& schedule) {
   layout_hits_ = 0;
   seen_.assign(schedule.spec.features.size(), false);
   lacking_.assign(schedule.spec.features.size(), 0);
+  parsed_ = 0;
   if (failed) {
     first_error = std::move(failed);
     failed.reset();
@@ -241,6 +241,7 @@ void Chunk::scan_and_parse(const Schedule& schedule, std::span<io::RecordView> r
   layout_hits_ = scan.session->layout_hits();
   seen_ = scan.session->seen();
   lacking_.assign(scan.session->lacking().begin(), scan.session->lacking().end());
+  parsed_ = rows_ - std::min(rows_, static_cast<uint32_t>(bad.size()));
 }
 
 Place Chunk::place_of(const Schedule& schedule, uint32_t row, uint64_t offset, std::string feature) const {
@@ -256,36 +257,18 @@ void Chunk::evaluate(const Schedule& schedule, Arena& arena) {
   };
   for (const BadRecord& record : bad)
     if (record.row < rows_) make_zero(record);
-  std::vector<BadRecord> refused;
+  const size_t found_before = bad.size();
   schedule.formulas.evaluate(features_, rows_, arena, expressions_, [&](uint32_t row, size_t expression) {
-    if (is_bad(row)) return;
-    refused.push_back({row,
-                       Error(Category::wrong_value, formula_failure,
-                             place_of(schedule, row, offset_of(row), schedule.spec.expressions[expression].output)),
-                       BadRecord::sound(audit_terms_[row])});
+    bad.push_back({row,
+                   Error(Category::wrong_value, formula_failure,
+                         place_of(schedule, row, offset_of(row), schedule.spec.expressions[expression].output)),
+                   BadRecord::sound(audit_terms_[row])});
   });
-  if (refused.empty()) return;
-  std::ranges::stable_sort(refused, {}, &BadRecord::row);
+  if (bad.size() == found_before) return;
+  for (size_t i = found_before; i < bad.size(); i++) make_zero(bad[i]);
+  std::ranges::stable_sort(bad, {}, &BadRecord::row);
   const auto same = [](const BadRecord& a, const BadRecord& b) { return a.row == b.row; };
-  refused.erase(std::unique(refused.begin(), refused.end(), same), refused.end());
-  for (const BadRecord& record : refused) {
-    make_zero(record);
-    forget_lacking(schedule, static_cast<uint32_t>(record.row));
-  }
-  std::ranges::move(refused, std::back_inserter(bad));
-  std::ranges::sort(bad, {}, &BadRecord::row);
-}
-
-// Takes what the record of a row lacks out of lacking_. The record is parsed again, by itself, because the columns do
-// not say which values are defaults.
-void Chunk::forget_lacking(const Schedule& schedule, uint32_t row) {
-  const std::span record = records_.subspan(row, 1);
-  std::vector<std::byte> memory(schedule.parser->arena_bound(1, record.front().size));
-  Arena arena(memory);
-  const auto session = schedule.parser->begin({.rows = 1, .payload_bytes = record.front().size}, arena);
-  std::vector<RowError> none;
-  session->parse(record, none);
-  for (size_t feature = 0; feature < lacking_.size(); feature++) lacking_[feature] -= session->lacking()[feature];
+  bad.erase(std::unique(bad.begin(), bad.end(), same), bad.end());
 }
 
 }  // namespace feedline::flow

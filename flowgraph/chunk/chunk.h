@@ -96,8 +96,10 @@ class Chunk : public std::enable_shared_from_this<Chunk> {
   uint64_t layout_hits() const noexcept { return layout_hits_; }
   /// For each feature of the pipeline, whether any record had it.
   const std::vector<bool>& seen() const noexcept { return seen_; }
-  /// For each feature of the pipeline, in how many rows that are not filler it was filled in because the record lacks
-  /// it. If there is a `first_error`, rows after the end count, too.
+  /// The number of records that could be parsed; and, for each feature of the pipeline, how many of these lack it, so
+  /// that it was filled in. Formulas may have refused some of them. If there is a `first_error`, lacking() also counts
+  /// records after the end.
+  uint32_t parsed() const noexcept { return parsed_; }
   const std::vector<uint64_t>& lacking() const noexcept { return lacking_; }
 
  private:
@@ -105,12 +107,11 @@ class Chunk : public std::enable_shared_from_this<Chunk> {
   Place place_of(const Schedule& schedule, uint32_t row, uint64_t offset, std::string feature = {}) const;
   void scan_and_parse(const Schedule& schedule, std::span<io::RecordView> records, Arena& arena);
   void evaluate(const Schedule& schedule, Arena& arena);
-  void forget_lacking(const Schedule& schedule, uint32_t row);
 
   const uint32_t slot_;
   const std::span<std::byte> data_, scratch_;
   const size_t gap_;
-  uint32_t rows_ = 0;
+  uint32_t rows_ = 0, parsed_ = 0;
   std::span<io::RecordView> records_;
   std::span<uint64_t> audit_terms_;
   std::vector<Column> features_, expressions_;
