@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/leak.h"
+#include "base/log.h"
 #include "base/mutex.h"
 #include "base/spans.h"
 #include "flowgraph/data/compare_ranks.h"
@@ -18,6 +19,7 @@
 #include "flowgraph/pipeline/feed_state.h"
 #include "flowgraph/plan/advice.h"
 #include "gpu/device/kept_memory.h"
+#include "ranks/current_error.h"
 #include "trainer_bridge/batch_sample.h"
 #include "trainer_bridge/feed.h"
 #include "trainer_bridge/monitor/monitor.h"
@@ -246,12 +248,16 @@ struct Feeder::Impl {
   /// epoch. The present graph continues with its own plan until the feed begins again.
   void note_end_of_epoch() FEEDLINE_EXCLUDES(mutex) {
     const Lock lock(mutex);
-    if (counted || not_counted || !facts.lazy || delivery().report().finished_epochs == 0) return;
+    if (counted || !facts.lazy || delivery().report().finished_epochs == 0) return;
     try {
       auto made = counted_plan(*plan, *feed->graph()->counted());
       facts = flow::facts_of(*made);
       counted = std::move(made);
+      not_counted = nullptr;
     } catch (...) {  // next() has used up the end of the epoch, so it must return that
+      if (!not_counted)
+        log_warning(fmt::format("no state can be saved or loaded now: {}; the end of the next epoch tries again",
+                                current_error().what()));
       not_counted = std::current_exception();
     }
   }
@@ -559,6 +565,10 @@ std::optional<EpochAudit> Feeder::audit_ranks() {
     const Lock lock(impl_->mutex);
     together = impl_->setup.route.audits_together;
     mine = impl_->delivery().last_sums();
+    if (together && impl_->stopped) {
+      impl_->setup.options.communicator->abort(Error(Category::stalled, "its feeder was stopped"));
+      throw impl_->was_stopped();
+    }
     impl_->auditing = together;
   }
   if (!together) return impl_->report().last_epoch;

@@ -282,23 +282,20 @@ TEST_CASE("audit_ranks() that waits for another rank is ended by stop(), on all 
       feeder.audit_ranks();
       return;
     }
-    std::atomic<bool> over = false;
-    std::thread stopper([&] {
-      for (; !over; std::this_thread::yield()) feeder.stop();
-    });
+    std::thread stopper([&] { feeder.stop(); });
     std::string what;
     try {
       feeder.audit_ranks();
     } catch (const Error& error) {
       what = error.what();
     }
-    over = true;
     stopper.join();
     ended.set_value();
     throw std::runtime_error(what);
   });
-  for (const std::string& error : thrown)
-    CHECK_THAT(error, Catch::StartsWith("rank 0, call ") && Catch::EndsWith(": its feeder was stopped [stalled]"));
+  // The stop may come before the call.
+  CHECK_THAT(thrown[0], Catch::EndsWith("feeder was stopped [stalled]"));
+  CHECK_THAT(thrown[1], Catch::StartsWith("rank 0, call ") && Catch::EndsWith(": its feeder was stopped [stalled]"));
 }
 
 TEST_CASE("records that turn bad after they were counted are accounted for", "[long]") {

@@ -324,7 +324,7 @@ class Feed {
                                    : std::chrono::duration<double, std::milli>(20ms);
     Lock lock(mutex_);
     while (!changed_.wait_for(lock, look_every, [&]() FEEDLINE_REQUIRES(mutex_) { return running_ == 0; })) {
-      if (Interrupt::happened()) stop();  // each time, because the audit may have begun after the stop() before
+      if (Interrupt::happened() && !stopping_) stop();
       lock.unlock();
       sample_memory();
       if (Clock::now() - kept >= state_every) {
