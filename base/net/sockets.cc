@@ -280,7 +280,10 @@ Socket listen_at(const Address& address) {
 }
 
 Socket listen_everywhere(uint16_t port) {
-  const bool has_ipv6 = is_of_this_machine(any_address(AF_INET6, 0));
+  // Without IPv6, or where a sandbox forbids it, no such socket can be made or bound, whatever the port.
+  const Address any = any_address(AF_INET6, 0);
+  const Socket probe(socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const bool has_ipv6 = probe && bind(probe.fd(), sockaddr_of(any), any.size) == 0;
   return listen_at(any_address(has_ipv6 ? AF_INET6 : AF_INET, port));
 }
 
