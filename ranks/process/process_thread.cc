@@ -148,12 +148,12 @@ void ProcessThread::take(int from, const Note& note) {
 void ProcessThread::watch() {
   const auto now = Clock::now();
   // If this process itself was suspended, notes could not be received in that time. So the timeout starts anew.
-  // (The thread listens every millisecond or less often.)
   const bool was_away = now - last_listened_ > std::max(timeout_ / 4, std::chrono::milliseconds(2));
   last_listened_ = now;
   const int before = neighbour(-1);
   if (was_away || std::exchange(watched_, before) != before) last_heard_ = now;
-  if (before != rank() && now - last_heard_ > timeout_)
+  // (The thread, like that of the other rank, listens and tells every millisecond or less often.)
+  if (before != rank() && now - last_heard_ > std::max(timeout_, std::chrono::milliseconds(10)))
     fail(failure_of_rank(
         before, calls_,
         Error(Category::io_error,
