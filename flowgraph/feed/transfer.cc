@@ -183,10 +183,14 @@ void Transfer::loop() noexcept {
 }
 
 void Transfer::fail() noexcept {
-  const Error why = current_error();
-  const bool of_ranks = communicator_.failure().has_value();
-  if (!of_ranks) communicator_.abort(why);
-  end_with(of_ranks ? in_step(position_, why) : why);
+  try {
+    const Error why = current_error();
+    const bool of_ranks = communicator_.failure().has_value();
+    if (!of_ranks) communicator_.abort(why);
+    end_with(of_ranks ? in_step(position_, why) : why);
+  } catch (...) {  // no memory is left to tell more
+    delivery_->fail(std::current_exception());
+  }
 }
 
 // Ends the feed with an error, which comes after the batches that have arrived.
