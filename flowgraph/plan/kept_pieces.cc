@@ -56,7 +56,7 @@ void KeptPieces::keep_while(uint64_t limit, uint64_t row_bytes, Fits fits) {
     if (unit.entries == 0 || unit.bytes + unit.entries * row_bytes > limit) continue;
     const io::EntryLayout with{layout_.entries + unit.entries, layout_.data_bytes + unit.bytes};
     if (!fits(with)) {
-      if (layout_.entries == 0) too_large_ = unit;
+      if (samples_ == 0) too_large_ = unit;
       break;
     }
     first_entry_[number] = layout_.entries;
