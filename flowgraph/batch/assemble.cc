@@ -94,7 +94,7 @@ std::vector<ChunkRef> Assembler::finish() {
   return finished;
 }
 
-std::shared_ptr<const StepRows> Assembler::share_rows(int64_t moved) {
+std::shared_ptr<const StepRows> Assembler::share_rows(const Rows& of_rank, int64_t moved) {
   auto step = std::make_shared<StepRows>();
   step->moved = moved;
   const size_t rows = step_.rows.size();
@@ -107,8 +107,11 @@ std::shared_ptr<const StepRows> Assembler::share_rows(int64_t moved) {
     step->chunks.push_back(held.chunk.get());
     step->has_filler = step->has_filler || held.has_filler;
   }
+  // A step without a sample of this rank has a row of a different rank's sample as filler. That rank counts it.
   if (step->has_filler)
-    for (const TicketRows& run : step->rows) note_bad(*step->chunk_of(run), run.first, run.count);
+    for (const TicketRows& run : step->rows)
+      if (run.at < of_rank.last && run.at + run.count > of_rank.first)
+        note_bad(*step->chunk_of(run), run.first, run.count);
   step->finished = finish();
   return step;
 }
@@ -150,7 +153,9 @@ void Assembler::emit_unfinished(Out& out) {
 // StepRows::moved.
 template <typename SamplesOf>
 void Assembler::emit_batches(const SamplesOf& samples_of, Out& out, int64_t moved) {
-  const auto step = share_rows(moved);
+  const Rows of_rank{samples_of(0).first * schedule_.frames,
+                     samples_of(schedule_.replicas - 1).last * schedule_.frames};
+  const auto step = share_rows(of_rank, moved);
   const auto outcome = schedule_.spec.rows_can_fail() ? std::make_shared<StepOutcome>(schedule_.replicas) : nullptr;
   for (int replica = 0; replica < schedule_.replicas; replica++) {
     const Rows samples = samples_of(replica);

@@ -83,7 +83,7 @@ class Assembler {
   void emit_unfinished(Out& out);
   template <typename SamplesOf>
   void emit_batches(const SamplesOf& samples_of, Out& out, int64_t moved = 0);
-  std::shared_ptr<const StepRows> share_rows(int64_t moved);
+  std::shared_ptr<const StepRows> share_rows(const Rows& of_rank, int64_t moved);
   std::vector<ChunkRef> finish();
   void fail(const ChunkRef& chunk, const Error& error, Out& out);
   void end_epoch(const ChunkRef& chunk, Out& out);

@@ -269,6 +269,28 @@ TEST_CASE("ranks with a communicator judge the epoch together") {
     }
 }
 
+// In the last step only rank 0 has a sample. Its bad row also stands in for the rows that rank 1 lacks.
+TEST_CASE("a bad record that is filler of a different rank counts once") {
+  const Data data({41}, Compression::none,
+                  [](int64_t id) { return id == 40 ? wire::entry("raw", wire::int64_feature({1})) : std::string(); });
+  for (const std::string policy : {"PARTIAL", "PAD"}) {
+    auto between = communicators_between_threads(2);
+    const auto said = side_by_side(2, [&](int rank) {
+      Options options = replicas(1);
+      options.communicator = std::move(between[static_cast<size_t>(rank)]);
+      Feeder feeder(
+          data.pipeline("feature { name: 'raw' dtype: BYTES } errors { on_error: SKIP_RECORD } " + batch_of(8, policy)),
+          options);
+      read_epoch(feeder);
+      const auto audit = feeder.audit_ranks();
+      throw std::runtime_error(!audit                             ? "no audit"
+                               : audit->verdict == Verdict::holds ? "holds"
+                                                                  : "differs, or is open: " + audit->why);
+    });
+    CHECK(said == std::vector<std::string>(2, "holds"));
+  }
+}
+
 TEST_CASE("audit_ranks() that waits for another rank is ended by stop(), on all ranks") {
   const Data data({90});
   auto between = communicators_between_threads(2);
