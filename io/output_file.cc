@@ -128,6 +128,10 @@ void remove_unfinished(const std::string& path) {
 }
 
 OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
+  struct stat there {};
+  if (stat(path_.c_str(), &there) == 0 && !S_ISREG(there.st_mode))
+    throw Error(Category::io_error, "exists and is not a regular file, so it is not replaced; name a different file",
+                Place::of_file(path_));
   static std::atomic<unsigned> counter{0};
   int error = 0;
   do {

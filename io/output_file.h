@@ -35,6 +35,7 @@ void remove_unfinished(const std::string& path);
 /// PATH.PID-N.feedline-part, which remove_unfinished() removes.
 class OutputFile {
  public:
+  /// Throws Error io_error also if `path` is there and names no regular file, such as a device or a folder.
   explicit OutputFile(std::string path);
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;

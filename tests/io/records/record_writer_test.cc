@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -113,6 +114,16 @@ TEST_CASE("a folder that is not there, a compression that is not written") {
   CHECK_THROWS_AS(RecordWriter(dir.file("none/a")), Error);
   CHECK_THROWS_AS(RecordWriter(dir.file("a"), {.compression = Compression::zlib}), Error);
   CHECK(files_in(dir) == 0);
+}
+
+TEST_CASE("what is no regular file is not replaced") {
+  const TempDir dir;
+  REQUIRE(mkfifo(dir.file("pipe").c_str(), 0600) == 0);
+  std::filesystem::create_symlink("pipe", dir.file("link"));
+  for (const char* name : {"pipe", "link", "."})
+    CHECK_THROWS_WITH(RecordWriter(dir.file(name)), Catch::Contains("exists and is not a regular file"));
+  CHECK(std::filesystem::is_fifo(dir.file("pipe")));
+  CHECK(std::filesystem::is_symlink(dir.file("link")));
 }
 
 TEST_CASE("a payload that no reader takes is refused, and the writer goes on") {
