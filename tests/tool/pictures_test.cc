@@ -395,8 +395,8 @@ TEST_CASE("convert images writes a pipeline that decodes them, or pixels") {
   fs::remove(dir.file("sharp/y"));
   const ToolResult none = run_tool(pairs);
   CHECK(none.code == 1);
-  CHECK(contains(none.err, "none of the pictures can be decoded; the first one that cannot: " + dir.file("blurred/x") +
-                               ": cannot be decoded: "));
+  CHECK(contains(none.err, dir.file("blurred/x") + ": cannot be decoded: "));
+  CHECK(contains(none.err, "; every record has such a picture"));
 }
 
 TEST_CASE("convert images decodes a large progressive picture in CMYK, which needs 8 bytes a pixel") {

@@ -5,6 +5,7 @@
 #include <array>
 #include <cerrno>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 
 #include "base/syscall_hooks.h"
@@ -230,17 +231,16 @@ class ImageFeature {
   PictureStats pictures_;
 };
 
-/// Sets the features of a record. If one of the images cannot be decoded, adds that image to `left_out` and returns
-/// false.
-bool set_images(const std::vector<Image>& record, std::vector<ImageFeature>& features, ExampleWriter& example,
-                std::vector<std::string>& left_out) {
+/// Sets the features of a record. Returns the error of the first of its images that cannot be decoded, if there is one.
+std::optional<Error> set_images(const std::vector<Image>& record, std::vector<ImageFeature>& features,
+                                ExampleWriter& example) {
   for (size_t f = 0; f < record.size(); f++) try {
       example.set_bytes(f, features[f].read(record[f]));
     } catch (const pictures::BadPicture& bad) {
-      left_out.push_back(fmt::format("{}: cannot be decoded: {}", record[f].path, bad.what()));
-      return false;
+      return Error(Category::bad_pipeline, fmt::format("cannot be decoded: {}", bad.what()),
+                   Place::of_file(record[f].path));
     }
-  return true;
+  return std::nullopt;
 }
 
 Converted write_images(const Plan& plan, const std::optional<pictures::Size>& decode_to, OutputFolder& out,
@@ -256,10 +256,12 @@ Converted write_images(const Plan& plan, const std::optional<pictures::Size>& de
   ShardWriter writer(out, target, "data", plan.records.size(), bytes, progress);
   std::vector<ImageFeature> images;
   for (const std::string& key : plan.keys) images.emplace_back(key, decode_to);
-  const size_t left_out_before = result.left_out.size();
+  std::optional<Error> first_bad;
   uint64_t written = 0;
   for (size_t r = 0; r < plan.records.size(); r++) {
-    if (!set_images(plan.records[r], images, example, result.left_out)) {
+    if (const auto bad = set_images(plan.records[r], images, example)) {
+      result.left_out.push_back(fmt::format("{}: {}", bad->place().file, bad->message()));
+      if (!first_bad) first_bad = bad;
       writer.skip();
       continue;
     }
@@ -267,9 +269,8 @@ Converted write_images(const Plan& plan, const std::optional<pictures::Size>& de
     writer.write(example.finish(), plan.records[r][0].path);
     written++;
   }
-  if (written == 0)
-    throw Error(Category::bad_pipeline,
-                "none of the pictures can be decoded; the first one that cannot: " + result.left_out[left_out_before]);
+  if (written == 0 && first_bad)
+    throw Error(first_bad->category(), first_bad->message() + "; every record has such a picture", first_bad->place());
   result.sets.push_back(writer.finish());
   progress.done();
 
