@@ -1,8 +1,8 @@
 // Lets tests make any system call (or allocation, or thread start) fail at its call site.
 //
-// A call site names its operation by a tag type, and asks the hook before it makes the call:
+// A call site names its operation by a type, and asks the hook before it makes the call:
 //
-//   struct OpenOp { static constexpr const char* name = "open"; static constexpr int error = EMFILE; };
+//   using OpenOp = HookedCall<"open", EMFILE>;
 //   if (int error = injected<OpenOp>()) return -error;
 //
 // While no hook is armed, this costs one relaxed load from a cache line that all threads share and nobody writes. Hooks
@@ -10,13 +10,29 @@
 // `for (SyscallHook* h : SyscallHook::all())`.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 namespace feedline {
 
-/// The hook of one kind of operation, such as "open". Each tag type Op has one object of this class, syscall_hook<Op>.
+/// The name of an operation, as an argument of a template.
+template <size_t size>
+struct OperationName {
+  constexpr OperationName(const char (&literal)[size]) { std::ranges::copy(literal, text); }  // NOLINT: a conversion
+  char text[size];
+};
+
+/// The operation of a call site: its name, and the errno with which tests make it fail.
+template <OperationName operation, int failure>
+struct HookedCall {
+  static constexpr const char* name = operation.text;
+  static constexpr int error = failure;
+};
+
+/// The hook of one kind of operation, such as "open". Each operation Op has one object of this class, syscall_hook<Op>.
 class SyscallHook {
  public:
   /// Registers the hook. `name` must outlive it. `error` is the errno with which the operation fails.

@@ -15,15 +15,8 @@
 namespace feedline {
 namespace {
 
-struct ThreadOp {
-  static constexpr const char* name = "start thread";
-  static constexpr int error = EAGAIN;
-};
-
-struct AffinityOp {
-  static constexpr const char* name = "sched_setaffinity";
-  static constexpr int error = EINVAL;  // the answer if the cpuset of the process has lost all of these CPUs
-};
+using ThreadOp = HookedCall<"start thread", EAGAIN>;
+using AffinityOp = HookedCall<"sched_setaffinity", EINVAL>;  // if the cpuset of the process has lost all of these CPUs
 
 void keep_this_thread_on(const std::vector<int>& cpus) {
   cpu_set_t set;

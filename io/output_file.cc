@@ -21,34 +21,13 @@
 namespace feedline::io {
 namespace {
 
-struct CreateOp {
-  static constexpr const char* name = "create";
-  static constexpr int error = EACCES;
-};
-struct WriteOp {
-  static constexpr const char* name = "write";
-  static constexpr int error = ENOSPC;
-};
-struct ShortWriteOp {
-  static constexpr const char* name = "write short";
-  static constexpr int error = 1;
-};
-struct InterruptedWriteOp {
-  static constexpr const char* name = "write interrupted";
-  static constexpr int error = EINTR;
-};
-struct SyncOp {
-  static constexpr const char* name = "fsync";
-  static constexpr int error = EIO;
-};
-struct CloseOp {  // network file systems may report the failure of an earlier write here
-  static constexpr const char* name = "close";
-  static constexpr int error = EDQUOT;
-};
-struct RenameOp {
-  static constexpr const char* name = "rename";
-  static constexpr int error = EACCES;
-};
+using CreateOp = HookedCall<"create", EACCES>;
+using WriteOp = HookedCall<"write", ENOSPC>;
+using ShortWriteOp = HookedCall<"write short", 1>;
+using InterruptedWriteOp = HookedCall<"write interrupted", EINTR>;
+using SyncOp = HookedCall<"fsync", EIO>;
+using CloseOp = HookedCall<"close", EDQUOT>;  // network file systems may report the failure of an earlier write here
+using RenameOp = HookedCall<"rename", EACCES>;
 
 // Makes the call, unless a test makes the operation Op fail. Returns the errno of the failure, or 0.
 template <typename Op, typename Call>

@@ -7,28 +7,13 @@
 namespace feedline::io {
 
 // The operations that several files of io/ make. An operation that only one source file makes is declared in that file.
-struct OpenOp {
-  static constexpr const char* name = "open";
-  static constexpr int error = EMFILE;
-};
-struct StatOp {  // stat, fstat, statx
-  static constexpr const char* name = "stat";
-  static constexpr int error = EIO;
-};
-struct ReadOp {  // read, pread
-  static constexpr const char* name = "read";
-  static constexpr int error = EIO;
-};
+using OpenOp = HookedCall<"open", EMFILE>;
+using StatOp = HookedCall<"stat", EIO>;  // stat, fstat, statx
+using ReadOp = HookedCall<"read", EIO>;  // read, pread
 /// A read that returns fewer bytes than were asked for. Such a read is not a failure, so no errno stands for it. If a
 /// test injects it, the caller asks the system for fewer bytes instead.
-struct ShortReadOp {
-  static constexpr const char* name = "read short";
-  static constexpr int error = 1;
-};
+using ShortReadOp = HookedCall<"read short", 1>;
 /// A read that a signal interrupted before it began.
-struct InterruptedReadOp {
-  static constexpr const char* name = "read interrupted";
-  static constexpr int error = EINTR;
-};
+using InterruptedReadOp = HookedCall<"read interrupted", EINTR>;
 
 }  // namespace feedline::io

@@ -23,46 +23,16 @@
 namespace feedline::net {
 namespace {
 
-struct SocketOp {
-  static constexpr const char* name = "socket";
-  static constexpr int error = EMFILE;
-};
-struct EventOp {
-  static constexpr const char* name = "eventfd for poll";
-  static constexpr int error = EMFILE;
-};
-struct ListenOp {  // for bind and listen
-  static constexpr const char* name = "listen";
-  static constexpr int error = EADDRINUSE;
-};
-struct AcceptOp {
-  static constexpr const char* name = "accept";
-  static constexpr int error = ENFILE;
-};
-struct ConnectOp {
-  static constexpr const char* name = "connect";
-  static constexpr int error = ECONNREFUSED;
-};
-struct SendOp {
-  static constexpr const char* name = "send";
-  static constexpr int error = EPIPE;
-};
-struct ReceiveOp {
-  static constexpr const char* name = "recv";
-  static constexpr int error = ECONNRESET;
-};
-struct ShortTransferOp {  // not an error: only one byte is sent or received
-  static constexpr const char* name = "send or recv short";
-  static constexpr int error = 1;
-};
-struct InterfacesOp {
-  static constexpr const char* name = "getifaddrs";
-  static constexpr int error = ENOMEM;
-};
-struct PollOp {
-  static constexpr const char* name = "poll";
-  static constexpr int error = ENOMEM;
-};
+using SocketOp = HookedCall<"socket", EMFILE>;
+using EventOp = HookedCall<"eventfd for poll", EMFILE>;
+using ListenOp = HookedCall<"listen", EADDRINUSE>;  // for bind and listen
+using AcceptOp = HookedCall<"accept", ENFILE>;
+using ConnectOp = HookedCall<"connect", ECONNREFUSED>;
+using SendOp = HookedCall<"send", EPIPE>;
+using ReceiveOp = HookedCall<"recv", ECONNRESET>;
+using ShortTransferOp = HookedCall<"send or recv short", 1>;  // not an error: only one byte is sent or received
+using InterfacesOp = HookedCall<"getifaddrs", ENOMEM>;
+using PollOp = HookedCall<"poll", ENOMEM>;
 
 [[noreturn]] void fail(const std::string& what, int error) {
   const char* const to_do = error == EMFILE       ? "; raise the limit of open files (ulimit -n)"

@@ -75,14 +75,8 @@ namespace {
 constexpr std::chrono::milliseconds leaves_caches_after{5};
 
 // These are not system calls. Tests inject them as the faults that the audit must find.
-struct LeaveOutRecordOp {
-  static constexpr const char* name = "record left out of a batch";
-  static constexpr int error = EPROTO;
-};
-struct DoubleRecordOp {
-  static constexpr const char* name = "record doubled in a batch";
-  static constexpr int error = EPROTO;
-};
+using LeaveOutRecordOp = HookedCall<"record left out of a batch", EPROTO>;
+using DoubleRecordOp = HookedCall<"record doubled in a batch", EPROTO>;
 
 // Injects the faults above. Returns whether rows may have changed. Called once for each block of rows, before the
 // tensors are written, because records can no longer be told apart in tensors.

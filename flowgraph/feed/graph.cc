@@ -31,10 +31,7 @@ namespace tf = oneapi::tbb::flow;
 
 /// Lets tests make the body of any stage fail; it is not a system call. A body may throw for many reasons. In tests,
 /// running out of memory stands for all of them.
-struct BodyOp {
-  static constexpr const char* name = "body of a stage";
-  static constexpr int error = ENOMEM;
-};
+using BodyOp = HookedCall<"body of a stage", ENOMEM>;
 
 /// A message that says only that the stage is to run. To [read]: a slot has come back, or more chunks are needed. To
 /// [unpack r]: an output buffer has come back, or a batch has been written.

@@ -23,14 +23,8 @@ namespace {
 namespace pb = google::protobuf;
 using Given = pb::TextFormat::ParseInfoTree;
 
-struct OpenPipelineOp {
-  static constexpr const char* name = "open_pipeline";
-  static constexpr int error = EMFILE;
-};
-struct ReadPipelineOp {
-  static constexpr const char* name = "read_pipeline";
-  static constexpr int error = EIO;
-};
+using OpenPipelineOp = HookedCall<"open_pipeline", EMFILE>;
+using ReadPipelineOp = HookedCall<"read_pipeline", EIO>;
 
 // Some editors begin a text in UTF-8 with this mark.
 constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";

@@ -12,35 +12,31 @@
 namespace feedline::gpu {
 
 // The calls that tests can make fail. They fail with the error that a GPU returns from every call after a failure.
-#define FEEDLINE_CUDA_CALL(OP, NAME)                     \
-  struct OP {                                            \
-    static constexpr const char* name = #NAME;           \
-    static constexpr int error = cudaErrorLaunchFailure; \
-  }
-FEEDLINE_CUDA_CALL(SetDeviceOp, cudaSetDevice);
-FEEDLINE_CUDA_CALL(CaptureModeOp, cudaThreadExchangeStreamCaptureMode);
-FEEDLINE_CUDA_CALL(DriverEntryOp, cudaGetDriverEntryPointByVersion);
-FEEDLINE_CUDA_CALL(MallocOp, cudaMalloc);
-FEEDLINE_CUDA_CALL(MallocAsyncOp, cudaMallocAsync);
-FEEDLINE_CUDA_CALL(FreeAsyncOp, cudaFreeAsync);
-FEEDLINE_CUDA_CALL(CanAccessPeerOp, cudaDeviceCanAccessPeer);
-FEEDLINE_CUDA_CALL(EnablePeerOp, cudaDeviceEnablePeerAccess);
-FEEDLINE_CUDA_CALL(HostRegisterOp, cudaHostRegister);
-FEEDLINE_CUDA_CALL(GetPropertiesOp, cudaGetDeviceProperties);
-FEEDLINE_CUDA_CALL(StreamPriorityOp, cudaDeviceGetStreamPriorityRange);
-FEEDLINE_CUDA_CALL(StreamCreateOp, cudaStreamCreateWithPriority);
-FEEDLINE_CUDA_CALL(EventCreateOp, cudaEventCreateWithFlags);
-FEEDLINE_CUDA_CALL(MemcpyOp, cudaMemcpyAsync);
-FEEDLINE_CUDA_CALL(LoadOp, cudaFuncGetAttributes);
-FEEDLINE_CUDA_CALL(LaunchOp, cudaLaunchKernel);
-FEEDLINE_CUDA_CALL(EventRecordOp, cudaEventRecord);
-FEEDLINE_CUDA_CALL(StreamWaitOp, cudaStreamWaitEvent);
-FEEDLINE_CUDA_CALL(IsCapturingOp, cudaStreamIsCapturing);
-FEEDLINE_CUDA_CALL(StreamSynchronizeOp, cudaStreamSynchronize);
-FEEDLINE_CUDA_CALL(EventSynchronizeOp, cudaEventSynchronize);
-FEEDLINE_CUDA_CALL(EventQueryOp, cudaEventQuery);
-FEEDLINE_CUDA_CALL(ElapsedTimeOp, cudaEventElapsedTime);
-#undef FEEDLINE_CUDA_CALL
+template <OperationName name>
+using CudaCall = HookedCall<name, cudaErrorLaunchFailure>;
+using SetDeviceOp = CudaCall<"cudaSetDevice">;
+using CaptureModeOp = CudaCall<"cudaThreadExchangeStreamCaptureMode">;
+using DriverEntryOp = CudaCall<"cudaGetDriverEntryPointByVersion">;
+using MallocOp = CudaCall<"cudaMalloc">;
+using MallocAsyncOp = CudaCall<"cudaMallocAsync">;
+using FreeAsyncOp = CudaCall<"cudaFreeAsync">;
+using CanAccessPeerOp = CudaCall<"cudaDeviceCanAccessPeer">;
+using EnablePeerOp = CudaCall<"cudaDeviceEnablePeerAccess">;
+using HostRegisterOp = CudaCall<"cudaHostRegister">;
+using GetPropertiesOp = CudaCall<"cudaGetDeviceProperties">;
+using StreamPriorityOp = CudaCall<"cudaDeviceGetStreamPriorityRange">;
+using StreamCreateOp = CudaCall<"cudaStreamCreateWithPriority">;
+using EventCreateOp = CudaCall<"cudaEventCreateWithFlags">;
+using MemcpyOp = CudaCall<"cudaMemcpyAsync">;
+using LoadOp = CudaCall<"cudaFuncGetAttributes">;
+using LaunchOp = CudaCall<"cudaLaunchKernel">;
+using EventRecordOp = CudaCall<"cudaEventRecord">;
+using StreamWaitOp = CudaCall<"cudaStreamWaitEvent">;
+using IsCapturingOp = CudaCall<"cudaStreamIsCapturing">;
+using StreamSynchronizeOp = CudaCall<"cudaStreamSynchronize">;
+using EventSynchronizeOp = CudaCall<"cudaEventSynchronize">;
+using EventQueryOp = CudaCall<"cudaEventQuery">;
+using ElapsedTimeOp = CudaCall<"cudaEventElapsedTime">;
 
 /// Returns the Error for a call that has failed. Its message also says what the user can do.
 Error failure(DeviceId gpu, const char* call, cudaError_t error);

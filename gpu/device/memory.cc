@@ -16,10 +16,7 @@
 namespace feedline::gpu {
 namespace {
 
-struct MmapOp {
-  static constexpr const char* name = "mmap";
-  static constexpr int error = ENOMEM;
-};
+using MmapOp = HookedCall<"mmap", ENOMEM>;
 
 constexpr size_t huge_page = size_t{2} << 20;
 

@@ -25,30 +25,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct OpenCacheOp {
-  static constexpr const char* name = "open a cache";
-  static constexpr int error = EACCES;
-};
-struct WriteCacheOp {
-  static constexpr const char* name = "write to a cache";
-  static constexpr int error = ENOSPC;
-};
-struct ShortWriteCacheOp {
-  static constexpr const char* name = "write short to a cache";
-  static constexpr int error = 1;
-};
-struct ReadCacheOp {
-  static constexpr const char* name = "read from a cache";
-  static constexpr int error = EIO;
-};
-struct SyncCacheOp {
-  static constexpr const char* name = "fdatasync of a cache";
-  static constexpr int error = EIO;
-};
-struct LockCacheOp {
-  static constexpr const char* name = "lock of a cache";
-  static constexpr int error = ENOLCK;
-};
+using OpenCacheOp = HookedCall<"open a cache", EACCES>;
+using WriteCacheOp = HookedCall<"write to a cache", ENOSPC>;
+using ShortWriteCacheOp = HookedCall<"write short to a cache", 1>;
+using ReadCacheOp = HookedCall<"read from a cache", EIO>;
+using SyncCacheOp = HookedCall<"fdatasync of a cache", EIO>;
+using LockCacheOp = HookedCall<"lock of a cache", ENOLCK>;
 
 constexpr uint64_t page = 4096;
 constexpr char magic[] = "feedcch1";

@@ -26,10 +26,7 @@ constexpr const char* no_place =
     "there is no folder in which its index can be stored; set index.dir (or --dir of `feedline index`), HOME or "
     "XDG_CACHE_HOME";
 
-struct MakeFolderOp {
-  static constexpr const char* name = "make_index_folder";
-  static constexpr int error = EACCES;
-};
+using MakeFolderOp = HookedCall<"make_index_folder", EACCES>;
 
 // Returns the folder for caches of feedline, below $XDG_CACHE_HOME or else ~/.cache, or an empty path if there is none.
 // The XDG Base Directory Specification says that a relative path is to be ignored.

@@ -22,14 +22,8 @@ namespace {
 
 /// The failure of a file system that refuses O_DIRECT at open. Other file systems refuse it in statx or at the first
 /// read.
-struct DirectOpenOp {
-  static constexpr const char* name = "open O_DIRECT";
-  static constexpr int error = EINVAL;
-};
-struct SetFlagsOp {
-  static constexpr const char* name = "fcntl";
-  static constexpr int error = EINVAL;
-};
+using DirectOpenOp = HookedCall<"open O_DIRECT", EINVAL>;
+using SetFlagsOp = HookedCall<"fcntl", EINVAL>;
 
 /// Checks that the opened file is still a regular file, as it was when the files were listed, and clears O_NONBLOCK.
 /// With O_NONBLOCK, a read by io_uring would fail if the file system cannot read without waiting. Returns 0 or an

@@ -21,14 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct ListOp {
-  static constexpr const char* name = "list_files";
-  static constexpr int error = EACCES;
-};
-struct TypeOp {
-  static constexpr const char* name = "list_files: type";
-  static constexpr int error = EIO;
-};
+using ListOp = HookedCall<"list_files", EACCES>;
+using TypeOp = HookedCall<"list_files: type", EIO>;
 
 bool has_magic(std::string_view text) { return text.find_first_of("*?[") != std::string_view::npos; }
 

@@ -14,16 +14,10 @@ namespace feedline::io {
 namespace {
 
 /// The failure of a file system that accepts O_DIRECT at open and refuses it at the first read.
-struct DirectReadOp {
-  static constexpr const char* name = "read O_DIRECT";
-  static constexpr int error = EINVAL;
-};
+using DirectReadOp = HookedCall<"read O_DIRECT", EINVAL>;
 
 /// The failure of a read whose bytes are not in the page cache.
-struct CachedReadOp {
-  static constexpr const char* name = "read cached";
-  static constexpr int error = EAGAIN;
-};
+using CachedReadOp = HookedCall<"read cached", EAGAIN>;
 
 // Returns whether the file lies only in memory, so that reads do not wait for a disk, except for swap.
 bool lies_in_memory(int fd) noexcept {

@@ -18,48 +18,18 @@
 namespace feedline::io {
 namespace {
 
-struct EventfdOp {
-  static constexpr const char* name = "eventfd";
-  static constexpr int error = EMFILE;
-};
-struct WakeOp {
-  static constexpr const char* name = "eventfd write";
-  static constexpr int error = EINTR;
-};
+using EventfdOp = HookedCall<"eventfd", EMFILE>;
+using WakeOp = HookedCall<"eventfd write", EINTR>;
 /// The answer of a container that forbids io_uring.
-struct RingSetupOp {
-  static constexpr const char* name = "io_uring_setup";
-  static constexpr int error = EPERM;
-};
+using RingSetupOp = HookedCall<"io_uring_setup", EPERM>;
 /// The answer of a kernel before 6.1 to newer flags.
-struct RingFlagsOp {
-  static constexpr const char* name = "io_uring_setup flags";
-  static constexpr int error = EINVAL;
-};
-struct RingDontforkOp {
-  static constexpr const char* name = "madvise of the ring";
-  static constexpr int error = ENOMEM;
-};
-struct RingProbeOp {
-  static constexpr const char* name = "io_uring probe";
-  static constexpr int error = EINVAL;
-};
-struct RegisterBuffersOp {
-  static constexpr const char* name = "io_uring_register buffers";
-  static constexpr int error = ENOMEM;
-};
-struct RingEnterOp {  // a temporary failure
-  static constexpr const char* name = "io_uring_enter";
-  static constexpr int error = EAGAIN;
-};
-struct RingLostOp {  // a lasting failure
-  static constexpr const char* name = "io_uring_enter forbidden";
-  static constexpr int error = EPERM;
-};
-struct CqeOp {
-  static constexpr const char* name = "completion";
-  static constexpr int error = EIO;
-};
+using RingFlagsOp = HookedCall<"io_uring_setup flags", EINVAL>;
+using RingDontforkOp = HookedCall<"madvise of the ring", ENOMEM>;
+using RingProbeOp = HookedCall<"io_uring probe", EINVAL>;
+using RegisterBuffersOp = HookedCall<"io_uring_register buffers", ENOMEM>;
+using RingEnterOp = HookedCall<"io_uring_enter", EAGAIN>;  // a temporary failure
+using RingLostOp = HookedCall<"io_uring_enter forbidden", EPERM>;  // a lasting failure
+using CqeOp = HookedCall<"completion", EIO>;
 
 [[noreturn]] void refuse(int error, const char* what) { throw std::system_error(error, std::generic_category(), what); }
 

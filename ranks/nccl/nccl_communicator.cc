@@ -31,10 +31,7 @@ using ranks::PartsDigest;
 using Clock = std::chrono::steady_clock;
 using Part = Communicator::Part;
 
-struct NcclOp {
-  static constexpr const char* name = "nccl";
-  static constexpr int error = ncclSystemError;
-};
+using NcclOp = HookedCall<"nccl", ncclSystemError>;
 
 constexpr auto watch_interval = std::chrono::milliseconds(10);
 constexpr auto leave_timeout = std::chrono::seconds(5);

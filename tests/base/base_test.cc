@@ -216,10 +216,7 @@ TEST_CASE("what runs on given CPUs stays there, and the caller where it was") {
 }
 
 namespace {
-struct ProbeOp {
-  static constexpr const char* name = "probe";
-  static constexpr int error = 5;
-};
+using ProbeOp = HookedCall<"probe", 5>;
 }  // namespace
 
 namespace {

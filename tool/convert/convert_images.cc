@@ -22,14 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct ListFolderOp {
-  static constexpr const char* name = "list folder";
-  static constexpr int error = EIO;
-};
-struct TypeOp {
-  static constexpr const char* name = "type of file";
-  static constexpr int error = EACCES;
-};
+using ListFolderOp = HookedCall<"list folder", EIO>;
+using TypeOp = HookedCall<"type of file", EACCES>;
 
 constexpr uint64_t most_image_bytes = uint64_t{255} << 20;  // a record has at most 256 MiB
 

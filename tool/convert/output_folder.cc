@@ -17,14 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct HiddenFolderOp {
-  static constexpr const char* name = "hidden folder";
-  static constexpr int error = EACCES;
-};
-struct RemoveOp {
-  static constexpr const char* name = "remove pipeline";
-  static constexpr int error = EIO;
-};
+using HiddenFolderOp = HookedCall<"hidden folder", EACCES>;
+using RemoveOp = HookedCall<"remove pipeline", EIO>;
 
 [[noreturn]] void refused(const std::string& path, const char* what, const std::string& why) {
   throw Error(Category::io_error, fmt::format("{}: {}", what, why), Place::of_file(path));

@@ -23,22 +23,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct FolderOp {
-  static constexpr const char* name = "bucket folder";
-  static constexpr int error = EACCES;
-};
-struct OpenOp {
-  static constexpr const char* name = "bucket open";
-  static constexpr int error = EMFILE;
-};
-struct WriteOp {
-  static constexpr const char* name = "bucket write";
-  static constexpr int error = ENOSPC;
-};
-struct SyncOp {
-  static constexpr const char* name = "bucket sync";
-  static constexpr int error = EIO;
-};
+using FolderOp = HookedCall<"bucket folder", EACCES>;
+using OpenOp = HookedCall<"bucket open", EMFILE>;
+using WriteOp = HookedCall<"bucket write", ENOSPC>;
+using SyncOp = HookedCall<"bucket sync", EIO>;
 
 /// What precedes each record's payload in a bucket file.
 struct Header {

@@ -37,10 +37,7 @@ constexpr uint64_t fair_bucket = uint64_t{128} << 20, many_buckets = 4096;
 constexpr size_t told_bad = 20;  // how many bad places are listed at most if they end the split
 
 /// Lets tests simulate a disk with one free block.
-struct SpaceOp {
-  static constexpr const char* name = "disk space";
-  static constexpr int error = ENOSPC;
-};
+using SpaceOp = HookedCall<"disk space", ENOSPC>;
 
 class Split {
  public:

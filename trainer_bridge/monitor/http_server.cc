@@ -33,10 +33,7 @@ constexpr std::string_view unix_prefix = "unix:";
 constexpr size_t most_discarded = 1 << 20;  // bytes of a client that has its response, and sends without end
 constexpr std::string_view still_working = "HTTP/1.1 102 Processing\r\n\r\n";
 
-struct ListenUnixOp {  // socket, bind and listen of a Unix domain socket
-  static constexpr const char* name = "listen at a path";
-  static constexpr int error = ENOSPC;
-};
+using ListenUnixOp = HookedCall<"listen at a path", ENOSPC>;  // socket, bind and listen of a Unix domain socket
 
 [[noreturn]] void fail(const std::string& what, int error) {
   throw Error(Category::io_error, fmt::format("{}: {}", what, std::generic_category().message(error)));
