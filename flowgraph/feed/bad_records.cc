@@ -18,10 +18,11 @@ Error ends_feed(const std::string& limit, const Error& last) {
 
 }  // namespace
 
-// Returns which limit of `errors` is exceeded by the `bad` records that the feed met, together with those that were
-// left out when the data was counted; nullopt if no limit is exceeded. A file that SKIP_FILE left out counts as one
-// failure, but not as a bad record. Counting leaves records out of whole files, also where the records are no samples.
-// So for the rate the samples have only their share of what was left out.
+// Returns a message that says which limit of the pipeline's `errors` is exceeded; nullopt if none is. `bad` is how many
+// bad records the feed has met. Added to these are the records that were left out when the data was counted. (A file
+// that SKIP_FILE left out counts as one failure, but not as a bad record.) Whole files are counted, but the feed may
+// choose only some of their records as samples. So the failure rate is computed with the same share of the records that
+// were left out.
 std::optional<std::string> BadRecords::exceeded_limit(uint64_t bad) const {
   const DataSet& data = schedule_.data;
   const uint64_t skipped = data.skipped_total;
@@ -61,8 +62,7 @@ void BadRecords::settle(StepOutcome& step) {
     last_in_steps_ = bad.error;
     if (const auto exceeded = limit()) return end_at(bad.row, ends_feed(*exceeded, bad.error));
   }
-  // Chunks that came after the last failed row may have had bad records. Together with the failed rows, these may
-  // exceed a limit.
+  // Bad records of chunks that were parsed after the last failed row may exceed a limit together with the failed rows.
   if (!last_in_steps_) return;
   if (const auto exceeded = limit()) end_at(0, ends_feed(*exceeded, *last_in_steps_));
 }

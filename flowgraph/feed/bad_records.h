@@ -1,4 +1,4 @@
-// The bad records that a feed meets, and what `errors` of the pipeline allows.
+// Counts the bad records that a feed meets, and ends the feed if they are more than `errors` of the pipeline allows.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,16 @@
 namespace feedline::flow {
 
 /// Counts bad records in the order of the data, so that the feed ends at the same step whatever the timing. A record is
-/// found to be bad either when its chunk is parsed or when its step is written. Parsing is ahead of writing, so each
-/// step says how many records were known to be bad when it was assembled (StepOutcome::bad_before).
+/// found to be bad either when its chunk is parsed or when its step is written. Chunks are parsed ahead of the steps,
+/// so each step carries the number of bad records that had been found in chunks when it was assembled
+/// (StepOutcome::bad_before).
 class BadRecords {
  public:
   /// Keeps a reference to `schedule`.
   explicit BadRecords(const Schedule& schedule) : schedule_(schedule) {}
 
-  /// Notes the bad records of a chunk. If one of them exceeds a limit of `errors`, makes the chunk end before that
-  /// record, with an Error. Chunks must come in order.
+  /// Notes the bad records of a chunk. If a record exceeds a limit of the pipeline's `errors`, cuts the chunk off
+  /// before that record, and gives the chunk an Error. Chunks must come in order.
   void note(Chunk& chunk);
   /// Returns how many bad records have been noted in chunks.
   uint64_t in_chunks() const noexcept { return in_chunks_.total(); }
@@ -32,7 +33,7 @@ class BadRecords {
   void settle(StepOutcome& step);
 
   uint64_t total() const noexcept { return in_chunks_.total() + in_steps_.total(); }
-  /// Returns the first bad records that were noted, at most ErrorLog::kept.
+  /// Returns the Errors of the first bad records that were noted, at most ErrorLog::kept.
   std::vector<Error> first() const;
 
  private:

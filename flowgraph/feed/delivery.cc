@@ -98,8 +98,8 @@ void Delivery::throw_if_only_the_caller_can_help(size_t number, std::optional<si
     if (replicas_[other].served_by == std::this_thread::get_id()) throw_if_all_is_held(other);
 }
 
-// Throws only if a batch comes next and there is no buffer for it (Replica::out_of_buffers). The end of an epoch or an
-// error needs no buffer, so a caller may hold all batches until then.
+// If the program holds all batches, throws only if the next thing to deliver is a batch, for which there is no buffer
+// (Replica::out_of_buffers). The end of an epoch or an error needs no buffer, so it can still be delivered.
 void Delivery::throw_if_all_is_held(size_t number) const {
   const Replica& replica = replicas_[number];
   const size_t held = replica.ring->held;
@@ -130,7 +130,8 @@ void Delivery::wait_for(const Arrive& arrive, const BatchContent& content, Batch
     } catch (...) {
       failure = std::current_exception();
       batch = Batch();
-      if (content.order) content.order->let_go();  // the batch stays queued, and the caller may destroy its stream
+      // The batch stays queued. It must not wait for the caller's stream later, because the caller may destroy that.
+      if (content.order) content.order->let_go();
     }
   }
   waits_.end(number);
@@ -187,11 +188,11 @@ Delivery::Outcome Delivery::next(int of_replica, std::optional<Clock::time_point
   if (const auto& error = replica.ready.front().error) {
     failed_ = true;
     error_ = *error;
-    throw *error;  // it stays in the queue, so every further call throws it
+    throw *error;  // the error stays in the queue, so every further call throws it
   }
   if (const auto& content = replica.ready.front().batch) {
     batch = lend(replica, content);
-    if (arrive) wait_for(arrive, *content, batch, number);  // if it throws, this is still the next batch
+    if (arrive) wait_for(arrive, *content, batch, number);  // if it throws, the same batch is next again
     ledger_.add(number, *content, replica.ready.front().passes);
   }
   // Destroyed when the function returns, after the lock has been released: Ready::keeps then gives its slot back.

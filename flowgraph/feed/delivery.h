@@ -22,19 +22,19 @@
 
 namespace feedline::flow {
 
-/// What a replica is given: a batch, the error that ends the feed, or the end of an epoch (then neither `batch` nor
-/// `error` is set).
+/// Something that a replica is given: a batch, the error that ends the feed, or the end of an epoch (then neither
+/// `batch` nor `error` is set).
 struct Ready {
   std::shared_ptr<const BatchContent> batch = {};
   std::shared_ptr<const Error> error = {};
-  // The chunk that brought the end of an epoch or the error; null if none did. The chunk's slot stays in use until the
-  // replica takes this object.
+  // The chunk with which the end of an epoch or the error came; null if it came with none. The chunk's slot (its
+  // memory) stays in use until the replica takes this object.
   std::shared_ptr<const void> keeps = {};
   EpochEnd end = {};
-  PassAudit passes = {};  // of a batch: how its audit is split by pass
+  PassAudit passes = {};  // of a batch: how its audit is divided between two passes over the data
 };
 
-/// What has been delivered since the start, and how long next() waited for it.
+/// Says what has been delivered since the start, and how long next() waited for it.
 struct DeliveryReport : DeliveredReport, WaitReport {
   size_t takers = 0;           // how many threads call next() for the replicas
   std::optional<Error> error;  // the Error that every further next() throws
@@ -65,7 +65,7 @@ class Delivery {
   /// function must be cheap. Call this before the first next().
   void watch(std::function<std::optional<Error>()> failure_of_others) { others_ = std::move(failure_of_others); }
 
-  /// Returns whether any replica has nothing ready, so that its next() waits or soon will. May be called from any
+  /// Returns whether any replica has no batch ready, so that its next() waits or soon will. May be called from any
   /// thread.
   bool shortage() const noexcept { return short_replicas_ > 0; }
   /// Returns how many buffers each replica has for its batches.

@@ -1,4 +1,4 @@
-// What each replica has been given.
+// Counts what each replica has been given.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace feedline::flow {
 
-/// What has been delivered since the start.
+/// Says what has been delivered since the start.
 struct DeliveredReport {
   Counters counters;  // only the members that a DeliveryLedger counts
   uint64_t audit = 0, finished_epochs = 0;
@@ -28,7 +28,8 @@ class DeliveryLedger {
   /// All replicas begin at `start`.
   DeliveryLedger(size_t replicas, const Position& start, EpochLedger epochs);
 
-  /// Adds a batch that the replica was given. `passes` says how its audit is split by pass.
+  /// Adds a batch that the replica was given. `passes` says how its audit (a sum of hashes of its records) is divided
+  /// between two passes over the data.
   void add(size_t replica, const BatchContent& batch, const PassAudit& passes);
   /// Ends the replica's epoch.
   void end_epoch(size_t replica, const EpochEnd& end);

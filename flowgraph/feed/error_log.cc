@@ -7,7 +7,7 @@ namespace {
 
 uint64_t hash(const Place& place) noexcept {
   const uint64_t record = mix64(std::hash<std::string>{}(place.file)) ^ static_cast<uint64_t>(place.record);
-  return mix64(mix64(record) ^ static_cast<uint64_t>(place.offset));  // adjacent bad regions share a record number
+  return mix64(mix64(record) ^ static_cast<uint64_t>(place.offset));  // adjacent bad regions have the same `record`
 }
 
 }  // namespace

@@ -14,13 +14,13 @@ namespace feedline::flow {
 /// The bad records met so far. Thread-safe.
 class ErrorLog {
  public:
-  /// How many errors are kept with their place and message. Further errors are only counted.
+  /// The maximum number of Errors that are stored, with their place and message. Further errors are only counted.
   static constexpr size_t kept = 100;
-  /// How many different bad records are remembered, so that each of them counts only once. Any further bad record
-  /// counts each time that it is read.
+  /// The maximum number of different bad records that are remembered, so that each of them counts only once. Any
+  /// further bad record counts each time that it is read.
   static constexpr size_t told_apart = 1 << 16;
 
-  /// Notes an error whose place names file, record and offset, if it is new.
+  /// Notes an Error, unless one with the same place was noted before. The place must name file, record and offset.
   void note(const Error& error);
 
   uint64_t total() const noexcept { return total_; }

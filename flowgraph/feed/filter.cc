@@ -52,7 +52,8 @@ bool has(const std::vector<uint64_t>& set, uint64_t number) { return (set[number
 void put(std::vector<uint64_t>& set, uint64_t number) { set[number / 64] |= uint64_t{1} << number % 64; }
 
 // Returns the bytes of an answer's file: magic, digest, the words of `kept`, `changes` and `audits`, and the CRC32C of
-// all bytes before it. The numbers of words follow from the pipeline and the data, which the digest stands for.
+// all bytes before it. The numbers of words are not stored: they follow from the pipeline and the data, of which
+// `digest` is a digest.
 std::string bytes_of(const Answer& answer, uint64_t digest) {
   std::string bytes(magic, 8);
   const auto add = [&](const void* data, size_t size) { bytes.append(static_cast<const char*>(data), size); };
@@ -117,7 +118,7 @@ Answer evaluate(const PipelineSpec& spec, const DataSet& data, const FilterRun& 
 
 void keep(const std::string& path, const Answer& answer, uint64_t digest, DataSet& data) {
   try {
-    std::error_code refused;  // opening the file reports the error
+    std::error_code refused;  // ignored here: opening the file fails, too, and reports the error
     std::filesystem::create_directories(std::filesystem::path(path).parent_path(), refused);
     io::OutputFile out(path);
     const std::string bytes = bytes_of(answer, digest);
@@ -162,7 +163,8 @@ void apply_filter(const PipelineSpec& spec, DataSet& data, const FilterRun& run)
   if (!path.empty()) answer = load(path, digest, Answer(spec, data));
   if (!answer) {
     answer = evaluate(spec, data, run);
-    // Every run must report the errors that it meets, so an answer with errors is not stored.
+    // A run that loads an answer does not meet the bad records, but every run must report them. So an answer with bad
+    // records is not stored.
     if (!path.empty() && answer->bad_total == 0) keep(path, *answer, digest, data);
   }
   for (Error& error : answer->bad) data.skip(std::move(error));

@@ -1,5 +1,4 @@
-// Finds the samples that a pipeline's filter keeps, and the samples at which the value of its
-// window.key changes.
+// Finds the samples that pass a pipeline's filter, and the samples at which the value of its window.key changes.
 #pragma once
 
 #include <functional>

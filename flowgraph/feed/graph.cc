@@ -29,8 +29,8 @@ namespace {
 
 namespace tf = oneapi::tbb::flow;
 
-/// Lets tests make the body of any stage fail; it is not a system call. A body may throw for many reasons. In tests,
-/// running out of memory stands for all of them.
+/// Lets tests make the body of any stage fail, by the hooks that otherwise inject failures of system calls. A body may
+/// throw for many reasons. In tests, running out of memory represents all of them.
 using BodyOp = HookedCall<"body of a stage", ENOMEM>;
 
 /// A message that says only that the stage is to run. To [read]: a slot has come back, or more chunks are needed. To
@@ -49,7 +49,7 @@ struct Graph::Impl {
   void make_nodes();
   void wake() noexcept;
 
-  // The bodies of the nodes.
+  // find() is called by the node [parse], assemble() by the node [assemble].
   bool find(const ChunkRef& chunk) noexcept;
   void assemble(const ChunkRef& chunk);
   Stage busy_stage(int replica) const;
@@ -98,7 +98,7 @@ struct Graph::Impl {
   tbb::task_arena arena;
   struct Nodes {
     explicit Nodes(Impl& impl);
-    ~Nodes() { graph.wait_for_all(); }  // edges make tasks, which must not outlive the nodes
+    ~Nodes() { graph.wait_for_all(); }  // make_edge() creates tasks, which must not outlive the nodes
     // Several threads wait for the graph at the same time, which `concurrent_wait` allows. Meanwhile the graph may be
     // cancelled. But no exception may leave a task then (oneTBB 2021.8), so guarded() catches every exception.
     tbb::task_group_context context{tbb::task_group_context::isolated, tbb::task_group_context::concurrent_wait};
@@ -119,8 +119,8 @@ struct Graph::Impl {
 
 // Only an unlimited node may have a priority. A thread that hands over a task with a priority makes the task remember
 // the thread's own pool of memory (oneTBB 2021.8, prioritize_task()). But the task of a serial node may have been made
-// by a different thread, in that thread's pool. The counts of both pools are then wrong. A pool whose thread has ended
-// is freed as soon as its count is 0, which would be while tasks still lie in it.
+// by a different thread, in that thread's pool. Then both pools count their tasks wrongly. A pool whose thread has
+// ended is freed as soon as its count is 0, so it could be freed while tasks still lie in it.
 Graph::Impl::Nodes::Nodes(Impl& impl)
     : read(graph, tf::serial, [&impl](const Kick&) { impl.guarded(impl.read->reading(), [&] { impl.read->read(); }); }),
       inflate(graph, tf::unlimited,
@@ -224,8 +224,9 @@ void Graph::Impl::make_nodes() {
   } catch (const std::system_error& error) {
     throw Error(Category::io_error, fmt::format("the feeder's thread cannot be started: {}", error.what()));
   }
-  // If any replica runs out of ready batches, makes the rings of all replicas kick as soon as one buffer is free. The
-  // replica may lack slots because batches of a different replica hold them while they wait for a buffer.
+  // When any replica runs out of ready batches, the rings of all replicas must kick their [unpack] as soon as one
+  // buffer is free. The replica may lack slots because batches of a different replica hold them while they wait for a
+  // buffer.
   delivery->on_shortage([this](int) {
     for (UnpackStage& stage : unpack) stage.ring().pool().set_enough(1);
     workers->wake_all();
@@ -271,13 +272,14 @@ void Graph::Impl::assemble(const ChunkRef& chunk) {
   if (!chunk->bad.empty() || !chunk->passed_over.empty()) bad_records.note(*chunk);
   assembler.add(chunk, completed_batches);
   if (assembler.failed()) read->end();
-  // If the chunks held here filled all slots, the chunks that the next step lacks could never be read: no slot comes
-  // back before the step is made.
+  // If the chunks that the assembler holds filled all slots, the chunks that the next step lacks could never be read,
+  // because no slot comes back before the step is made.
   check_invariant(
       assembler.failed() || assembler.held() + plan.memory.lent_chunks(plan.replicas) < plan.memory.slots_of_page_cache,
-      "step {} of epoch {} needs more chunks than the {} that are planned: {} are held, of {} slots",
-      assembler.next_step(), assembler.next_epoch(), plan.memory.step_chunks, assembler.held(),
-      plan.memory.slots_of_page_cache);
+      "step {} of epoch {} needs more chunks than there are slots for: of {} slots, {} have chunks that wait for this "
+      "step or a later one, and finished batches may use {}; the plan expects at most {} chunks for a step",
+      assembler.next_step(), assembler.next_epoch(), plan.memory.slots_of_page_cache, assembler.held(),
+      plan.memory.lent_chunks(plan.replicas), plan.memory.step_chunks);
   if (read->set_needed(assembler.needed())) nodes->read.try_put({});
   for (size_t replica = 0; replica < completed_batches.size(); replica++) {
     auto& batches = completed_batches[replica];

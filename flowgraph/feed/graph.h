@@ -5,10 +5,11 @@
 //   +---- slots: when the last row of a chunk is written ---------------------------------+  |                     |
 //                                             output buffers: when a batch is released ------+---------------------+
 //
-// Messages are handles: a chunk, the batches that a chunk completes, or an empty kick. A kick says that a slot or an
-// output buffer has come back. The pools of slots and output buffers bound everything (backpressure). Only three kinds
-// of messages go backwards: the two kicks, and a kick by which [assemble] tells [read] that the next step needs more
-// chunks. For a GPU the batches are packed (flowgraph/batch/packing.h), and an Upload unpacks them there.
+// Messages are handles: a chunk, the batches that a chunk completes, or an empty kick. A kick says that a slot (the
+// memory of a chunk) or an output buffer is free again. The pools of slots and output buffers bound everything
+// (backpressure). Only three kinds of messages go backwards: the two kicks, and a kick by which [assemble] tells [read]
+// that the next step needs more chunks. For a GPU the batches are packed (flowgraph/batch/packing.h), and an Upload
+// unpacks them there.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// How many bytes a cache takes for a sample, if that depends on the sample.
+// Measures how many bytes a cache takes for a sample, if that depends on the sample.
 #pragma once
 
 #include "flowgraph/data/data_set.h"

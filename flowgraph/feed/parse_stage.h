@@ -18,7 +18,8 @@ class ParseStage {
   ParseStage(const Plan& plan, const BatchWriter& writer, ReadStage& read)
       : plan_(plan), writer_(writer), read_(read) {}
 
-  /// Returns the chunk that a message is about.
+  /// Returns the chunk of a message. For Untried, takes the oldest chunk for which no thread has looked in the caches
+  /// yet.
   ChunkRef take(const ToParse& message) const;
   /// Returns whether the chunk must be looked for in the caches (ReadStage::read_cached()) before it is parsed.
   bool is_untried(const Chunk& chunk) const noexcept { return read_.is_untried(chunk); }

@@ -145,7 +145,7 @@ bool ReadStage::read_lazily() {
   if (!chunk) return false;
   chunk->sequence = next_sequence_++;
   lazy_->fill(*chunk);
-  if (ended_) return false;  // the chunk may have ended early
+  if (ended_) return false;  // end() was called meanwhile, so the chunk may lack records
   bytes_read_ = lazy_->bytes_read();
   outlets_.parse(chunk);
   return true;
@@ -212,7 +212,7 @@ void ReadStage::read_into(const ChunkRef& chunk, bool found) {
   const Ticket& ticket = chunk->ticket;
   std::byte* at = chunk->data().data();
   chunk->extents.clear();
-  if (ticket.extents.empty()) return outlets_.parse(chunk);  // the ticket only brings the end of an epoch
+  if (ticket.extents.empty()) return outlets_.parse(chunk);  // an empty ticket stands for the end of an epoch
   const bool compressed = plan_.data.files[ticket.extents.front().file].compressed();
   const uint64_t bytes = slot_bytes(ticket, compressed);
   check_invariant(bytes <= chunk->data().size(), "a read of {} bytes, in {} parts of {} from {} on, for a slot of {}",
@@ -299,7 +299,9 @@ bool ReadStage::read_cached(const ChunkRef& chunk) {
   std::vector<io::Read> reads;
   add_reads(chunk, reads);
   if (!reads.empty()) return read_pages(chunk, reads);
-  if (plan_.cache->share() == 1) misses_ = 0;  // all records are kept, so nothing comes from a disk any more
+  // If the cache keeps all records, there are no reads from a disk any more, so read_ahead() can be as small as with
+  // the page cache.
+  if (plan_.cache->share() == 1) misses_ = 0;
   return true;
 }
 

@@ -43,7 +43,7 @@ using ToParse = std::variant<Untried, ChunkRef>;
 
 class ReadStage {
  public:
-  /// Where the stage's messages go. The functions are called on any thread, and must not block.
+  /// The functions to which the stage passes its messages. They are called on any thread, and must not block.
   struct Outlets {
     std::function<void(ToParse)> parse;          // a chunk is to be parsed
     std::function<void(FileInflater*)> inflate;  // the inflater's run() is to be called
@@ -73,11 +73,11 @@ class ReadStage {
   /// caches had all bytes. If not, the chunk is given to Outlets::parse when it has been read. Precondition:
   /// is_untried().
   bool read_cached(const ChunkRef& chunk);
-  /// Puts those records of a chunk into the pipeline's cache of records that the cache is planned to keep. Called just
-  /// before the chunk is parsed.
+  /// Puts records of a chunk into the pipeline's cache of records: those that the plan has chosen for the cache. Called
+  /// just before the chunk is parsed.
   void keep(Chunk& chunk);
 
-  /// Lets no new read begin.
+  /// Begins no new read from now on.
   void end() noexcept {
     ended_ = true;
     if (lazy_) lazy_->stop();
@@ -171,7 +171,7 @@ class ReadStage {
   std::vector<FileInflater*> open_inflaters_;
   std::vector<io::Read> requests_;  // the reads of one burst
   size_t burst_ = 0;                // the number of chunks that requests_ is for
-  uint64_t passed_by_ = 0;          // counts chunks, of which only some are looked for in the page cache
+  uint64_t passed_by_ = 0;          // counts chunks: one in cache_tried_once_in is looked for in the page cache
   std::optional<LazyReader> lazy_;  // index.mode LAZY: used instead of tickets, inflaters and requests
 
   std::atomic<uint64_t> needed_;

@@ -19,7 +19,7 @@ namespace {
 
 using Part = Transport::Part;
 
-// The time within which the other ranks must have heard that this rank leaves.
+// The time within which the other ranks must have learned that this rank leaves.
 constexpr auto leave_timeout = std::chrono::seconds(5);
 // The time between two votes while some ranks vote to begin anew and some do not yet.
 constexpr auto between_meetings = std::chrono::milliseconds(50);
@@ -72,7 +72,7 @@ Transfer::Transfer(const PipelineSpec& spec, Start start)
       buffers_(start_.devices.size()) {
   const MemoryLine wanted = memory(spec_, start_.facts, start_.devices.size());
   const uint64_t bytes = wanted.count * wanted.bytes;
-  if (!start_.graph && bytes > spec_.memory_limit)  // a reader's plan has counted these bytes
+  if (!start_.graph && bytes > spec_.memory_limit)  // on a reader the plan has checked the limit
     throw Error(
         Category::bad_pipeline,
         fmt::format("memory.limit: the batches that other ranks send need {}, but the limit is {}; set memory.limit to "
@@ -188,7 +188,7 @@ void Transfer::fail() noexcept {
     const bool of_ranks = communicator_.failure().has_value();
     if (!of_ranks) communicator_.abort(why);
     end_with(of_ranks ? in_step(position_, why) : why);
-  } catch (...) {  // no memory is left to tell more
+  } catch (...) {  // there is too little memory for a better Error
     delivery_->fail(std::current_exception());
   }
 }

@@ -34,12 +34,15 @@ class Transfer {
   struct Start {
     std::shared_ptr<Transport> communicator;
     Distribution distribution;
-    FeedFacts facts;                // facts of the feed of this rank's reader
-    Tables tables;                  // of the pipeline; the tables that are on_device are open
-    Graph* graph = nullptr;         // on a reader: the graph, whose replica i makes part i; must outlive this object
+    FeedFacts facts;  // facts of the feed on the rank that reads for this rank
+    Tables tables;    // the pipeline's tables; those with on_device must be open
+    // On a rank that reads (a reader): its graph, which must outlive this object. Replica i of the graph makes part i.
+    Graph* graph = nullptr;
     std::vector<DeviceId> devices;  // by replica: the device to which its batches go; an Upload copies those for GPUs
-    std::vector<int> parts;         // the reader's part for each replica, or one part that all replicas are given
-    bool heads_only = false;        // send only heads, because an Upload sends the rows; a reader keeps its own rows
+    // A part is one of the packed batches that a reader sends for a step. By replica: the number of the part that it is
+    // given; or only one number, if all replicas are given the same part.
+    std::vector<int> parts;
+    bool heads_only = false;  // send only Heads, because an Upload sends the rows; a reader keeps its own rows
     int threads = 1;
     Position position;
   };
@@ -77,7 +80,7 @@ class Transfer {
  private:
   enum class Intent : uint32_t { go_on, begin_anew, leave };
   enum class Offer : uint32_t { nothing, batch, end_of_epoch };
-  /// A rank's vote before a step. `epoch` and `step` say where a reader stands.
+  /// The vote of a rank before a step. Of a reader, `epoch` and `step` say which step it offers.
   struct StepVote {
     Intent intent = Intent::go_on;
     Offer offer = Offer::nothing;

@@ -16,8 +16,8 @@ namespace feedline::flow {
 namespace {
 
 constexpr uint64_t most_files = 128, most_bytes = uint64_t{256} << 20;
-// The maximum number of records whose rows are made if that takes long, as decoding pictures does. It then takes a
-// second or two.
+// The maximum number of records whose rows are made if making a row takes long, as decoding a picture does. So a trial
+// takes a second or two.
 constexpr uint64_t most_long_rows = 256;
 
 class Trial {

@@ -10,10 +10,10 @@
 
 namespace feedline::flow {
 
-/// Parses the first `of_each_file` samples of each file. If there are more than 128 files, takes 128 files from all
-/// over the data. Computes the formulas of these samples, and makes their rows. Rows that take long to make are made of
-/// at most 256 samples. Reads at most 256 MiB. Throws Error io_error if a file cannot be read. `tables` are the
-/// pipeline's open tables.
+/// Parses the first `of_each_file` samples of each file. If there are more than 128 files, takes only 128 files, at
+/// equal distances. Computes the formulas of these samples, and makes their rows. Rows that take long to make, such as
+/// decoded pictures, are made of at most 256 samples. Reads at most 256 MiB. Throws Error io_error if a file cannot be
+/// read. `tables` are the pipeline's open tables.
 TriedRecords try_records(const PipelineSpec& spec, const Tables& tables, const DataSet& data, uint64_t of_each_file);
 
 }  // namespace feedline::flow

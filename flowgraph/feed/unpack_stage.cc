@@ -80,9 +80,9 @@ bool UnpackStage::settled(Pending& batch, std::vector<Ready>& done) {
   return false;
 }
 
-// Makes the pool kick this stage only when many buffers are free, as long as every replica has batches ready. If any
-// replica has no ready batch, one free buffer must be enough again. If that is so already, the last line sees to it. If
-// it becomes so later, the function that was given to Delivery::on_shortage() does.
+// As long as every replica has batches ready, makes the pool kick this stage only when many buffers are free. If any
+// replica has no ready batch, one free buffer must be enough again. If that is so already, the last line of this
+// function sees to it. If it becomes so later, the function that was given to Delivery::on_shortage() does.
 void UnpackStage::wait_for_many_buffers() {
   const size_t size = ring_->pool().size(), others = size - std::min<size_t>(ring_->held + 1, size);
   ring_->pool().set_enough(std::max<size_t>(1, others / 2));

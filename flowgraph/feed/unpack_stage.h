@@ -28,15 +28,15 @@ class UnpackStage {
     BatchBuffer* buffer;
     std::atomic<bool> done;
   };
-  /// Where the stage's messages go. The functions are called on any thread, and must not block.
+  /// The functions to which the stage passes its messages. They are called on any thread, and must not block.
   struct Outlets {
     std::function<void(Pending*)> write;   // write() is to be called for this batch, on any thread
     std::function<void(int replica)> run;  // run() of this replica's stage is to be called
     std::function<void()> end;             // the feed has ended with an error: nothing new is to be read
   };
 
-  /// Keeps references to all arguments that are references. For `deliver_before_error` see Options in
-  /// feedline/feeder.h.
+  /// Keeps references to all arguments that are references. `deliver_before_error`: whether the good rows of a step
+  /// before a bad record that ends the feed are still delivered, as a shorter batch.
   UnpackStage(const Plan& plan, int replica, const BatchWriter& writer, std::shared_ptr<BatchRing> ring,
               Delivery& delivery, BadRecords& bad_records, bool deliver_before_error, const Outlets& outlets)
       : plan_(plan),
@@ -51,7 +51,7 @@ class UnpackStage {
   /// Queues the batches, and does what run() does.
   void add(std::vector<BatchRows>&& batches);
   /// Gives buffers to as many queued batches as possible, and delivers the batches that are written, in their order.
-  /// One thread at a time may call it or add().
+  /// Only one thread at a time may be in run() or add().
   void run();
   /// Writes a batch of this stage into its buffer. May be called on any thread.
   void write(Pending& batch);
@@ -82,7 +82,7 @@ class UnpackStage {
   const Outlets& outlets_;
   StageCounters counters_{"feedline unpack"};
 
-  // Only run() uses these members.
+  // Used only by run(), add() and clear().
   std::deque<BatchRows> waiting_;  // batches that wait for a buffer
   std::deque<Pending> pending_;    // batches that have a buffer and wait to be delivered in their order
   bool ended_ = false;             // a step of this replica has ended the feed

@@ -20,8 +20,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How often a thread that waits for packed rows checks whether it must stop; and how often a thread that waits for
-// copies checks whether arrive() has waited for other ranks for too long.
+// The time between two checks: of a thread that waits for packed rows, whether it must stop; of a thread that waits for
+// copies, whether arrive() has waited too long for other ranks.
 constexpr auto between_looks = std::chrono::milliseconds(50),
                between_looks_at_arrivals = std::chrono::milliseconds(1000);
 
@@ -29,8 +29,8 @@ constexpr auto between_looks = std::chrono::milliseconds(50),
 constexpr size_t table_alignment = 16;
 
 // The minimum and the maximum number of batches on a GPU, if the pipeline does not say how many. At least two are made
-// ahead while one is used. More are made ahead as long as all together take at most `small_batches_bytes`, because
-// waking a thread of the host takes as long as several small batches.
+// ahead while one is used. More are made ahead as long as all together take at most `small_batches_bytes`: waking a
+// thread of the host takes as long as making several small batches, so each wake-up should make several.
 constexpr uint64_t fewest_buffers = 3, most_buffers = 9, small_batches_bytes = uint64_t{256} << 20;
 
 // Returns the size of a buffer in bytes. A buffer has a batch, and after it the packed rows of the parts that are for
@@ -205,7 +205,8 @@ void Upload::end() noexcept {
     replica.changed.notify_all();
     if (replica.finishes.joinable()) replica.finishes.join();
   }
-  // A failure may have left copies unfinished, and several GPUs may copy the same rows.
+  // Waits for all GPUs before the packed rows are given back: a failure may have left copies unfinished, and several
+  // GPUs may copy the same rows.
   for (const Replica& replica : replicas_) replica.device->drain();
   for (size_t r = 0; r < replicas_.size(); r++) {
     std::deque<Parts> unfinished;
@@ -344,8 +345,8 @@ void Upload::fill(Replica& replica, std::span<const Batch> packed, BatchBuffer& 
                                 previous ? previous->filled->memory : nullptr),
                       std::back_inserter(copies));
   for (const gpu::CopyToDevice& copy : copies) (previous ? between_gpus_ : uploaded_) += copy.from.size();
-  // If a different rank has sent numbers of table rows, they are checked below. Numbers that travel between GPUs cannot
-  // be checked here, because they do not pass through the host.
+  // If a different rank has sent numbers of table rows, they are checked below. Numbers that are sent from GPU to GPU
+  // cannot be checked, because they do not pass through the host.
   const int reader = distribution_.reader_of(distribution_.rank);
   const bool has_arrived = distribution_.transfers() && reader != distribution_.rank && !between_;
   std::vector<unpack::UnpackLaunch> launches;

@@ -53,9 +53,9 @@ namespace feedline::flow {
 class Upload {
  public:
   struct Start {
-    Delivery& from;  // by replica: batches of pack(spec); must outlive this object
+    Delivery& from;  // by replica: packed batches (flowgraph/batch/packing.h); must outlive this object
     FeedFacts facts;
-    Tables tables;  // of the pipeline; the tables that are on_device are open
+    Tables tables;  // the pipeline's tables; those with on_device must be open
     std::vector<DeviceId> devices;
     bool same_rows = false;  // all replicas are given the same rows: those of `from`'s only replica
     /// The communicator between GPUs, if GPUs of different ranks exchange rows; each rank then has one replica. On the
@@ -96,12 +96,12 @@ class Upload {
   bool failed() const noexcept { return failed_; }
   /// Adds to `counters` how many bytes were copied to GPUs, copied between them, sent, and received since the start.
   void add_to(Counters& counters) const;
-  /// Returns two reports for each replica: "upload N" has the time that the thread worked, "copy N" the time that the
-  /// copies took on the GPU.
+  /// Returns two reports for each replica N: "upload N" has the time that the thread worked which gives the GPU its
+  /// work, "copy N" the time that the copies took on the GPU.
   std::vector<StageReport> report() const;
   /// Returns for each output its name, and a text that says where it is made.
   static std::vector<std::pair<std::string, std::string>> outputs(const PipelineSpec& spec, const FeedFacts& facts);
-  /// Returns the same as one text for people, with the memory that is taken on each GPU.
+  /// Returns what outputs() returns, as one text for people, with the memory that is taken on each GPU.
   static std::string text(const PipelineSpec& spec, const FeedFacts& facts, const std::vector<DeviceId>& devices,
                           size_t parts);
 
@@ -119,7 +119,7 @@ class Upload {
     std::thread uploads, finishes;
   };
   using Parts = std::vector<Batch>;
-  // The copies of one source to its GPUs.
+  // The copies from one source of rows (a replica of Start::from) to its GPUs.
   struct Copying {
     std::deque<Parts> in_flight;  // packed batches that are being copied, in the order of the stream
     bool no_more = false;         // no more batches will be copied
@@ -136,7 +136,8 @@ class Upload {
   std::optional<DeviceId> source_on_gpu(const PipelineSpec& spec, const std::vector<DeviceId>& devices,
                                         size_t replica) const;
   void end() noexcept;
-  /// Runs the body of one of the two threads of a source. `first`: the first replica of the source.
+  /// Runs the body of one of the two threads of a source. `first`: the number of the first replica that the source
+  /// serves.
   void run(size_t first, void (Upload::*body)(size_t)) noexcept;
   void upload(size_t first);
   void finish_copies(size_t first);

@@ -1,4 +1,4 @@
-// How long calls of next() wait, and for which stage.
+// Measures how long calls of next() wait, and for which stage.
 #pragma once
 
 #include <chrono>
@@ -28,7 +28,7 @@ inline constexpr size_t stage_count = 7;
 /// Returns the name of a stage as reports have it: "read".
 const char* name(Stage stage) noexcept;
 
-/// How long next() has waited since the start.
+/// Says how long next() has waited since the start.
 struct WaitReport {
   std::optional<std::chrono::steady_clock::time_point> first_batch;
   Latency next;  // how long each batch took to come; without the first batch of each replica

@@ -8,8 +8,8 @@
 namespace feedline::flow {
 namespace {
 
-// How many times a thread in haste looks for a ring before it sleeps. This takes about 50 us, which is how long it
-// takes to fall asleep and to be woken.
+// The number of times that a thread in haste looks for a ring before it sleeps. This takes about 50 us, which is how
+// long it takes to fall asleep and to be woken.
 constexpr int looks = 100;
 
 }  // namespace
@@ -20,7 +20,8 @@ void Workers::Bell::ring(bool in_haste) noexcept {
   if (in_haste && !haste_.load(std::memory_order_relaxed)) haste_ = true;
   rings_++;
   if (asleep_ == 0) return;
-  // A thread that has not seen the ring may be about to wait. The lock is free only once it waits, so that it is woken.
+  // A thread that has not seen this ring may be about to wait. It holds the lock until it waits. So once the lock could
+  // be taken here, that thread waits, and notify_all() wakes it.
   { const Lock lock(mutex_); }
   changed_.notify_all();
 }
