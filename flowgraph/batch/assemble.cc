@@ -107,7 +107,8 @@ std::shared_ptr<const StepRows> Assembler::share_rows(const Rows& of_rank, int64
     step->chunks.push_back(held.chunk.get());
     step->has_filler = step->has_filler || held.has_filler;
   }
-  // A step without a sample of this rank has a row of a different rank's sample as filler. That rank counts it.
+  // If this rank has no sample in the step, its filler is made from a row of another rank. If that row's record is bad,
+  // the other rank counts it. So bad records are counted here only in rows that belong to this rank.
   if (step->has_filler)
     for (const TicketRows& run : step->rows)
       if (run.at < of_rank.last && run.at + run.count > of_rank.first)
@@ -122,7 +123,7 @@ void Assembler::emit(const ChunkRef& newest, Out& out) {
                    [&](const TicketRows& rows) { return rows.first + rows.count > chunk_of(rows)->rows(); });
   if (bad != step_.rows.end()) {
     const Chunk& chunk = *chunk_of(*bad);
-    const Error error = *chunk.first_error;  // the chunk may be gone with the rows that are emitted
+    const Error error = *chunk.first_error;  // a copy: emitting the rows may free the chunk
     bad->count = chunk.rows() - std::min(chunk.rows(), bad->first);
     step_.rows.erase(bad + (bad->count > 0 ? 1 : 0), step_.rows.end());
     if (deliver_before_error_) emit_unfinished(out);
@@ -143,7 +144,7 @@ void Assembler::emit_unfinished(Out& out) {
   int64_t moved = 0;
   const int64_t samples = close_up(step_.rows, schedule_.frames, moved);
   if (samples == 0) {
-    dropped_ = finish();  // earlier steps, which may not be written yet, refer to these chunks
+    dropped_ = finish();  // kept alive, because earlier steps, not written yet, may refer to them
     return;
   }
   emit_batches([&](int replica) { return even_share(samples, replica, schedule_.replicas); }, out, moved);
@@ -205,7 +206,7 @@ void Assembler::note_dropped() {
   }
 }
 
-// Adds the records in these rows that were bad and became filler to the epoch's sums.
+// Adds to the epoch's sums the records in these rows that were bad and became filler.
 void Assembler::note_bad(const Chunk& chunk, uint32_t first, uint32_t count) {
   auto bad = std::ranges::lower_bound(chunk.bad, first, {}, &BadRecord::row);
   for (; bad != chunk.bad.end() && bad->row - first < count; ++bad) {

@@ -1,5 +1,5 @@
-// Turns rows in order into batches: decides which rows of which chunks make the batch of which replica. It is a state
-// machine without I/O or threads; rows are passed on as references.
+// Makes batches of the rows of a feed, in their order: decides which rows of which chunks form the batch of which
+// replica. It is a state machine without I/O or threads, and passes rows on as references.
 #pragma once
 
 #include <cstdint>
@@ -25,26 +25,27 @@ struct StepRows {
   std::vector<TicketRows> rows;  // the rows of this rank, ascending by `at`
   int64_t moved = 0;             // if an error has cut the step short: the former number of the row that is row 0 now
   uint64_t first_ticket = 0;     // the ticket of chunks[0]
-  std::vector<const Chunk*> chunks;  // by ticket; null: an earlier step finished the chunk
-  bool has_filler = false;           // one of the chunks has rows that stand in for bad records
+  std::vector<const Chunk*> chunks;  // by ticket; null: an earlier step was the last one that uses the chunk
+  bool has_filler = false;           // one of the chunks has rows that are filler for bad records
   std::vector<ChunkRef> finished;    // nothing of these chunks is used after this step
 
   const Chunk* chunk_of(const TicketRows& run) const noexcept { return chunks[run.ticket - first_ticket]; }
 };
 
-/// What a replica is given next: a batch, the end of an epoch, or a failure.
+/// Something that a replica is given: a batch, the end of an epoch, or a failure.
 struct BatchRows {
   enum class Kind : uint8_t { batch, end_of_epoch, failure };
   Kind kind = Kind::batch;
   uint64_t epoch = 0;
   uint64_t step = 0;
   std::shared_ptr<const StepRows> of_step;
-  // Batch: the rows of the step that the replica is given. Rows among them that have no sample become filler.
+  // Batch: says which rows of the step this replica gets. Those without a sample become filler: they repeat the values
+  // of another record.
   Rows wanted = {};
   // Batch: how many rows its tensors have: wanted.count(), but at least one (or one window with its frames).
   int64_t rows = 0;
-  // End of an epoch or failure: the chunk that brought it. The chunk's slot stays in use until the replica takes the
-  // end or the failure, so the number of slots bounds how many ends are under way.
+  // End of an epoch or failure: the chunk with which it came. The chunk's slot stays in use until the replica takes the
+  // end or the failure. So the number of slots bounds how many ends of epochs are on their way to replicas.
   ChunkRef brought_by = {};
   std::shared_ptr<const Error> error = {};    // failure: what failed
   EpochEnd end = {};                          // end of an epoch: its sums
@@ -56,11 +57,11 @@ struct BatchRows {
 /// chunks of its rows must still be alive.
 std::optional<BatchRows> rows_before(int64_t end, const BatchRows& batch, int replica, const Schedule& schedule);
 
-/// Makes batches of the chunks of a feed, as described above. Used by one thread at a time.
+/// Makes batches of the chunks of a feed, as the top of this file says. Used by one thread at a time.
 class Assembler {
  public:
-  /// Begins at `start`. Keeps a reference to `schedule`, which must outlive this object. Options in feedline/feeder.h
-  /// says what `deliver_before_error` is.
+  /// Begins at `start`. Keeps a reference to `schedule`, which must outlive this object. `deliver_before_error`:
+  /// whether the good rows of a step before a bad record that ends the feed still become batches, which are shorter.
   Assembler(const Schedule& schedule, const Walk::Start& start, bool deliver_before_error);
 
   /// Takes the next chunk of the feed. Appends to out[replica], in order, the batches and ends of epochs that the chunk

@@ -20,7 +20,7 @@ namespace feedline::flow {
 struct BatchBuffer {
   std::byte* memory = nullptr;
   std::chrono::steady_clock::time_point written;  // when it was written last; time_point(): never
-  PassAudit passes;                               // if ExpectedAudit::passes is set: `content.audit` by pass
+  PassAudit passes;                               // each pass's part of `content.audit` (only with epoch.steps)
   std::shared_ptr<const Chunk> lender;            // the chunk in whose slot some tensors lie (MemoryPlan::lends)
   BatchContent content;                           // in a graph, its tensors are MemoryPlan::tensors, in the same order
 };

@@ -13,7 +13,7 @@
 
 namespace feedline::flow {
 
-/// How many rows are looked up at a time.
+/// The number of rows that are looked up at a time.
 inline constexpr int64_t block_rows = 256;
 
 /// Bytes of output for one task: enough to be worth the scheduling, and few enough to stay in the second-level cache.
@@ -26,8 +26,8 @@ struct BatchRow {
   bool bad = false;     // the record that the row refers to is bad: the row must get the tensors of a different row
 };
 
-/// Writes the rows [begin, end) of a batch into `out`, which must have room for end - begin elements. Returns the span
-/// of `out` that it filled.
+/// Lists the rows [begin, end) of a batch in `out`, which must have room for end - begin elements. Returns the span of
+/// `out` that it filled.
 std::span<const BatchRow> rows_of_batch(const BatchRows& batch, int64_t begin, int64_t end, BatchRow* out);
 
 /// Returns whether the rows [begin, end) of a batch are consecutive rows of one chunk, and none of them is filler.

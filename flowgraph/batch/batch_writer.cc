@@ -35,7 +35,7 @@ struct BatchWriter::Failures {
   explicit Failures(const BatchRows& of) : batch(of) {}
   struct Found {
     std::vector<int64_t> rows;       // their numbers in the batch; a row comes once for each output that failed
-    std::vector<BadRecord> records;  // the records of those rows that stood for a sample
+    std::vector<BadRecord> records;  // the records of those rows that were not filler before
   };
   const BatchRows& batch;
   Mutex mutex;
@@ -74,7 +74,7 @@ namespace {
 // streaming (non-temporal) stores take half the time of normal stores. For a buffer in the cache they take longer.
 constexpr std::chrono::milliseconds leaves_caches_after{5};
 
-// These are not system calls. Tests inject them as the faults that the audit must find.
+// Faults that the audit must find. Tests inject them by the hooks that otherwise inject failures of system calls.
 using LeaveOutRecordOp = HookedCall<"record left out of a batch", EPROTO>;
 using DoubleRecordOp = HookedCall<"record doubled in a batch", EPROTO>;
 
@@ -154,8 +154,9 @@ void unpack_scattered(const unpack::Unpacker& unpack, std::span<const std::byte*
   }
 }
 
-/// Writes a row of a dense output as if all columns that it is made from were zeros. The row is made in the same way as
-/// rows that travel packed, so that a batch is the same whether it travels or not.
+/// Writes a row of a dense output as if all columns that it is made from were zeros. The row is unpacked from zeros, as
+/// it would be if the batch were sent to another rank or a GPU in packed form. So a batch is the same whether it is
+/// sent or not.
 void write_row_of_zeros(const OutputSpec& output, const Packing::Output& packed, std::byte* out) {
   const size_t bytes = output.row_bytes();
   std::memset(out, 0, bytes);
@@ -357,8 +358,8 @@ void BatchWriter::fill_failed(std::span<const int64_t> failed, int64_t rows, Bat
   }
 }
 
-// Returns which rows of the batch belong to the pass after the oldest pass of its step. Sets `passes.pass` to the
-// oldest pass.
+// A step may have rows of two passes over the data. Returns the rows of the batch that belong to the later pass, and
+// sets `passes.pass` to the older one.
 std::vector<Rows> BatchWriter::rows_of_later_pass(const BatchRows& batch, PassAudit& passes) const {
   std::vector<Rows> later;
   passes = {};
@@ -454,13 +455,13 @@ void BatchWriter::write_rows(int number, RowBlock& block, const Unpackers& all, 
     write_job(output.jobs[j], block, all[static_cast<size_t>(number)][j], out + output.jobs[j].offset, row_bytes);
 }
 
-// Returns whether a RowWriter makes the steps of the tensor's rows.
+// Returns whether the tensor's rows are sequences whose steps a RowWriter makes.
 bool BatchWriter::has_made_steps(const BatchTensor& tensor) const noexcept {
   return tensor.part == BatchTensor::Part::padded &&
          plan_.spec.outputs[static_cast<size_t>(tensor.output)].steps.has_value();
 }
 
-// Returns how many steps the longest row of a batch has. Filler has none.
+// Returns how many steps the longest row (sequence) of a batch has. Filler has none.
 int64_t BatchWriter::longest_row(const BatchTensor& tensor, const BatchRows& batch) const {
   const auto number = static_cast<size_t>(plan_.spec.outputs[static_cast<size_t>(tensor.output)].feature);
   const FeatureSpec& feature = plan_.spec.features[number];
@@ -515,8 +516,8 @@ void BatchWriter::run_writer(int of, RowBlock& block, std::byte* out, Failures& 
   for (RowError& failure : outcome.failed) failures.add(block, std::move(failure), feature.name, plan_);
 }
 
-// Makes the steps of rows in parallel, each from one value of the record. If some steps fail, the row fails with the
-// error of the first of them. The part of a row after its last step becomes zeros.
+// Makes rows that are sequences: makes their steps in parallel, each from one value of the record. If some steps fail,
+// the row fails with the error of the first of them. The part of a row after its last step becomes zeros.
 void BatchWriter::write_steps(int of, RowBlock& block, std::byte* out, size_t row_bytes, Failures& failures) const {
   const OutputSpec& output = plan_.spec.outputs[static_cast<size_t>(of)];
   const bool is_padded = output.steps.has_value();

@@ -27,8 +27,8 @@ class BatchWriter {
   explicit BatchWriter(const Plan& plan, CacheStore* rows = nullptr, bool for_gpus = false);
 
   /// Fills `buffer`, or points its tensors into the slot if the plan lends rows (MemoryPlan::lends). Writes dense
-  /// tensors, and steps that a RowWriter makes, in blocks of rows, in parallel in the calling thread's arena. Reads
-  /// each row once and writes each element once.
+  /// tensors, and the steps of sequences if a RowWriter makes them, in blocks of rows, in parallel in the calling
+  /// thread's arena. Reads each row once and writes each element once.
   ///
   /// Returns the rows that could not be written. Each of them is filler now. Its dense tensors are those of the nearest
   /// good row of the batch, or made of zeros if there is no good row. In all other tensors it has no values.
@@ -40,7 +40,7 @@ class BatchWriter {
 
   /// Returns how many warnings row writers gave (RowOutcome::warnings).
   uint64_t warnings() const noexcept { return warnings_; }
-  /// Returns, for the outputs that the cache keeps, how many rows were found in the cache, and how many were not.
+  /// Return, for the outputs whose rows are cached, how many rows were found in the cache, and how many were not.
   uint64_t found() const noexcept { return found_; }
   uint64_t not_found() const noexcept { return not_found_; }
 
@@ -82,7 +82,7 @@ class BatchWriter {
   int64_t rows_per_task_;
   Unpackers unpackers_;          // for a buffer that was written a moment ago
   Unpackers cold_unpackers_;     // for a buffer that has left the caches since it was written
-  io::EntryStore* const store_;  // the cache of made rows; null: no row is kept
+  io::EntryStore* const store_;  // the cache of made rows; null: no rows are cached
   mutable std::atomic<uint64_t> warnings_{0}, found_{0}, not_found_{0};
 };
 

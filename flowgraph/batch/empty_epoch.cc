@@ -21,12 +21,13 @@ std::string no_window(const Schedule& schedule) {
   for (const DataFile& file : schedule.data.files)
     most = window.across_files ? most + file.samples.samples() : std::max(most, file.samples.samples());
   const std::string usable = format_count(most, "usable record");
-  return fmt::format("window: a window spans {}, but {}; lower window.size or window.stride",
-                     format_count(schedule.orders.front()->windows()->span(), "record"),
-                     !window.key.empty()
-                         ? fmt::format("no value of '{}' stays the same over that many records", window.key)
-                     : window.across_files ? fmt::format("the data has {}", usable)
-                                           : fmt::format("no file has more than {}", usable));
+  return fmt::format(
+      "window: a window spans {}, but {}; lower window.size or window.stride",
+      format_count(schedule.orders.front()->windows()->span(), "record"),
+      !window.key.empty()
+          ? fmt::format("nowhere do that many consecutive records have the same value of '{}'", window.key)
+      : window.across_files ? fmt::format("the data has {}", usable)
+                            : fmt::format("no file has more than {}", usable));
 }
 
 std::string too_few(const Schedule& schedule, int64_t samples) {

@@ -29,8 +29,8 @@ void EpochLedger::ended(size_t replica, const EpochEnd& end) {
 }
 
 void EpochLedger::add_to_passes(uint64_t audit, const PassAudit& of) {
-  // If the feed began within a pass, some lanes may already have been in the next pass then, so both passes are
-  // incomplete.
+  // If the feed began within a pass, some lanes (the parallel sequences of samples in a pass) may have been in the next
+  // pass already. So both passes are incomplete.
   if (!first_whole_) first_whole_ = begins_within_ ? of.pass + 2 : 0;
   passes_[of.pass] += audit - of.later;
   passes_[of.pass + 1] += of.later;

@@ -21,7 +21,7 @@ class EpochLedger {
   struct Sums {
     uint64_t good = 0, bad = 0;
   };
-  /// Adds a batch that the replica was given. `of` says how its audit is split by pass.
+  /// Adds a batch that the replica was given. `of` says how its audit is divided between two passes over the data.
   void delivered(size_t replica, const Sums& batch, const PassAudit& of = {}) {
     delivered_[replica].good += batch.good;
     delivered_[replica].bad += batch.bad;
@@ -34,7 +34,7 @@ class EpochLedger {
   std::optional<EpochAudit> last() const;
   /// Returns the sums of the epoch that last() judges.
   const std::optional<FinishedEpoch>& last_sums() const noexcept { return last_; }
-  /// Returns how many epochs do not add up.
+  /// Returns how many epochs did not have the audit that the indexes expect.
   uint64_t differing() const noexcept { return differing_; }
 
  private:

@@ -47,7 +47,8 @@ unpack::UnpackSpec merged(std::span<const DenseJob> jobs) {
 }
 
 // Makes the columns of outputs. Each feature becomes one column, even if several outputs are made from it. So if the
-// second pipeline is packed in turn, its columns are the same again. A Transfer before an Upload needs this.
+// packed pipeline is packed once more, its columns stay the same. This is needed if a Transfer sends batches to another
+// rank, and an Upload then brings them to a GPU.
 class Packer {
  public:
   explicit Packer(const PipelineSpec& feed) : feed_(feed), packing_{feed, {}} { packing_.spec.outputs.clear(); }
@@ -75,8 +76,9 @@ class Packer {
   }
 
   /// Returns the job of an output whose rows can fail, so that the rank that reads makes them on its host. In general
-  /// the made rows travel, and the job copies them. If rows can be made from stored numbers, these numbers travel
-  /// instead. If each receiver has the table from which rows are looked up, only the numbers of its rows travel.
+  /// the made rows are sent, and the job copies them. If rows can be made from stored numbers, these numbers are sent
+  /// instead. If each receiver has the table from which rows are looked up, only the numbers of the table's rows are
+  /// sent.
   Packing::Job of_made_rows(OutputSpec output) {
     DenseJob& job = output.jobs[0];
     if (const auto* lookup = std::get_if<LookupRows>(&*job.rows); lookup && feed_.tables[lookup->table].on_device) {
@@ -273,7 +275,7 @@ bool PackedBatches::can_have(const std::vector<Shape>& packed, int64_t rows) con
       case Part::dense:
       case Part::valid:
         if (shape != (windows_ ? tensor.shape.with_rows(frames_) : tensor.shape).with_rows(rows)) return false;
-        continue;  // the plan has room for all rows, which may have no bytes
+        continue;  // needs no check: the plan has room for all rows
       case Part::padded:
         wanted = tensor.shape.with_rows(length).with_rows(frames);
         bytes = static_cast<uint64_t>(frames) * tensor.row_bytes();
@@ -323,7 +325,7 @@ void PackedBatches::check_table_rows(const Job& job, const std::byte* column, in
   if (!job.table) return;
   for (int64_t i = 0; i < rows * job.rows; i++) {
     const auto number = load<int64_t>(column + static_cast<size_t>(i) * job.column_stride);
-    if (number < 0 || static_cast<uint64_t>(number) > table_of(job).rows)  // see Table::arrival_number()
+    if (number < 0 || static_cast<uint64_t>(number) > table_of(job).rows)  // row r has number r + 1, and 0 is no row
       refuse_arrived(from, fmt::format("{} is not the number of a row of {}", number, table_of(job).name()));
   }
 }

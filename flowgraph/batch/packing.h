@@ -1,5 +1,5 @@
-// Packed batches: the form in which batches travel between ranks and to GPUs. Rows are packed as records store them,
-// and unpacked where they arrive. For example, 194 bytes of bit planes travel as 194 bytes.
+// Packed batches: the form in which batches are sent between ranks and copied to GPUs. Rows are packed as records store
+// them, and unpacked where they arrive. For example, 194 bytes of bit planes are sent as 194 bytes.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +16,16 @@
 namespace feedline::flow {
 
 /// A second pipeline, made from the original one. Its outputs are the columns from which the original outputs are
-/// unpacked. So an original batch can be made from only a packed batch, on another rank or on a GPU. Outputs that are
-/// not dense (ragged values, strings) are the same in both pipelines.
+/// unpacked. So an original batch can be made from nothing but a packed batch, on another rank or on a GPU. Outputs
+/// that are not dense (ragged values, strings) are the same in both pipelines.
 struct Packing {
   struct Job {
     int column = -1;            // index into spec.outputs
     unpack::UnpackSpec unpack;  // unpacks one value of the column
     size_t values = 1;          // the number of values in a row of the column; they are written one after another
     size_t offset = 0;          // bytes from the beginning of a row of the output
-    // A number in spec.tables: the column has the Table::arrival_number() of each row, and the table's row is unpacked.
+    // For a lookup, an index into spec.tables: the column has numbers of the table's rows (Table::arrival_number()),
+    // and these rows are unpacked.
     std::optional<size_t> table = std::nullopt;
   };
   struct Output {
@@ -34,7 +35,6 @@ struct Packing {
   PipelineSpec spec;            // the second pipeline
   std::vector<Output> outputs;  // for each output of the original pipeline
 };
-/// Returns the packing of a pipeline.
 Packing pack(const PipelineSpec& spec);
 
 /// Makes batches from packed batches. Both are in one buffer: first the packed tensors, then the unpacked ones. A
@@ -68,26 +68,26 @@ class PackedBatches {
   /// in memory of the host. Works on blocks of rows in parallel in the calling thread's arena.
   void unpack(BatchBuffer& buffer) const;
 
-  /// How the rows of a column are unpacked into a tensor, or into a part of each row of a tensor. Here each value of
-  /// each frame of a sample is a row.
+  /// Says how the rows of a column are unpacked into a tensor, or into a part of each row of a tensor. Here each value
+  /// of each frame of a sample is a row.
   struct Job {
     size_t column = 0, column_stride = 0;  // index into packed(); bytes from row to row
     uint64_t offset = 0;                   // where in the buffer it writes its first element
     size_t stride = 0;                     // bytes from row to row, in the tensor
     int64_t rows = 1;                      // the number of rows for each sample of the batch
     unpack::UnpackSpec spec;
-    std::optional<size_t> table = std::nullopt;  // as in Packing::Job
+    std::optional<size_t> table = std::nullopt;  // for a lookup: index into the pipeline's tables
   };
   const std::vector<Job>& jobs() const noexcept { return jobs_; }
   /// Throws Error bad_pipeline if the job's column has the number of a row that the job's table does not have. The
   /// column lies at the address `column`; the rank `from` has sent it for a batch of `rows` samples.
   void check_table_rows(const Job& job, const std::byte* column, int64_t rows, int from) const;
-  /// Returns what is known of the table of a job that has one.
+  /// Returns the TableSpec of a job's table. Precondition: the job has a table.
   const TableSpec& table_of(const Job& job) const { return table_specs_[*job.table]; }
 
-  /// How an output is made, for messages. If `stored` is true, the output is the packed column `column`, unchanged.
-  /// Otherwise it is unpacked from that column (if from several columns, `column` is the first of them) or, if `table`
-  /// is not empty, from rows of the table in the file `table`.
+  /// Says how an output is made, for messages. If `stored` is true, the output is the packed column `column`,
+  /// unchanged. Otherwise it is unpacked from that column (if from several columns, `column` is the first of them) or,
+  /// if `table` is not empty, from rows of the table in the file `table`.
   struct Origin {
     std::string name, column;
     bool stored;

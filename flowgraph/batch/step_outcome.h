@@ -1,4 +1,4 @@
-// What became of a step whose rows can fail while they are written.
+// Notes what became of a step whose rows can fail while they are written.
 #pragma once
 
 #include <atomic>

@@ -140,8 +140,8 @@ TEST_CASE("an epoch without a step is refused, and says which stage leaves too l
   CHECK(refusal(data, small + "window { size: 13 across_files: true }") ==
         "window: a window spans 13 records, but the data has 12 usable records" + window_hint + empty_hint);
   CHECK(refusal(data, small + "window { size: 3 key: 'id' }") ==
-        "window: a window spans 3 records, but no value of 'id' stays the same over that many records" + window_hint +
-            empty_hint);
+        "window: a window spans 3 records, but nowhere do that many consecutive records have the same value of 'id'" +
+            window_hint + empty_hint);
   CHECK_THAT(refusal(data, batch_of(3, "DROP") + "window { size: 5 }"),
              Catch::StartsWith("the data has 2 windows, but"));
   // Not allowed even then: passes without end over no samples.
