@@ -1,4 +1,4 @@
-// A bad record, as it travels from the code that finds it to the error log.
+// A bad record, as the code that finds it hands it on to the error log.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace feedline::flow {
 
 /// A record that cannot be fed. It is found when its chunk is parsed, or when the rows of its step are made.
 struct BadRecord {
-  /// What a record adds to the audit sum over the data (base/audit.h).
+  /// The term that a record adds to the audit sum over the data (base/audit.h).
   struct AuditTerm {
     uint64_t as_stored = 0;    // the term with the CRC that is stored in the file
     uint64_t as_computed = 0;  // the term with the CRC of the payload; differs if the payload or the CRC is damaged

@@ -1,4 +1,4 @@
-// The cache of a feed: its memory, and its store.
+// The cache of a feed: its memory, and its store of entries, which lie in this memory or in a file.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,8 @@
 
 namespace feedline::flow {
 
-/// Holds what a CachePlan has planned. It outlives the graphs of a feeder, so a feeder that is set to another position
-/// finds what was kept before.
+/// Holds what a CachePlan has planned. It outlives the graphs of a feeder. So what was cached can still be used after
+/// set_state() has replaced the graph.
 class CacheStore {
  public:
   /// Allocates the memory, or opens the cache file and removes unused files of older runs that the new one replaces. If
@@ -18,7 +18,7 @@ class CacheStore {
   /// system does not have this memory.
   explicit CacheStore(const CachePlan& plan);
 
-  /// Null if nothing is kept.
+  /// Null if nothing is cached.
   io::EntryStore* store() const noexcept { return store_.get(); }
 
  private:

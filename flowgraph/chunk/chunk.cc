@@ -34,7 +34,7 @@ void fill_zero(const Schedule& schedule, size_t f, const Column& column, uint32_
     const auto elements = static_cast<size_t>(feature.shape.elements());
     const auto size = static_cast<uint64_t>(std::max<int64_t>(feature.length, 0));
     for (size_t i = 0; i < elements; i++) column.as<BytesRef>()[row * elements + i] = {schedule.zeros.data(), size};
-  } else {  // numbers, or a reference to no values
+  } else {  // zeros are numbers, or a reference (ValuesRef, StepsRef) to no values
     const size_t size = row_bytes(feature);
     std::memset(column.as<std::byte>() + row * size, 0, size);
   }
@@ -113,7 +113,7 @@ void Chunk::parse(const Schedule& schedule) {
   end_before(static_cast<uint32_t>(bad.front().row), Error(std::move(bad.front().error)));
 }
 
-// Takes the records of a chunk from its extents into rows.
+// Finds the records of a chunk in its extents, verifies them, and makes rows of them.
 struct Chunk::Scan {
   const Schedule& schedule;
   Chunk& chunk;
@@ -125,7 +125,7 @@ struct Chunk::Scan {
   void parse(uint32_t first, size_t count);
   void lose(uint32_t row, const std::byte* extent, Category category, uint64_t offset, const char* message,
             const BadRecord::AuditTerm& term);
-  /// Takes the rows of one extent. Returns false if an error ends the chunk.
+  /// Makes the rows of one extent. Returns false if an error ends the chunk.
   bool extent(size_t number);
 };
 
@@ -146,7 +146,8 @@ void Chunk::Scan::lose(uint32_t row, const std::byte* extent, Category category,
 bool Chunk::Scan::extent(size_t number) {
   const Extent& extent = chunk.ticket.extents[number];
   const std::byte* const bytes = chunk.extents[number];
-  // The scanner refuses a longer record, because memory is planned for the largest record that was counted.
+  // The scanner refuses records that are longer than the largest record that was counted, because memory is planned for
+  // that one.
   io::RecordScanner scanner({bytes, extent.length}, schedule.data.files[extent.file].index.largest_record);
   std::array<io::RecordView, block> passed_over;
   uint32_t skip = extent.skip, row = extent.first_row;

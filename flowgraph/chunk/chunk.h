@@ -22,9 +22,9 @@ struct Schedule;
 /// records of the next ticket.
 class Chunk : public std::enable_shared_from_this<Chunk> {
  public:
-  /// Makes the chunk of slot number `slot`. `data` takes the bytes as they are read from the file, and `scratch` the
-  /// columns that are parsed from them. Both must outlive the chunk. `gap` is for tests: the gap of the Arena in
-  /// `scratch` (columns.h), or 0 for an Arena without gaps.
+  /// Makes the chunk of slot number `slot`. `data` is the memory for the bytes as they are read from the file, and
+  /// `scratch` the memory for the columns that are parsed from them. Both must outlive the chunk. `gap` is for tests:
+  /// the gap of the Arena in `scratch` (columns.h), or 0 for an Arena without gaps.
   Chunk(uint32_t slot, std::span<std::byte> data, std::span<std::byte> scratch, size_t gap = 0)
       : slot_(slot), data_(data), scratch_(scratch), gap_(gap) {}
 
@@ -38,7 +38,7 @@ class Chunk : public std::enable_shared_from_this<Chunk> {
   /// Returns whether the bytes lie in the slot. (The bytes of a default value lie in the PipelineSpec.)
   bool holds(std::span<const std::byte> bytes) const noexcept;
 
-  /// Where each extent of the ticket lies in data(). Extents that are read as they are each begin in a disk block of
+  /// Where each extent of the ticket lies in data(). The extents of an uncompressed file each begin in a disk block of
   /// their own; inflated extents lie one after another. Set by the code that issues the reads.
   std::vector<const std::byte*> extents;
 

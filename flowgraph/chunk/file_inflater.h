@@ -34,7 +34,7 @@ class FileInflater {
   struct Callbacks {
     std::function<void(uint32_t file, Input&)> read;  // must start a read, whose completion must call arrived()
     std::function<void(ChunkRef)> done;               // called when a chunk is complete or has failed
-    std::function<void(FileInflater*)> idle;          // called when the file's last chunk is done and nothing is read
+    std::function<void(FileInflater*)> idle;          // called after the file's last chunk, when no read is in flight
   };
 
   /// `memory` has inflater_memory_bytes bytes (flowgraph/plan/reader_memory.h). Keeps references to `memory` and
@@ -79,7 +79,7 @@ class FileInflater {
   std::deque<ChunkRef> chunks_ FEEDLINE_GUARDED_BY(mutex_);
   std::array<InputState, 2> states_ FEEDLINE_GUARDED_BY(mutex_) = {};  // of inputs_
   std::array<int, 2> read_errors_ FEEDLINE_GUARDED_BY(mutex_) = {};    // of inputs_: an errno or 0
-  // Whether run() is running, or a caller has been told to call it.
+  // Whether run() is running, or a method has returned true, so that its caller will call run().
   bool running_ FEEDLINE_GUARDED_BY(mutex_) = false;
   bool last_added_ FEEDLINE_GUARDED_BY(mutex_) = false;  // finish() was called
 

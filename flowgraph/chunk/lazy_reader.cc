@@ -75,8 +75,8 @@ void LazyReader::end_file() {
   file_++;
 }
 
-// Notes a bad region. Throws an Error if the data must end with it: under RAISE, if max_failures is exceeded, or if the
-// bad regions are too many for an index or for the memory.
+// Notes a bad region. Throws an Error if the data must end with the region: if `on_error` is RAISE, if max_failures is
+// exceeded, or if the bad regions are too many for an index or for the memory.
 void LazyReader::pass_over(const io::BadRegion& region, Chunk& chunk) {
   const PipelineSpec& spec = schedule_.spec;
   const std::string& path = schedule_.data.files[file_].id.uri;
@@ -90,13 +90,14 @@ void LazyReader::pass_over(const io::BadRegion& region, Chunk& chunk) {
     throw bad_regions_fill_memory(spec, bad_regions_ + chunk.passed_over.size(), region.error(path));
   if (spec.on_error == OnError::raise) throw region.error(path);
   chunk.passed_over.push_back({chunk.ticket.rows, region.error(path)});
-  // If the region exceeds max_failures, the feed ends with it when the graph notes the bad regions of the chunk.
+  // If the region exceeds max_failures, this throw only ends the reading. The feed ends when the graph notes the bad
+  // regions of the chunk.
   passed_over_++;
   if (exceeds_max_failures(spec, passed_over_)) throw region.error(path);
 }
 
-// If all of records_ have been taken, sets records_ to the next records. Returns false if there are no more records:
-// either the pass is over, or error_ is set.
+// If records_ is empty, because all its records have been copied into chunks, sets it to the next records. Returns
+// false if there are no more records: either the pass is over, or error_ is set.
 bool LazyReader::next_records(Chunk& chunk) {
   while (records_.empty() && !error_ && file_ < schedule_.data.files.size()) {
     try {
@@ -126,7 +127,8 @@ bool LazyReader::take(Chunk& chunk, uint64_t& used) {
   uint32_t rows = 0;
   const DataFile& file = schedule_.data.files[file_];
   for (; rows < records_.size() && ticket.rows + rows < most_lazy_rows; rows++) {
-    // The slots are planned for a record that is as long as the file was when the feed began.
+    // When the feed began, memory was planned for a record as long as the whole file. A longer record shows that the
+    // file has grown.
     if (records_[rows].size > file.index.largest_record) break;
     const uint64_t size = records_[rows].size + io::frame_bytes;
     if (used + bytes + size > most_lazy_bytes && ticket.rows + rows > 0) break;

@@ -29,7 +29,7 @@ class LazyReader {
   void fill(Chunk& chunk);
 
   /// Makes the next read of a file fail, so that fill() ends soon, even if it is searching damaged data for a record.
-  /// Its chunk is of no use then.
+  /// The chunk that it fills is of no use then.
   void stop() noexcept { stopped_ = true; }
 
   /// Returns whether the data has ended with an error.
@@ -52,7 +52,7 @@ class LazyReader {
   std::span<const io::RecordView> records_;  // the records that stream_ has found and that no chunk has taken yet
   uint64_t told_ = 0;                        // how many bytes of file_ are included in bytes_read_
   uint64_t bytes_read_ = 0;
-  uint64_t passed_over_ = 0;    // the bad regions that were passed over in this pass
+  uint64_t passed_over_ = 0;    // the number of bad regions that were passed over in this pass
   std::optional<Error> error_;  // the error with which the data ends
   bool ended_ = false;
 

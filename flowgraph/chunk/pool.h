@@ -21,7 +21,7 @@ namespace feedline::flow {
 template <typename T>
 class Pool {
  public:
-  /// Which item take() returns.
+  /// Chooses the item that take() returns.
   enum class Next : uint8_t {
     newest,  // the item that came back last: its memory is the most likely to be in cache
     oldest,  // the item that came back first: a device is the most likely to have finished with it
@@ -57,9 +57,8 @@ class Pool {
     feed();
   }
 
-  /// Sets how many items the pool must have before it wakes an owner that found it empty. If the count is large, an
-  /// owner that can wait is woken less often. If the owner waits now and the pool has that many items already, wakes it
-  /// at once.
+  /// Sets how many items the pool must have before it kicks an owner that found it empty. With a large count, the owner
+  /// is kicked less often. If the owner waits now and the pool has that many items already, kicks it at once.
   void set_enough(size_t count) {
     const Lock lock(mutex_);
     enough_ = count;

@@ -1,4 +1,5 @@
-// Keeps the records of chunks in a cache: what is found there is copied into the slot, and what was read is kept.
+// Caches the records of chunks: copies the records that are in the cache into the slot of a chunk, and puts records
+// that were read into the cache.
 #pragma once
 
 #include <atomic>
@@ -11,10 +12,11 @@
 
 namespace feedline::flow {
 
-/// Looks tickets up in a store, piece by piece. Thread-safe; a chunk belongs to the thread that passes it to a method.
+/// Looks tickets up in a store, piece by piece (flowgraph/data/file_pieces.h). Thread-safe; a chunk belongs to the
+/// thread that passes it to a method.
 class RecordCache {
  public:
-  /// Keeps references to `plan` and `store`. Precondition: the plan's cache keeps records.
+  /// Keeps references to `plan` and `store`. Precondition: the plan's cache is one of records, not of pictures.
   RecordCache(const Plan& plan, io::EntryStore& store) : plan_(plan), store_(store) {}
 
   /// Returns whether all pieces of a ticket are in the store. Pieces on a disk may still turn out to be damaged.
@@ -28,12 +30,12 @@ class RecordCache {
   /// Copies the pieces that are found in the store to their places in the chunk, and returns what is missing.
   /// Precondition: Chunk::extents is set.
   std::vector<Missing> fetch(Chunk& chunk);
-  /// Counts the rows of a ticket that is not looked up.
+  /// Counts all rows of a ticket as not found, without looking them up.
   void count_missing(const Ticket& ticket) noexcept { not_found_ += ticket.rows; }
 
-  /// Puts into the store those pieces of a chunk that are to be kept and are not in the store yet. Each piece is first
-  /// verified as a whole. A piece with a bad record is not kept: it is read again in every epoch. Precondition: all
-  /// bytes of the chunk are in memory.
+  /// Puts into the store those pieces of a chunk that the plan has chosen for it and that are not in it yet. Each piece
+  /// is first verified as a whole. A piece with a bad record is not stored: it is read again in every epoch.
+  /// Precondition: all bytes of the chunk are in memory.
   void keep(Chunk& chunk);
 
   /// Returns how many rows were found, and how many were not.

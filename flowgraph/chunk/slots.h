@@ -26,7 +26,8 @@ class Slots : public std::enable_shared_from_this<Slots> {
 
   Pool<Chunk*>& pool() noexcept { return pool_; }
 
-  /// The part of all slots into which files are read, in one piece, so that it can be registered with the kernel.
+  /// The memory of all slots into which files are read. It is one contiguous range, so that it can be registered with
+  /// the kernel.
   std::span<std::byte> read_memory() const noexcept { return read_memory_; }
 
  private:
