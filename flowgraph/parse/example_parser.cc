@@ -81,7 +81,9 @@ class ExampleSession final : public RecordParser::Session {
 
   FeatureValues values_;
   FeatureMapReader map_;
-  const bool shaped_;  // whether records can have a RecordShape: no feature needs Action::think
+  // Whether whole records may be recognised by a RecordShape. For this, the values of every feature must be storable
+  // without further checks (no feature needs Action::think).
+  const bool shaped_;
   RecordShapes shapes_;
   uint32_t row_ = 0;
   uint64_t hits_ = 0;

@@ -43,12 +43,13 @@ uint64_t load_header(const uint8_t* p) noexcept { return load<uint64_t>(p - 2) >
 template <ListKind kind>
 Run usual_run(const uint8_t* p, const uint8_t* end) noexcept {
   constexpr uint8_t kind_tag = wire::tag(static_cast<uint32_t>(kind), wire::delimited);
-  if (end - p < short_header_bytes) return {};  // Bound may be equal, always: add_step() reads every form.
+  // Bound may be equal, always: mutants pass, because add_step() reads every form.
+  if (end - p < short_header_bytes) return {};
   const uint32_t size = uint32_t{p[1]} - 4;
-  // Bound may be equal, never: the code below for longer runs reads short ones, too.
+  // Bound may be equal, never: mutants pass, because the code for longer runs below reads short ones, too.
   if (size <= most_short_run && load_header(p) == short_header<kind>(p[1])) [[likely]] {
     p += short_header_bytes;
-    // Bound may be equal, never: add_step() reads every form.
+    // Bound may be equal, never: mutants pass, because add_step() reads every form.
     return size <= static_cast<uint64_t>(end - p) ? Run{p, size} : Run{};
   }
   uint32_t length;
@@ -73,7 +74,7 @@ uint64_t store_run(const Run& run, const FoundSteps& into, uint64_t count) noexc
     return 1;
   } else if constexpr (kind == ListKind::float32) {
     const uint64_t values = run.size / sizeof(float);
-    // Bound may be equal, always: add_step() takes the runs that are refused here.
+    // Bound may be equal, always: mutants pass, because add_step() takes the runs that are refused here.
     if (run.size % sizeof(float) != 0 || values > left) return wire::unfit;
     if (into.step_values != any_count && into.step_values != values) return wire::unfit;
     float* const out = static_cast<float*>(into.values) + count;
@@ -102,7 +103,8 @@ const uint8_t* add_usual_steps(const uint8_t* p, const uint8_t* end, FoundSteps&
   if (p == end) return p;
   const FoundSteps into = found;  // a copy that no store to the values can change
   uint64_t count = found.count, steps = found.steps;
-  while (p != end && steps < into.most_steps) {  // Bound may be farther: add_step() goes on.
+  // Bound may be farther: mutants pass, because add_step() reads the remaining steps.
+  while (p != end && steps < into.most_steps) {
     const Run run = usual_run<kind>(p, end);
     const uint64_t values = run.begin ? store_run<kind>(run, into, count) : wire::unfit;
     if (values == wire::unfit) break;
@@ -127,9 +129,10 @@ struct KnownHeader {
                                       {wire::tag(static_cast<uint32_t>(kind), wire::delimited), run + last},
                                       {wire::tag(1, wire::delimited), run}}) {
       bytes[size++] = static_cast<uint8_t>(tag);
-      // Any bound: if this header is wrong, no step has it, and the slower ways read all steps.
+      // Any bound: mutants pass, because no step has a wrong header, and then slower code reads all steps.
       if (length >= 128) bytes[size++] = static_cast<uint8_t>(length | 0x80);
-      bytes[size++] = static_cast<uint8_t>(length < 128 ? length : length >> 7);  // Any bound: likewise.
+      // Any bound: mutants pass, because no step has a wrong header, and then slower code reads all steps.
+      bytes[size++] = static_cast<uint8_t>(length < 128 ? length : length >> 7);
     }
     first = load<uint64_t>(bytes) << 16 >> 16;
     end = load<uint32_t>(bytes + size - 4);
@@ -155,16 +158,16 @@ const uint8_t* add_float_steps(const uint8_t* p, const uint8_t* end, uint32_t va
   if (values == 1) {
     constexpr uint32_t step = short_header_bytes + sizeof(float);
     for (; steps + 4 <= room; steps += 4, p += 4 * step) {
-      uint64_t differs = 0;  // bits of 6 bytes of headers; above them, of 2 bytes of floats, which are ignored
+      uint64_t differs = 0;  // the low 6 bytes are of headers; the upper 2 bytes are of floats, and are ignored
       for (uint32_t i = 0; i < 4; i++) differs |= load<uint64_t>(p + i * step) ^ header.first;
       if (differs << 16 != 0) break;
       for (uint32_t i = 0; i < 4; i++) out[steps + i] = load<float>(p + i * step + short_header_bytes);
     }
-    // Bound may be farther: add_usual_steps() goes on.
+    // Bound may be farther: mutants pass, because add_usual_steps() reads the remaining steps.
     for (; steps < room && load_header(p) == header.first; steps++, p += step)
       out[steps] = load<float>(p + short_header_bytes);
   } else {
-    // Bound may be farther: add_usual_steps() goes on.
+    // Bound may be farther: mutants pass, because add_usual_steps() reads the remaining steps.
     for (; steps < room && header.matches(p); steps++, p += header.size + size)
       std::memcpy(out + steps * values, p + header.size, size);
   }
@@ -178,10 +181,10 @@ const uint8_t* add_int_steps(const uint8_t* p, const uint8_t* end, FoundSteps& f
   int64_t* const first = static_cast<int64_t*>(found.values) + found.count;
   int64_t* const limit = static_cast<int64_t*>(found.values) + found.capacity;
   int64_t* out = first;
-  // Bound may be equal, farther: 6 bytes hold no value, and add_usual_steps() goes on.
+  // Bound may be equal, farther: mutants pass, because 6 bytes hold no value, and add_usual_steps() reads the rest.
   while (end - p > short_header_bytes && out != limit) {
     const uint64_t length = p[1], size = length - 4;
-    // Bound may be equal, always: add_usual_steps() goes on.
+    // Bound may be equal, always: mutants pass, because add_usual_steps() reads the remaining steps.
     if (size - 1 > 7 || length > static_cast<uint64_t>(end - p - 2)) break;
     if (load_header(p) != short_header<ListKind::int64>(length)) break;
     const uint8_t* const after = p + 2 + length;
@@ -202,7 +205,7 @@ const uint8_t* add_foreseen_steps(const uint8_t* p, const uint8_t* end, FoundSte
     case ListKind::bytes:
       return add_usual_steps<ListKind::bytes>(p, end, found);
     case ListKind::float32:
-      // Any bound: for a number of values that has no KnownHeader, add_float_steps() finds no step.
+      // Any bound: mutants pass, because add_float_steps() finds no step if its KnownHeader is impossible.
       if (found.step_values - 1 < KnownHeader::most_run / sizeof(float))
         p = add_float_steps(p, end, static_cast<uint32_t>(found.step_values), found);
       return add_usual_steps<ListKind::float32>(p, end, found);
@@ -215,9 +218,9 @@ const uint8_t* add_foreseen_steps(const uint8_t* p, const uint8_t* end, FoundSte
 /// Returns whether further steps may be stored: all steps so far had the right type and number of values, and there was
 /// room for them.
 bool may_store(const FoundSteps& found) noexcept {
-  // Bound may be equal, never: add_step() takes the rest.
+  // Bound may be equal, never: mutants pass, because add_step() takes the remaining steps.
   const bool has_room = found.count <= found.capacity;
-  // Any bound: add_usual_steps() checks `most_steps` itself, and the other functions note no ends of steps.
+  // Any bound: mutants pass, because add_usual_steps() checks `most_steps`, and other functions note no ends of steps.
   return !found.wrong && has_room && found.steps < found.most_steps;
 }
 

@@ -13,7 +13,7 @@
 
 namespace feedline::flow {
 
-/// In place of the number of values that a step must have: any number is allowed.
+/// Stands for the number of values that a step must have, if any number is allowed.
 inline constexpr uint64_t any_count = ~uint64_t{0};
 
 /// The steps of one feature that were found in a record so far.

@@ -82,7 +82,8 @@ FeatureMapReader::FeatureMapReader(const FeatureMap& map, FeatureValues& values)
 /// `direct_`.
 std::vector<RequestedKey> FeatureMapReader::direct_keys() {
   std::vector<RequestedKey> keys = map_.requested_;
-  for (size_t key = 0; key < keys.size(); key++) {  // Bound may be farther: a key without a column is parsed, too.
+  // Bound may be farther: mutants pass, because a key without a column is parsed, too.
+  for (size_t key = 0; key < keys.size(); key++) {
     const auto feature = static_cast<size_t>(map_.keys_.last_feature(static_cast<int32_t>(key)));
     const FeatureTarget& target = map_.targets_[feature];
     if (feature < 64 && target.fixed && !target.in_list && (target.elements == 1 || target.kind == ListKind::float32)) {
@@ -107,7 +108,7 @@ const uint8_t* FeatureMapReader::parse(const uint8_t* p, const uint8_t* end) {
       if (shape->use.action != EntryShape::Action::think) {
         done = shape->use.store(payload, size, row_);
       } else {
-        values_.mark_good(std::exchange(stored, 0));  // take() may clear bits that `stored` has set
+        values_.mark_good(std::exchange(stored, 0));  // now, because take() may clear these bits again
         done = take(shape->use, payload, size);
       }
     }
@@ -125,8 +126,8 @@ const uint8_t* FeatureMapReader::parse(const uint8_t* p, const uint8_t* end) {
   return nullptr;
 }
 
-/// Parses a field of the map that is not the entry predicted first. If the field is an entry, `before` becomes the
-/// entry's shape. Returns the position after the field, or null after fail().
+/// Parses a field of the map that is not the entry that was predicted first (`before->next[0]`). If the field is an
+/// entry, `before` becomes the entry's shape. Returns the position after the field, or null after fail().
 const uint8_t* FeatureMapReader::parse_field(const uint8_t* p, const uint8_t* end, EntryShape*& before) {
   uint32_t size;
   for (EntryShape* shape : before->next) {

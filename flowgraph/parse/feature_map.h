@@ -21,14 +21,14 @@
 
 namespace feedline::flow {
 
-/// What the pipeline wants from one map of a record. Immutable.
+/// Says what the pipeline wants from one map of a record. Immutable.
 class FeatureMap {
  public:
   /// The map has the features in feature lists if `lists` is true, otherwise all other features. `targets` has the
   /// FeatureTarget of each of `features`, in the same order, and must outlive this object.
   FeatureMap(const std::vector<FeatureSpec>& features, std::span<const FeatureTarget> targets, bool lists);
 
-  /// Returns how many bytes of the arena a byte of payload of this map can take in addition to the columns.
+  /// Returns how many bytes of the arena each byte of this map's payload can take, in addition to the columns.
   uint64_t arena_per_byte() const noexcept { return arena_per_byte_; }
 
   /// Adds to `names` the keys of the map in field `field` of the record, which the record may have several times. Adds
@@ -61,7 +61,7 @@ class FeatureMapReader {
     predicted_ = true;
     broken_feature_ = -1;
   }
-  /// Reads the map in [p, end), which a record may have several times. Returns null, or the position at which protobuf
+  /// Reads the map in [p, end). A record may have several such maps. Returns null, or the position at which protobuf
   /// would refuse the bytes.
   const uint8_t* parse(const uint8_t* p, const uint8_t* end);
 
@@ -93,7 +93,7 @@ class FeatureMapReader {
     return nullptr;
   }
 
-  /// Returns whether all entries of the record so far were predicted.
+  /// Returns whether all entries of the record so far had the shapes that were predicted (record_layout.h).
   bool predicted() const noexcept { return predicted_; }
   /// Returns the number of the feature whose values made parse() refuse the bytes, or -1.
   int broken_feature() const noexcept { return broken_feature_; }

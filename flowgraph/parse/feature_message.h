@@ -19,7 +19,7 @@ inline uint32_t value_size(ListKind kind) noexcept {
   return kind == ListKind::bytes ? sizeof(BytesRef) : kind == ListKind::float32 ? sizeof(float) : sizeof(int64_t);
 }
 
-/// In place of the length that values must have: any length is allowed.
+/// Stands for the length that values must have, if any length is allowed.
 inline constexpr uint64_t any_length = ~uint64_t{0};
 
 /// The values of one feature that were found in a record so far.

@@ -21,8 +21,8 @@
 
 namespace feedline::flow {
 
-/// How the value of a map's entry lies in a record, and what its payload is. From `nothing` on, the value is a Feature
-/// that has at most one list, in one run.
+/// Says what form the value of a map's entry has in a record, and so what its payload is. From `nothing` on, the value
+/// is a Feature that has at most one list, in one run.
 enum class Payload : uint8_t {
   unread,     // the feature is not wanted: the payload is the whole value
   steps,      // the whole value is a FeatureList
@@ -37,8 +37,8 @@ enum class Payload : uint8_t {
 /// Returns how many bytes a row of the feature's column takes.
 uint32_t row_bytes(const FeatureSpec& feature);
 
-/// What a feature of the pipeline demands of a record's values, in the form that parsers need. Keeps a pointer to the
-/// FeatureSpec, which must outlive it.
+/// Says what a feature of the pipeline demands of a record's values, in the form that parsers need. Keeps a pointer to
+/// the FeatureSpec, which must outlive it.
 struct FeatureTarget {
   explicit FeatureTarget(const FeatureSpec& feature);
 
@@ -53,7 +53,7 @@ struct FeatureTarget {
   /// multiple of 8, or 0 if the feature is fixed. Precondition: bounded().
   uint64_t list_bytes() const noexcept;
   /// Returns whether max_values bounds the values of a row, and is so small that their bytes can be computed.
-  // Bound may be equal, farther: any number will do if lists of so many values never take less than the payloads can.
+  // Bound may be equal, farther: mutants pass, because lists of so many values take more than any payloads.
   bool bounded() const noexcept { return fixed || max_values <= uint64_t{1} << 32; }
 
   const FeatureSpec* spec;
@@ -75,8 +75,8 @@ class FeatureValues {
   using FeatureNames = std::vector<std::string> (*)(const io::RecordView& record);
 
   /// Takes a column for each target from the arena. The targets and the arena must outlive this object. The targets'
-  /// specs must outlive the columns, too, because the default values lie in them. `per_byte` means the same as in
-  /// arena_bound().
+  /// specs must outlive the columns, too, because the default values lie in them. `per_byte` is how many bytes of the
+  /// arena a byte of the records can take in addition to the columns.
   FeatureValues(std::span<const FeatureTarget> targets, FeatureNames feature_names, const ChunkRecords& records,
                 uint64_t per_byte, Arena& arena);
 
@@ -113,7 +113,7 @@ class FeatureValues {
 
   /// Stores the FeatureList [p, end) in the current row, and checks it as end_steps() does. `depth` is how many levels
   /// of messages may still be opened inside it. Returns false if protobuf would refuse the list; then the feature's row
-  /// is unspecified. Preconditions: those of add_steps().
+  /// is unspecified. Precondition: the 6 bytes before `p` may be read.
   bool store_steps(size_t feature, const uint8_t* p, const uint8_t* end, int depth);
 
   /// Returns a FoundSteps to which the caller adds the steps of a feature in a list. All FeatureLists of the feature
@@ -151,7 +151,7 @@ class FeatureValues {
   std::span<const uint64_t> lacking() const noexcept { return lacking_; }
 
  private:
-  /// What was wrong with a feature's values in the last row in which they were wrong.
+  /// Says what was wrong with a feature's values in the last row in which they were wrong.
   struct Flaw {
     uint32_t row = ~uint32_t{0};
     ListKind found = ListKind::unset;

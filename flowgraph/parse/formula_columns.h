@@ -90,7 +90,7 @@ void Formulas::evaluate(std::span<const Column> features, uint32_t rows, Arena& 
   for (size_t f = 0; f < formulas_.size(); f++) {
     const Formula& formula = formulas_[f];
     auto* out = arena.take<double>(rows);
-    // Bound may be equal: a block of no rows does nothing.
+    // Bound may be equal: mutants pass, because a block of no rows does nothing.
     for (uint32_t first = 0; first < rows; first += block) {
       const uint32_t count = std::min(block, rows - first);
       for (size_t i = 0; i < formula.inputs.size(); i++) {
@@ -98,7 +98,8 @@ void Formulas::evaluate(std::span<const Column> features, uint32_t rows, Arena& 
         load(formula.inputs[i], features, columns, first, count, bytes, into);
         inputs[i] = {into};
       }
-      // Goes on after a row that failed. Bound may be equal: evaluating 0 rows does not fail.
+      // After a row that failed, evaluates the rows that follow it.
+      // Bound may be equal: mutants pass, because evaluating 0 rows does not fail.
       for (uint32_t done = 0; done < count;) {
         const uint32_t failed =
             formula.program->evaluate(std::span(inputs).first(formula.inputs.size()), count - done, out + first + done);

@@ -11,7 +11,8 @@
 namespace feedline::flow {
 namespace {
 
-/// Returns the name as a message shows it: at most its first 80 bytes, without control characters.
+/// Returns the name as a message shows it: at most its first 80 bytes. In a name that is longer, is not UTF-8 or has
+/// control characters, all bytes but printable ASCII are escaped (\xNN).
 std::string shown(const std::string& name) {
   constexpr size_t longest = 80;
   const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };

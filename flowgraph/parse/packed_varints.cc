@@ -53,7 +53,7 @@ uint64_t decode_varints(const uint8_t* p, const uint8_t* end, int64_t* out, uint
   const int64_t* const first = out;
   const int64_t* const limit = out + capacity;
   if (simd_level() == SimdLevel::avx512) p = decode_narrow(p, end, out, limit);
-  const uint8_t* start = p;  // the first byte of the varint that is not ended yet
+  const uint8_t* start = p;  // the first byte of the varint whose end was not found yet
   while (p != end) {
     const size_t size = end - p < 64 ? static_cast<size_t>(end - p) : 64;
     for (uint64_t ends = ends_of(p, size); ends != 0; ends &= ends - 1) {

@@ -9,11 +9,11 @@
 
 namespace feedline::flow::wire {
 
-/// What decode_varints() returns instead of a count if it refuses the varints.
+/// decode_varints() returns this instead of a count if it refuses the varints.
 inline constexpr uint64_t unfit = ~uint64_t{0};
 
 /// Decodes the varints in [p, end) and returns how many there are. Returns `unfit` if there are more than `capacity`,
-/// or if protobuf would refuse them because one is longer than 10 bytes or the last one is not ended. Then the values
+/// or if protobuf would refuse them because one is longer than 10 bytes or the last one is incomplete. Then the values
 /// in `out` are unspecified. Precondition: the 10 bytes before `p` may be read; a run in an Example has as many bytes
 /// before it.
 uint64_t decode_varints(const uint8_t* p, const uint8_t* end, int64_t* out, uint64_t capacity) noexcept;
@@ -25,7 +25,7 @@ inline uint64_t squeeze(uint64_t x) noexcept {
   return (x & 0x000000000fffffff) | (x & 0x0fffffff00000000) >> 4;
 }
 
-/// What a varint of each width looks like, so that it can be read without a branch.
+/// Describes the varints of one width, so that they can be read without a branch.
 struct VarintWidth {
   uint64_t continued;      // continuation bits of its first 8 bytes
   uint16_t continued_far;  // continuation bits of the bytes after the 8th

@@ -36,7 +36,7 @@ struct RequestedKey {
   // payload needs Action::think.
   std::byte* column = nullptr;
   uint32_t row_size = 0;
-  uint64_t bit = 0;  // the feature's bit, which is set when its payload is stored in this way
+  uint64_t bit = 0;  // the feature's bit, which is set when its payload is stored in `column`
 };
 
 /// The bytes of an entry that was seen before, by which entries like it are recognised, and what to do with such
@@ -49,7 +49,7 @@ struct alignas(64) EntryShape {
 
   uint32_t header = never;   // bytes before the payload, 8 to max_header; `never`: match() refuses every entry
   uint32_t payload = 0;      // bytes of the payload when the shape was learned
-  uint32_t max_payload = 0;  // bytes; match() refuses a larger payload, and a negative size, which as unsigned is large
+  uint32_t max_payload = 0;  // bytes; match() refuses larger payloads, and negative sizes, which are large as unsigned
   uint8_t length = 0;        // the second byte, which is the first length, when the shape was learned
   // The header in 8-byte words, of which the last overlaps the one before it. A mask has a 1 in each byte that shifts
   // with `length`.
@@ -112,8 +112,9 @@ struct alignas(64) EntryShape {
     for (uint32_t i = 0; 8 * i + 16 < header; i++) {
       if (differs(p + (8 * i + 8), middle[i], middle_mask[i])) return nullptr;
     }
-    // The shifted words are right only as long as every length stays between 0 and 127. It is enough to check the
-    // payload's size, because the first length is the greatest and the payload's is the smallest.
+    // The shifted words are right only if every length is between 0 and 127. Of the lengths, the payload's is the
+    // smallest and the first is the greatest, and both have the same shift. So one check of the payload's size is
+    // enough: with at most `max_payload` bytes, the first length is at most 127.
     size = payload + shift;
     return size <= max_payload && size <= static_cast<uint64_t>(end - begin) ? begin : nullptr;
   }
