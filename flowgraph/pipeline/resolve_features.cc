@@ -124,7 +124,8 @@ FeatureSpec resolve(const config::Feature& config, int index, int count, RecordT
 
   constexpr int64_t largest_value = 16;  // bytes of a value in a column: the size of a reference to bytes
   if (feature.shape.elements() > longest_value / largest_value)
-    refuse(feature, fmt::format("shape: it has {} values in each record, but at most {} are supported",
+    refuse(feature, fmt::format("shape: it has {} values in each record, but at most {} are supported; write a "
+                                "smaller shape",
                                 feature.shape.elements(), longest_value / largest_value));
   if (config.length() < 0)
     refuse(feature, fmt::format("length: {} is negative; write a number of bytes, or leave it out", config.length()));

@@ -790,8 +790,10 @@ TEST_CASE("fields that make no sense are refused by name") {
           "name: \"f\" dtype: INT64 kind: RAGGED max_values: 18014398509481984",
           "feature 'f': max_values: 18014398509481984 values are more than a record of 2 GiB can have; give fewer, or "
           "leave it out"),
-      feature("name: \"f\" dtype: INT64 shape: [536870912]",
-              "feature 'f': shape: it has 536870912 values in each record, but at most 134217728 are supported"),
+      feature(
+          "name: \"f\" dtype: INT64 shape: [536870912]",
+          "feature 'f': shape: it has 536870912 values in each record, but at most 134217728 are supported; write a "
+          "smaller shape"),
       feature("name: \"f\" dtype: INT64 kind: RAGGED max_values: -5",
               "feature 'f': max_values: -5 is negative; write 1 or more, or leave it out"),
       feature("name: \"f\" dtype: INT64 max_values: 5",
