@@ -23,7 +23,7 @@ Apportionment::Apportionment(std::vector<uint64_t> amounts, uint64_t begin, uint
   if (piece.begin < piece.end) pieces_.push_back(std::move(piece));
 }
 
-// Returns the border at which the piece is split; the piece's end if it lies within one step.
+// Returns the border at which the piece is split, or the piece's end if the piece lies within one step.
 uint64_t Apportionment::border_in(const Piece& piece) const noexcept {
   const uint64_t first = (piece.begin / step_ + 1) * step_;
   if (first >= piece.end) return piece.end;
@@ -34,7 +34,7 @@ uint64_t Apportionment::border_in(const Piece& piece) const noexcept {
 
 // Returns the samples of the piece before `border`, and leaves the other samples in `piece`. The sources' shares are
 // laid end to end. A random number is added to all borders between the shares, and then these borders are rounded down.
-// So each source's share is rounded up or down, and the sum of the shares is right.
+// So each source's share is rounded up or down, and the shares still add up to `wanted`.
 Apportionment::Piece Apportionment::split_off(Piece& piece, uint64_t border) const {
   const uint64_t length = piece.end - piece.begin, wanted = border - piece.begin;
   const uint64_t random = high_product(Draws(key_of({key_, piece.begin, piece.end})).next(), length);

@@ -1,4 +1,4 @@
-// How many of each source's samples a step of a mixture has: the source's share, within two.
+// Computes how many samples of each source a step of a mixture has: the source's share of the step, within two samples.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,16 @@ namespace feedline::flow {
 /// left part is given its share of each source's samples, rounded up or down at random so that both parts are full.
 /// If only a part of the first or the last step lies in the stretch, that part is split off first.
 ///
-/// So each step of the stretch has each source's share within two. For a proof, let e be the maximum by which a piece
-/// differs from its share of a source. If the piece is split, a part that has r times its length differs by less than r
-/// * e + 1, because the part's share of the piece's samples is rounded. After both ends have been split off, the middle
-/// differs by less than 2. A piece of three steps or more is split into parts of at most 2/3 of its length. So if e is
-/// at most 3 for the piece, its parts differ by less than 3 * 2/3 + 1 = 3. Two steps are halved. Rounding changes a
-/// half by at most 1/2, so a step differs by at most 3/2 + 1/2 = 2. A step that is split off three steps has a third of
-/// their length. Rounding changes it by at most 2/3, so it differs by at most 3/3 + 2/3 < 2. If a part of a step is
-/// split off at one end of the stretch, that part differs by less than 1. If parts of steps are split off at both ends,
-/// the part at the end of the stretch is split off second, and differs by less than 2.
+/// So each step of the stretch has its share of each source's samples, within two. For a proof, let e be the maximum by
+/// which the samples that a piece has of a source differ from the piece's share of them. If the piece is split, a part
+/// of r times the piece's length differs by less than r e + 1, because the part's share of the piece's samples is
+/// rounded. After both ends have been split off, the middle differs by less than 2. A piece of three steps or more is
+/// split into parts of at most 2/3 of its length. So if e is at most 3 for the piece, its parts differ by less than 3 *
+/// 2/3 + 1 = 3. Two steps are halved. Rounding changes a half by at most 1/2, so a step differs by at most 3/2 + 1/2 =
+/// 2. A step that is split off three steps has a third of their length. Rounding changes it by at most 2/3, so it
+/// differs by at most 3/3 + 2/3 < 2. If a part of a step is split off at one end of the stretch, that part differs by
+/// less than 1. If parts of steps are split off at both ends, the part at the end of the stretch is split off second,
+/// and differs by less than 2.
 class Apportionment {
  public:
   /// The stretch has the samples from number `begin` on. `amounts` says how many of them come from each source. Steps

@@ -47,8 +47,8 @@ class BlockStream final : public SampleStream {
   std::shared_ptr<const Pass> pass_;
   uint64_t epoch_pass_ = 0;
   uint32_t round_ = 0;
-  uint32_t next_block_ = 0;     // the first block of the lane that has not been opened
-  uint64_t taken_ = 0;          // the number of samples that were taken of the lane in this pass
+  uint32_t next_block_ = 0;     // the first block of the lane that has not been opened yet
+  uint64_t taken_ = 0;          // the number of samples of the lane that were taken in this pass
   std::deque<OpenBlock> open_;  // consecutive blocks of the lane; the last one is block next_block_ - 1
   bool entered_ = false;        // whether the blocks of round_ are open and its samples drawn
   // The samples of round_ in their order. Unused if Order::mixed_blocks() is 1, because a round is then one block.

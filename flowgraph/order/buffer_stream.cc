@@ -146,7 +146,7 @@ void BufferStream::expire(Step& step) {
 }
 
 void BufferStream::take(int64_t count, Rows wanted, int64_t at, TakeResult& to) {
-  expire(to.step);  // in the first call: the blocks that had expired before the stream's first draw
+  expire(to.step);  // in the first call, marks the blocks that had expired before the stream's first draw
   for (int64_t row = 0; row < count; row++) {
     if (position_ == order_->samples()) {
       close(to.step);

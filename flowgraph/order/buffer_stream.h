@@ -21,10 +21,10 @@ namespace feedline::flow {
 /// lies in a place follows from the position at which the place was last drawn. To find these positions for all places,
 /// the constructor looks back over about O(B log B) draws.
 ///
-/// The buffer holds only the numbers of samples; their records lie in chunks. A block is opened as one ticket when the
-/// first of its samples that this rank wants is drawn. The block is finished Order::buffer_age() draws after its last
-/// sample has entered the buffer. By then hardly any of its samples are left in the buffer. A sample that is left is
-/// read again, by itself, when it is drawn.
+/// The buffer holds only the numbers of samples; their records lie in chunks. A block is read as one ticket, which is
+/// opened when the first of its samples that this rank wants is drawn. The ticket is finished Order::buffer_age() draws
+/// after its last sample has entered the buffer. By then hardly any of its samples are left in the buffer. A sample
+/// that is left is read again, by itself, when it is drawn.
 class BufferStream final : public SampleStream {
  public:
   BufferStream(const Order& order, Wide first_pass, uint64_t sample);
@@ -39,7 +39,7 @@ class BufferStream final : public SampleStream {
   static constexpr uint64_t none = std::numeric_limits<uint64_t>::max();
   struct Expiring {
     uint32_t block = 0;
-    uint64_t at = 0;  // the position at which the block is finished
+    uint64_t at = 0;  // the position at which the block's ticket is finished
   };
   /// A ticket of this step that holds samples which are read again, each by itself.
   struct Picks {
@@ -60,7 +60,7 @@ class BufferStream final : public SampleStream {
   void expire(Step& step);
 
   const Order* order_;
-  Wide pass_ = 0;  // counted from the beginning of the feed
+  Wide pass_ = 0;  // numbered as in Steps::first_pass()
   uint64_t key_ = 0;
   uint64_t position_ = 0;  // the number of draws in this pass so far
   std::optional<Sequence> sequence_;
@@ -68,7 +68,7 @@ class BufferStream final : public SampleStream {
   Run run_;                        // what is left of the run that the sequence returned last
   std::vector<Sample> buffer_;     // its size is the number of samples in the buffer; it shrinks at the end of a pass
   std::vector<uint64_t> open_;     // for each block: its ticket, or `none` if it is not open
-  std::vector<bool> expired_;      // for each block: whether it is finished; samples drawn after that are read again
+  std::vector<bool> expired_;      // for each block: whether its ticket is finished; samples drawn later are read again
   std::deque<Expiring> expiring_;  // blocks whose samples have all entered the buffer, the earliest to expire first
   std::optional<Picks> picks_;
 };

@@ -10,8 +10,8 @@
 
 namespace feedline::flow {
 
-/// Each block is one ticket. The ticket begins with the first row of the block that this rank wants, and holds all rows
-/// of the block from there on. Samples are single records here; WindowStream serves windows.
+/// Each block is read as one ticket. The ticket begins with the first row of the block that this rank wants, and holds
+/// all rows of the block from there on. Samples are single records here; WindowStream serves windows.
 class FileStream final : public SampleStream {
  public:
   FileStream(const Order& order, Wide first_pass, uint64_t sample);

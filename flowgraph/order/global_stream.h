@@ -9,8 +9,8 @@
 
 namespace feedline::flow {
 
-/// The samples that this rank wants of a step are read in tickets of Order::picks() samples each. A sample is read from
-/// the last index entry at or before it, because the index does not know the offset of every record.
+/// The samples of a step that this rank wants are read in tickets of at most Order::picks() samples. A sample is read
+/// from the last index entry at or before it, because the index does not know the offset of every record.
 class GlobalStream final : public SampleStream {
  public:
   GlobalStream(const Order& order, Wide first_pass, uint64_t sample);

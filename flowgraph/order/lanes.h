@@ -1,4 +1,4 @@
-// Dealing samples to lanes: one by one, in turn (round-robin).
+// Deals samples to lanes, the parallel sequences that a shuffled pass is cut into: one by one, in turn (round-robin).
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,13 @@ constexpr uint64_t dealt(uint64_t begin, uint64_t end, uint32_t lane, uint32_t l
   return up_to(end) - up_to(begin);
 }
 
-/// How many samples of an order each lane has: as many as if the samples were dealt to the lanes in turn. The samples
-/// themselves are not dealt: within a pass, a lane is one contiguous stretch of that length (Order::pass()). Counted
-/// from the beginning of the epoch, the lanes never differ by more than one sample.
+/// Says how many of an order's samples each lane has: as many as if the samples were dealt to the lanes in turn. The
+/// samples themselves are not dealt: within a pass, a lane is one contiguous stretch of that length (Order::pass()).
+/// Counted from the beginning of the epoch, the numbers of samples that two lanes have had never differ by more than
+/// one.
 struct Lanes {
   uint32_t count = 1;     // the number of lanes, C
-  uint64_t step = 1;      // the maximum number of samples that a step takes of one lane
+  uint64_t step = 1;      // the maximum number of samples that a step takes from one lane
   uint64_t rotation = 0;  // in a mixture: how many samples of the sources before this one are dealt, mod `count`
   // The order in which lanes take turns: item i goes to lane i * stride % count. `turn` is the inverse: turn * stride
   // is 1, modulo `count`.

@@ -30,7 +30,7 @@ class MixedStream final : public SampleStream {
   /// A lane of a source.
   struct SourceLane {
     uint64_t begins_at = 0;                // the sample of the lane at which its stream is opened
-    std::unique_ptr<SampleStream> stream;  // null: no sample of it was wanted yet
+    std::unique_ptr<SampleStream> stream;  // null until this rank wants a sample of the lane
     // The members below describe the step that take() is taking.
     int64_t drawn = 0;   // how many of the step's samples come from this lane
     Rows wanted;         // the drawn samples that this rank wants, counted from the lane's first sample in the step
@@ -49,7 +49,7 @@ class MixedStream final : public SampleStream {
   MixtureDraws draws_;
   std::vector<uint64_t> taken_;          // for each source: how many of its samples come before the next one
   std::vector<SourceLane> sources_;      // the lanes of the first source, then those of the next
-  std::vector<uint32_t> drawn_, order_;  // the index in sources_ of each of the step's samples: as drawn; in row order
+  std::vector<uint32_t> drawn_, order_;  // for each sample of a step, its lane's index in sources_: as drawn; by row
   std::vector<uint32_t> rows_before_;    // for each lane: how many of the step's samples lie in the lanes before it
 };
 

@@ -24,8 +24,8 @@ uint64_t sum(const std::vector<uint64_t>& numbers) {
   return std::accumulate(numbers.begin(), numbers.end(), uint64_t{0});
 }
 
-// Returns whether a source is exhausted before another source if both are drawn from by their shares: whether its
-// size / share is less.
+// Returns whether a source is exhausted before another source if both are drawn from by their shares, that is, whether
+// its size / share is less.
 bool sooner(uint64_t size, uint32_t share, uint64_t other_size, uint32_t other_share) {
   return Wide{size} * other_share < Wide{other_size} * share;
 }
@@ -157,8 +157,8 @@ uint64_t Mixture::part_of(size_t source, uint64_t whole) const noexcept {
 // A step takes samples of one part or of several. Of a part's samples in the step, a source has its share within less
 // than 3 (apportionment.h). If the step takes the whole part, the source has exactly its amount in the part. In a run
 // of a step's samples, each source comes as often as its share of the run's time says, plus or minus two
-// (stratified.h). So all sources together come at least as often as the time says, minus two for each source. This
-// bounds the time of a run of `count` samples.
+// (stratified.h). So a run has at least as many samples as its time says, minus two for each source. This bounds the
+// time of a run of `count` samples.
 uint64_t Mixture::most_of(size_t source, uint64_t count) const noexcept {
   const uint64_t more = count < global_batch_ ? 2 * shares_.size() : 0, slack = count < global_batch_ ? 5 : 3;
   uint64_t most = 0;
@@ -199,8 +199,7 @@ void MixtureDraws::enter_part(uint64_t sample) {
   const uint64_t epoch = mixture_->new_order_each_epoch_ ? epoch_ : 0;
   const uint64_t part = goes_on && !mixture_->new_order_each_epoch_ ? 0 : part_;
   part_key_ = key_of({mixture_->seed_, of_epochs, epoch, part});
-  // If epochs go on from each other, a part consists of whole steps, and its samples are counted from the part's
-  // beginning.
+  // With CYCLE_FOREVER a part consists of whole steps, and its samples are counted from the part's beginning.
   const uint64_t from = goes_on ? 0 : part_begin_;
   steps_.emplace(mixture_->parts_[goes_on ? 0 : part_], from, mixture_->global_batch_, part_key_,
                  from + sample - part_begin_);

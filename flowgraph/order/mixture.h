@@ -1,4 +1,4 @@
-// Mixtures: how many samples an epoch draws from each source, and which source each sample of an epoch comes from.
+// Mixtures: computes how many samples an epoch draws from each source, and which source each sample comes from.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@
 namespace feedline::flow {
 
 /// The arithmetic of a mixture. The samples of an epoch are drawn from the sources by weight. Each source keeps an
-/// order of its own (order.h), and every epoch begins with a new pass over each source. What is drawn is found in three
-/// stages:
+/// order of its own (order.h), and every epoch begins with a new pass over each source. The source of each sample is
+/// found in three stages:
 ///
-/// 1. Amounts: how many samples an epoch takes of each source. They follow from the weights and from the sizes of the
+/// 1. Amounts: how many samples an epoch takes from each source. They follow from the weights and from the sizes of the
 ///    sources. An epoch is one part or several; within a part, each source is drawn from by its weight.
 ///    FIRST_DATASET_EXHAUSTED and CYCLE_UNTIL_ALL_DATASETS_EXHAUSTED have one part, which ends when the first source or
 ///    the last source is exhausted. ALL_DATASETS_EXHAUSTED takes every sample once: a part ends whenever a source is
@@ -30,29 +30,29 @@ namespace feedline::flow {
 /// So which source each sample comes from is the same in every shuffle mode. Under BLOCK the samples of each source are
 /// dealt to the source's lanes in turn.
 ///
-/// CYCLE_FOREVER is different: epochs have a fixed number of steps and go on from each other. The sequence of all
-/// epochs is cut into parts. A part has as many whole steps as it takes to give each source exactly the share that its
-/// weight says.
+/// CYCLE_FOREVER is different: epochs have a fixed number of steps, and each continues where the last one ended. The
+/// sequence of all epochs is cut into parts. A part has as many whole steps as it takes to give each source exactly the
+/// share that its weight says.
 class Mixture {
  public:
   /// `sizes` has for each source the number of its samples in all passes of an epoch together. `lanes` is the number of
   /// lanes of each source, and `global_batch` the number of samples of a step. `epoch_samples` is the number of samples
-  /// in an epoch if epochs go on from each other (CYCLE_FOREVER), otherwise 0. Throws Error bad_pipeline if the sources
-  /// cannot be mixed in this way.
+  /// in an epoch if each epoch continues where the last one ended (CYCLE_FOREVER), otherwise 0. Throws Error
+  /// bad_pipeline if the sources cannot be mixed in this way.
   Mixture(const MixtureSpec& spec, const std::vector<uint64_t>& sizes, const ShuffleSpec& shuffle, uint32_t lanes,
           uint64_t global_batch, uint64_t epoch_samples);
 
   bool epochs_go_on() const noexcept { return epoch_samples_ > 0; }
-  /// The epoch from which on the weights hold, if epochs go on from each other.
+  /// CYCLE_FOREVER: the first epoch in which these weights are used.
   uint64_t since_epoch() const noexcept { return since_epoch_; }
   /// The number of samples in an epoch.
   uint64_t samples() const noexcept { return samples_; }
-  /// For each source, the number of its samples in an epoch; 0 if epochs go on from each other.
+  /// For each source, the number of its samples in an epoch; 0 with CYCLE_FOREVER.
   const std::vector<uint64_t>& amounts() const noexcept { return amounts_; }
   /// For each source, how its samples are dealt to its lanes.
   const std::vector<Lanes>& lanes() const noexcept { return lanes_; }
-  /// Returns for each source how many samples were taken of it in the epochs before `epoch`, if epochs go on from each
-  /// other; otherwise 0.
+  /// Returns for each source how many of its samples were taken in the epochs before `epoch`; 0 in modes other than
+  /// CYCLE_FOREVER, because there every epoch begins anew.
   std::vector<uint64_t> taken_before(uint64_t epoch) const;
 
   /// Returns the source's share, by its weight, of `whole`, which all sources divide among themselves, such as a
@@ -74,7 +74,7 @@ class Mixture {
   std::vector<uint32_t> shares_;
   uint64_t all_shares_;
   uint64_t since_epoch_ = 0;
-  std::vector<uint64_t> taken_;  // for each source: the number of its samples that were taken before since_epoch_
+  std::vector<uint64_t> taken_;  // for each source: how many of its samples were taken before since_epoch_
   uint64_t seed_;
   bool new_order_each_epoch_;
   uint64_t global_batch_;
@@ -82,30 +82,29 @@ class Mixture {
   uint64_t samples_ = 0;
   std::vector<uint64_t> amounts_;
   std::vector<Lanes> lanes_;
-  // For each part the amount of each source. If epochs go on from each other, there is one entry, which holds for all
-  // parts.
+  // For each part the amount of each source. With CYCLE_FOREVER there is one entry, for all parts.
   std::vector<std::vector<uint64_t>> parts_;
 };
 
-/// Tells from which source each successive sample is drawn.
+/// Yields the source of one sample of a mixture after another.
 class MixtureDraws {
  public:
   /// Begins at sample `sample` of epoch `epoch`, which must be the first sample of a step. Keeps a pointer to
   /// `mixture`.
   MixtureDraws(const Mixture& mixture, uint64_t epoch, uint64_t sample);
 
-  /// Returns the source of the next sample. Goes on into the next epoch if epochs go on from each other. Precondition:
-  /// there is a next sample.
+  /// Returns the source of the next sample. With CYCLE_FOREVER, continues into the next epoch. Precondition: there is a
+  /// next sample.
   uint32_t next();
   /// Returns for each source how many samples were taken before the sample with which the object began: in its epoch,
-  /// or in all epochs if they go on from each other.
+  /// or with CYCLE_FOREVER in all epochs.
   const std::vector<uint64_t>& before() const noexcept { return before_; }
 
  private:
   void enter_part(uint64_t sample);
 
   const Mixture* mixture_;
-  uint64_t epoch_;  // 0 if epochs go on from each other
+  uint64_t epoch_;  // 0 with CYCLE_FOREVER
   uint64_t part_ = 0;
   uint64_t part_begin_ = 0;  // the part's first sample, counted from the epoch's (or since_epoch()'s) beginning
   uint64_t part_key_ = 0;

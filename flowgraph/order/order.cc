@@ -21,8 +21,9 @@ namespace {
 constexpr BlockLimits file_order_limits = {.bytes = 512 << 10, .rows = 1 << 14};
 constexpr uint32_t most_lanes = 64;
 
-// A ticket of picked samples holds about this many bytes at most, so that it is not much larger than a ticket of the
-// other modes. It holds less if a step has fewer samples, or if the blocks of a shuffle buffer are smaller.
+// A ticket whose samples are read one by one holds about this many bytes at most, so that it is not much larger than a
+// ticket that reads a whole block. It holds less if a step has fewer samples, or if the blocks of a shuffle buffer are
+// smaller.
 constexpr uint64_t picked_bytes = 512 << 10;
 
 // Throws Error bad_pipeline if a file is compressed. `what` says which field reads files out of order, and how.
@@ -65,12 +66,12 @@ Blocks cut(const DataSet& data, FileRange files, const ShuffleSpec& shuffle, con
   return {};
 }
 
-// Walks over the index entries of files, and keeps prefix sums: what lies before the current entry.
+// Walks over the index entries of files, and sums up what lies before the current entry.
 class Cuts {
  public:
   struct Sums {
     uint64_t bytes = 0;   // bytes of good records
-    uint64_t pieces = 0;  // contiguous pieces of good bytes, cut at bad regions and ends of files; with the current one
+    uint64_t pieces = 0;  // contiguous pieces of good bytes (cut at bad regions, ends of files), with the current one
     uint64_t frames = 0;  // samples, or frames of windows
   };
 
@@ -127,8 +128,8 @@ uint64_t largest_run(std::span<const DataFile> files, uint64_t frames, bool acro
     begin.next_entry();
     if (begin.before().frames == from.frames) continue;
     if (end.file() < begin.file() || end.before().frames < begin.before().frames) end = begin;
-    // Among the runs that begin between this entry and the next, the one that begins with the last frame reaches
-    // furthest.
+    // Of the runs that begin between this entry and the next, the run that begins with the last frame before the next
+    // entry reaches furthest.
     const uint64_t until = begin.before().frames - 1 + frames;
     while (end.before().frames < until) {
       if (!end.at_end_of_file()) {
@@ -227,8 +228,8 @@ Order::Order(const DataSet& data, FileRange files, const ShuffleSpec& shuffle, c
   interleave_.cycle_length = std::min(interleave_.cycle_length, std::max(1u, files_.count()));
   if (mode() == ShuffleMode::global || mode() == ShuffleMode::buffer) {
     pick_bytes_ = largest_run(data.in(files), windows_ ? windows_->span() : 1, window && window->across_files);
-    // All slots have one size. So a ticket of picked samples should not be larger than the tickets of which there are
-    // many.
+    // All slots have the same size. So in BUFFER, where most tickets are whole blocks, a ticket whose samples are read
+    // one by one should not be larger than the largest block.
     uint64_t most = picked_bytes;
     if (mode() == ShuffleMode::buffer) {
       uint64_t largest = 0;
@@ -242,8 +243,8 @@ Order::Order(const DataSet& data, FileRange files, const ShuffleSpec& shuffle, c
   const uint64_t samples_of_lane = (samples_that_mix() + lanes_.count - 1) / lanes_.count;
   mixed_blocks_ =
       static_cast<uint32_t>(std::max<uint64_t>(1, (samples_of_lane * blocks_.size() + samples() - 1) / samples()));
-  // Allows the open blocks that four random orders need and an eighth more, so that most orders fit. pass() draws again
-  // if an order does not fit.
+  // Allows as many open blocks as the worst of four random orders needs, and an eighth more. Most orders need no more
+  // than that; if an order does, pass() draws another one.
   for (uint64_t attempt = 0; attempt < 4; attempt++) {
     uint32_t open = 0;
     draw(0, 0, attempt, open);
@@ -265,16 +266,15 @@ void Order::plan_buffer() {
   buffer_ = std::clamp<uint64_t>(samples_that_mix(), 1, std::numeric_limits<uint32_t>::max());
   uint32_t rows = 1;
   for (const Block& block : blocks_) rows = std::max(rows, block.rows);
-  // After B (ln rows + 3) draws, a sample is still in the buffer with a probability of e^-3 / rows. So on average a
-  // block has at most a twentieth of a sample left in the buffer. B draws are added for the first samples of a pass:
-  // they can be drawn only from draw 0 on, but count as having entered the buffer up to B draws before that.
+  // B is buffer_. After B (ln rows + 3) draws, a sample is still in the buffer with a probability of e^-3 / rows. So on
+  // average a block has at most a twentieth of a sample left in the buffer. B draws are added for the first samples of
+  // a pass: they can be drawn only from draw 0 on, but count as having entered the buffer up to B draws before that.
   buffer_age_ = buffer_ + static_cast<uint64_t>(static_cast<double>(buffer_) * (std::log(rows) + 3));
 }
 
 uint64_t Order::seed_of_pass(Wide number, uint64_t attempt) const noexcept {
   if (!shuffle_.reshuffle_each_epoch) number = 0;
-  // There are few attempts. So one word has `attempt` in its lower half, and the upper 32 bits of the pass number in
-  // its upper half.
+  // `attempt` is small, so it shares a word with bits 64 to 95 of the pass number.
   return key_of(
       {shuffle_.seed, of_pass, static_cast<uint64_t>(number), attempt | static_cast<uint64_t>(number >> 64) << 32});
 }
@@ -333,7 +333,7 @@ uint64_t Order::open_in_windows(uint64_t step) const {
 
 // Here B is buffer(), and age is buffer_age(). Before draw number p of a pass, the samples from number p + B - age on
 // may lie in open blocks; the blocks of older samples have expired. A step that begins with draw p ends before draw p +
-// step. Until then, sample number p + step + B has not entered the buffer. So age + step samples may lie in open
+// step. By its end, sample number p + step + B has not entered the buffer. So age + step samples may lie in open
 // blocks.
 uint64_t Order::open_in_buffer(uint64_t step) const {
   const uint64_t samples = buffer_age_ + step;
@@ -341,11 +341,11 @@ uint64_t Order::open_in_buffer(uint64_t step) const {
   return open_when_interleaved(samples);
 }
 
-// Adds up three kinds of blocks. First, blocks that the step takes whole and that are not the last of their file: as
-// many of the smallest ones as fit into the step. Second, the last blocks of files that the step takes to their end.
-// Last blocks are counted separately, because they can be many and small. But each belongs to a file that was open
-// before the step, or to a file that the step takes whole. Third, for each open file the block in which the step
-// begins, and the block in which it ends.
+// Adds up three kinds of blocks that a step needs at most. First, blocks that the step takes whole and that are not the
+// last of their file: as many of the smallest blocks as fit into the step. Second, the last blocks of files that the
+// step takes to their end. Last blocks are counted separately, because they can be many and small. But each belongs to
+// a file that was open before the step, or to a file that the step takes whole. Third, for each open file the block in
+// which the step begins, and the block in which it ends.
 uint64_t Order::open_when_interleaved(uint64_t step) const {
   std::vector<uint64_t> blocks, files;  // samples of each block that is not the last of its file; samples of each file
   for (size_t b = 0; b < blocks_.size(); b++) {
@@ -442,7 +442,7 @@ uint32_t Order::plan_rounds(Pass& pass) const {
       }
     }
     std::partial_sum(ends.begin(), ends.end(), ends.begin());
-    // A step that has the most blocks open begins with the last sample of a round.
+    // The step that has the most blocks open begins with the last sample of a round.
     for (uint32_t first = 0, last = 0; first < lane.rounds; first++) {
       while (last + 1 < lane.rounds && ends[last] + 1 < ends[first] + lanes_.step) last++;
       last = std::max(first, last);
@@ -483,8 +483,8 @@ std::shared_ptr<const Pass> Order::pass(Wide number, uint64_t epoch_pass) const 
 
 Order::Span Order::largest_span(uint64_t count, bool within_one_pass) const {
   if (blocks_.empty()) return {};
-  // Two pointers: `begin` is the first block of the span, `end` the first block after it. Block numbers go on from pass
-  // to pass. The span that touches the most blocks begins at the last sample of its first block.
+  // Two pointers: `begin` is the first block of the span, `end` the first block after it. Block numbers continue from
+  // pass to pass. The span that touches the most blocks begins at the last sample of its first block.
   const uint64_t blocks = blocks_.size();
   const auto rows = [&](uint64_t b) { return blocks_[b % blocks].rows; };
   Span largest;

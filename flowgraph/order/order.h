@@ -1,11 +1,12 @@
 // The order of the samples of a pass. It is a pure function of (data, seed, pass): no I/O, no threads.
 //
-// The shuffle mode decides which way an order works. Each mode has a SampleStream (sample_stream.h) that follows it:
+// The shuffle mode decides how an order is made. Each mode has a SampleStream (sample_stream.h) that yields its
+// samples:
 //
 //   NONE    The samples come as the files hold them, one file after another or interleaved (sequence.h). They are read
-//           in blocks: neighbouring records of one file, cut at offsets that its index knows (ticket.h). There are
-//           three streams: for records (file_stream.h), for the user's windows (window_stream.h), and for ranks that
-//           read only their own rows of a block (picked_stream.h).
+//           in blocks: neighbouring records of one file, cut at offsets that the file's index knows. There are three
+//           streams: for records (file_stream.h), for the user's windows (window_stream.h), and for ranks that read
+//           only their own rows of a block (picked_stream.h).
 //   BUFFER  The same sequence goes through a buffer of B samples, as in tf.data. Each draw takes a random sample out of
 //           the buffer, and the next sample of the sequence takes its place (buffer_stream.h).
 //   GLOBAL  All samples of the pass are permuted (permutation.h), and each is read by itself (global_stream.h).
@@ -58,12 +59,12 @@ struct Lane {
 struct Pass {
   uint64_t key = 0;              // the seed of the random choices of this pass
   std::vector<uint32_t> blocks;  // indexes in Order::blocks(), in the order of this pass
-  std::vector<uint64_t> starts;  // the number of samples before each of `blocks`; the last entry is their total
+  std::vector<uint64_t> starts;  // for each entry of `blocks`, the samples before it; the last entry is the total
   std::vector<Lane> lanes;
-  std::vector<uint64_t> round_ends;  // prefix sums, lane after lane: the lane's samples up to the end of each round
+  std::vector<uint64_t> round_ends;  // lane after lane: the lane's samples up to the end of each round (prefix sums)
 
-  /// The samples [first, first + rows) of a block: those that belong to one lane. A block on the border between two
-  /// lanes has a part in each.
+  /// The samples [first, first + rows) of a block that belong to one lane. A block on the border between two lanes has
+  /// a part in each of them.
   struct BlockPart {
     uint32_t block = 0;  // index in Order::blocks()
     uint32_t first = 0, rows = 0;
@@ -87,17 +88,18 @@ class Order {
   FileRange files() const noexcept { return files_; }
   /// For each file of the data set, the number of samples before the file's own; the last entry is the total.
   const std::vector<uint64_t>& file_starts() const noexcept { return file_starts_; }
-  /// The user's windows. Null if a sample is a single record.
+  /// The user's windows, which are samples of several records. Null if a sample is a single record.
   const Windows* windows() const noexcept { return windows_ ? &*windows_ : nullptr; }
-  /// The blocks, in file order; empty in GLOBAL. They count samples. In NONE with windows they count frames instead.
+  /// The blocks, in file order; empty in GLOBAL. Their sizes are in samples; in NONE with windows they are in frames.
   const Blocks& blocks() const noexcept { return blocks_; }
   const Lanes& lanes() const noexcept { return lanes_; }
   /// BLOCK: how many blocks a lane mixes at a time, W. This has nothing to do with the user's windows.
   uint32_t mixed_blocks() const noexcept { return mixed_blocks_; }
 
-  /// BLOCK: returns the order of a pass. `number` counts the passes of the feed and chooses the random order.
-  /// `epoch_pass` counts the passes of the epoch and chooses where the lanes are cut, so that all lanes stay equal over
-  /// the passes of an epoch. Thread-safe. The two passes drawn last are kept, so that asking for one again is cheap.
+  /// BLOCK: returns the order of a pass. `number` (Steps::first_pass() + `epoch_pass`) chooses the random order.
+  /// `epoch_pass`, the number of the pass in its epoch, chooses where the lanes are cut, so that all lanes have equally
+  /// many samples (to within one) over the passes of an epoch. Thread-safe. The two passes drawn last are cached, so
+  /// that asking for one of them again is cheap.
   std::shared_ptr<const Pass> pass(Wide number, uint64_t epoch_pass) const;
 
   /// Returns the seed of the random choices of pass `number`, which is below 2^96 (Steps::first_pass()). BLOCK draws a
@@ -109,19 +111,19 @@ class Order {
     uint32_t file = 0;
     uint64_t sample = 0;
   };
-  /// Returns the file of a sample and its number in that file. `sample` is its number in file order through all files.
+  /// Returns the file of sample number `sample`, counted in file order through all files, and its number in that file.
   FileSample place(uint64_t sample) const noexcept;
-  /// Returns the index in blocks() of the block that holds a sample of a file (in NONE with windows: a frame).
+  /// Returns the index in blocks() of the block that holds sample number `sample` of a file (in NONE with windows:
+  /// frame number `sample`).
   uint32_t block_at(uint32_t file, uint64_t sample) const noexcept;
 
-  /// Appends to `ticket` the rows that must be read for the samples [first, first + count) of a file.
+  /// Appends to `ticket` the rows (records) that must be read for the samples [first, first + count) of a file.
   void add_samples(Ticket& ticket, uint32_t file, uint64_t first, uint64_t count) const;
-  /// The rows of a ticket that hold one sample: row number `first`, and count - 1 more, each stride() rows after the
-  /// row before it.
+  /// The rows of a ticket that hold one sample: `count` rows from row number `first` on, stride() rows apart.
   struct SampleRows {
     uint32_t first = 0, count = 1;
   };
-  /// Returns the rows of `sample`, counted from the row with which sample `first` of the same file begins.
+  /// Returns the rows of sample number `sample` of a file. Row 0 is the first row of the file's sample number `first`.
   SampleRows rows_of(uint32_t file, uint64_t first, uint64_t sample) const noexcept {
     return windows_ ? rows_of_window(file, first, sample) : SampleRows{static_cast<uint32_t>(sample - first)};
   }
@@ -140,42 +142,44 @@ class Order {
   static constexpr uint64_t fewest_picked_bytes = 128 << 10;
   bool picks_rows(int64_t global_batch) const noexcept;
   static bool picks_rows(const Block& block, int64_t global_batch) noexcept;
-  /// Returns the maximum number of bytes of a slot that one rank's rows of a block take. Precondition: picks_rows().
+  /// Returns the maximum number of bytes that one rank's rows of a block take in a slot, the memory that a ticket is
+  /// read into. Precondition: picks_rows().
   uint64_t most_picked_bytes(const Block& block, int64_t global_batch) const noexcept;
 
   /// BUFFER: the number of samples in the buffer.
   uint64_t buffer() const noexcept { return buffer_; }
   /// BUFFER: the number of draws for which a block stays open after its last sample has entered the buffer. The first
-  /// buffer() samples of a pass count as if they had entered the buffer one by one, too, with draws before the first
-  /// draw.
+  /// buffer() samples of a pass fill the buffer before the first draw; they count as if they, too, had entered it one
+  /// by one, each with a draw before the first.
   uint64_t buffer_age() const noexcept { return buffer_age_; }
-  /// BUFFER: returns the maximum number of blocks that are open at once while a step takes `step` samples.
+  /// BUFFER: returns the maximum number of blocks that are open (in memory) at once while a step takes `step` samples.
   uint64_t open_in_buffer(uint64_t step) const;
 
-  /// NONE with windows: returns the maximum number of blocks that are open at once while a step takes `step` windows.
+  /// NONE with windows: returns the maximum number of blocks that are open (in memory) at once while a step takes
+  /// `step` windows.
   uint64_t open_in_windows(uint64_t step) const;
 
-  /// If files are interleaved: returns the maximum number of blocks of one pass that are open at once while a step
-  /// takes `step` samples.
+  /// If files are interleaved: returns the maximum number of blocks of one pass that are open (in memory) at once while
+  /// a step takes `step` samples.
   uint64_t open_when_interleaved(uint64_t step) const;
 
-  /// The number of samples in a ticket that reads each of its samples by itself. There are such tickets in GLOBAL, and
-  /// in BUFFER for samples that are read again.
+  /// The maximum number of samples in a ticket whose samples are read one by one, from different places. GLOBAL has
+  /// only such tickets; BUFFER has them for samples that are read again.
   uint32_t picks() const noexcept { return picks_; }
   /// The maximum number of bytes of a slot that a sample takes if it is read by itself: from the index entry before it
   /// to the entry after it, in whole disk blocks.
   uint64_t pick_bytes() const noexcept { return pick_bytes_; }
 
-  /// Returns the pass, counted from the beginning of the epoch, in which a lane's sample lies. If epochs go on from
-  /// each other, samples and passes are counted from the beginning of the feed.
+  /// Returns the pass, counted from the beginning of the epoch, in which a lane's sample lies. If each epoch continues
+  /// where the last one ended, samples and passes are counted from the beginning of the feed.
   uint64_t epoch_pass_at(uint32_t lane, uint64_t sample) const noexcept;
   /// Returns the number of samples that a lane has in its first `passes` passes.
   uint64_t lane_samples(uint32_t lane, uint64_t passes) const noexcept {
     return lanes_.samples(lane, 0, passes * samples());
   }
 
-  /// BLOCK: the maximum number of blocks that a lane has open at once while a step takes samples. If the random order
-  /// of a pass needs more open blocks, pass() draws a new order, which is the same on every rank.
+  /// BLOCK: the maximum number of blocks that a lane has open (in memory) at once while a step takes samples. If the
+  /// random order of a pass needs more open blocks, pass() draws a new order, which is the same on every rank.
   uint32_t open_blocks() const noexcept { return open_blocks_; }
 
   struct Span {
@@ -186,8 +190,8 @@ class Order {
   /// endless sequence of passes. Takes O(blocks) time.
   Span largest_span(uint64_t count, bool within_one_pass) const;
 
-  /// Returns the bytes of memory of the blocks, the tables by file, the windows and the passes that are kept. For
-  /// BUFFER it adds the buffers of the streams that follow this order.
+  /// Returns the bytes of memory of the blocks, the tables by file, the windows and the cached passes. For BUFFER it
+  /// adds the buffers of the two streams that yield this order's samples.
   uint64_t memory_bytes() const noexcept;
 
  private:
@@ -219,23 +223,22 @@ class Order {
     std::shared_ptr<const Pass> pass;
   };
   mutable Mutex mutex_;
-  mutable std::array<DrawnPass, 2> drawn_ FEEDLINE_GUARDED_BY(mutex_);  // the pass drawn last is the second
+  mutable std::array<DrawnPass, 2> drawn_ FEEDLINE_GUARDED_BY(mutex_);  // the pass drawn last is at the end
 };
 
-/// Returns the number of samples in the files `files` of `data`: of windows, or of records if there is no window.
+/// Returns the number of samples in the files `files` of `data`: of windows if `window` is set, otherwise of records.
 uint64_t count_samples(const DataSet& data, FileRange files, const std::optional<WindowSpec>& window);
 
 /// Returns the number of lanes, C: shuffle.lanes if the pipeline sets it, otherwise the largest divisor of the global
 /// batch that is at most 64 and leaves each lane at least four samples. It is 1 in all modes but BLOCK. Throws Error
 /// bad_pipeline if shuffle.lanes does not divide the global batch or is too large for `samples`. `passes_differ` says
-/// whether several passes of an epoch would be cut into lanes in different ways. If they would, but
-/// reshuffle_each_epoch is false, so that all passes are to have the same order, there is one lane, and more lanes are
-/// refused.
+/// whether several passes of an epoch would be cut into lanes in different ways. If they would, but all passes must
+/// have the same order (reshuffle_each_epoch is false), returns 1, and throws if shuffle.lanes is larger.
 uint32_t choose_lanes(const ShuffleSpec& shuffle, int64_t global_batch, uint64_t samples, bool passes_differ);
 
-/// How a shuffled block (or a lane's part of one) is cut into its W segments: `rows` samples into `count` segments, as
-/// evenly as whole numbers allow. `start`, a random fraction of 2^32, shifts the borders by a part of a sample. Without
-/// this shift, a block with fewer than W samples would always give them to the same segments.
+/// Cuts a shuffled block (or a lane's part of a block) into its W segments: `rows` samples into `count` segments, as
+/// evenly as whole numbers allow. `start` / 2^32, a random number below 1, shifts the borders by a part of a sample.
+/// Without this shift, a block with fewer than W samples would always give them to the same segments.
 struct Segments {
   uint32_t rows = 0, count = 1, start = 0;
   /// Returns the number of samples in the first `first` segments.

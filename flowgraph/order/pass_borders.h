@@ -1,5 +1,6 @@
-// Where passes over the data end within steps. This matters for epochs of a fixed number of steps (`epoch.steps`): each
-// epoch goes on where the one before it ended, so a pass may end in the middle of an epoch. Pure arithmetic.
+// Finds where passes over the data end within steps. This matters for epochs of a fixed number of steps
+// (`epoch.steps`): each epoch continues where the last one ended, so a pass may end in the middle of an epoch. Pure
+// arithmetic.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +10,8 @@
 
 namespace feedline::flow {
 
-/// How the audit of a batch (the sum of hashes of its records, base/audit.h) is divided between the two passes that its
-/// step may belong to.
+/// Says how the audit of a batch (the sum of hashes of its records, base/audit.h) is divided between the two passes
+/// that its step may belong to.
 struct PassAudit {
   uint64_t pass = 0;   // the older of the two passes, counted from the beginning of the feed
   uint64_t later = 0;  // the part of the batch's audit that belongs to the next pass
@@ -22,7 +23,7 @@ struct PassAudit {
 class PassBorders {
  public:
   PassBorders(const Order& order, int64_t global_batch) : order_(&order), global_batch_(global_batch) {}
-  /// Returns whether passes are long enough for this class.
+  /// Returns whether passes are long enough for this class: at least two steps.
   static bool apply_to(const Order& order, int64_t global_batch) noexcept {
     return order.samples() >= 2 * static_cast<uint64_t>(global_batch);
   }

@@ -8,7 +8,7 @@
 
 namespace feedline::flow {
 
-/// A Sequence that goes on into the next pass when a pass ends.
+/// A Sequence that continues with the next pass when a pass ends.
 class PassSequence {
  public:
   /// Begins at sample `sample`, counted from the beginning of pass `first_pass`. Keeps a reference to `order`.
@@ -30,7 +30,7 @@ class PassSequence {
 
  private:
   const Order* order_;
-  Wide pass_;  // counted from the beginning of the feed
+  Wide pass_;  // numbered as in Steps::first_pass()
   Sequence sequence_;
 };
 

@@ -37,7 +37,7 @@ class Permutation {
   }
 
  private:
-  static constexpr uint64_t rounds = 3;  // each replaces both halves
+  static constexpr uint64_t rounds = 3;  // each round replaces both halves
 
   uint64_t round_trip(uint64_t i) const noexcept {
     uint64_t low = i & low_, high = i >> low_bits_;

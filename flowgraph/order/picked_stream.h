@@ -1,5 +1,5 @@
-// The stream of NONE if several ranks share the data and steps are long. Each rank reads only its own rows of a block,
-// and not the whole block.
+// The stream of shuffle mode NONE if several ranks share the data and steps are long. Each rank reads only its own rows
+// of a block, and not the whole block.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace feedline::flow {
 
-/// Each block is one ticket. The ticket holds the rows that this rank must have in all steps that the block reaches
+/// Each block is read as one ticket. The ticket holds the rows that this rank needs in all steps that the block reaches
 /// into. If a step takes too few bytes of the block (Order::picks_rows()), the ticket also holds the rows between the
 /// rank's rows: everything from the first of the rank's rows to the last.
 class PickedStream final : public SampleStream {

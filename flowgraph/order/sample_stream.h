@@ -1,5 +1,6 @@
-// A sequence of samples that is taken step by step. It says which tickets must be read, and which of their rows are the
-// rows of which step. Each shuffle mode has its own implementation; order.h describes the modes.
+// A stream yields an order's samples step by step. It says which tickets (pieces of files that are read at a time) must
+// be read, and which rows of these tickets go into which step. Each shuffle mode has its own implementation; order.h
+// describes the modes.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,7 @@ inline void add_rows(const Order& order, const TicketRows& sample, std::vector<T
     rows.push_back({sample.ticket, sample.first + frame * static_cast<uint32_t>(order.stride()), 1, at + frame});
 }
 
-/// Appends the rows of `count` samples. sample(i) returns sample number i in the form that add_rows() takes.
+/// Appends the rows of `count` samples. sample(i) returns sample number i as add_rows() expects it.
 template <typename Sample>
 void add_samples(const Order& order, int64_t count, std::vector<TicketRows>& rows, const Sample& sample) {
   if (order.windows()) {
@@ -45,12 +46,12 @@ struct Step {
   Steps::Kind kind = Steps::Kind::full;
   uint64_t epoch = 0;
   int64_t step = 0;
-  std::vector<TicketRows> rows;    // the rows that this rank must have, ascending by `at`
-  uint64_t tickets = 0;            // the step needs all tickets with smaller numbers
+  std::vector<TicketRows> rows;    // the rows that this rank needs, ascending by `at`
+  uint64_t tickets = 0;            // the step needs all tickets with numbers below this one
   std::vector<uint64_t> finished;  // the tickets that no later step uses
 };
 
-/// Where a SampleStream puts the rows and the tickets of the samples that it takes.
+/// The places into which a SampleStream puts the rows and the tickets of the samples that it takes.
 struct TakeResult {
   Step& step;
   uint64_t& tickets;            // the number of the next ticket; counts up as tickets are opened
@@ -58,15 +59,16 @@ struct TakeResult {
   bool with_rows;               // whether Step::rows is filled in
 };
 
-/// The samples of one lane of an order. A stream begins at a sample that is given to its constructor, and goes on
-/// through the passes. Two streams that begin at the same sample open the same tickets, whatever their TakeResults ask
-/// for. In all calls to one stream `with_rows` must be the same, and `opened` must be null in all of them or in none.
+/// The samples of one lane of an order. A stream begins at a sample that is given to its constructor, and continues
+/// from pass to pass. Two streams that begin at the same sample open the same tickets, whichever fields of TakeResult
+/// their callers want. In all calls to one stream `with_rows` must be the same, and `opened` must be null in all of
+/// them or in none.
 class SampleStream {
  public:
   virtual ~SampleStream() = default;
 
-  /// Takes the next `count` samples of the lane. In the step, they are the samples from number `at` on. This rank needs
-  /// only the samples `wanted`, counted from the first of the `count` samples; only these go into the step.
+  /// Takes the next `count` samples of the lane, which have the numbers from `at` on in the step. Puts only the samples
+  /// `wanted` into the step, which this rank needs; they are counted from the first of the `count` samples.
   virtual void take(int64_t count, Rows wanted, int64_t at, TakeResult& to) = 0;
   /// Ends the stream: the tickets that are still open are appended to step.finished.
   virtual void close(Step& step) = 0;

@@ -22,7 +22,7 @@ class Sequence {
  public:
   /// Begins at sample `position` of the pass. Takes O(files * cycle_length) time, whatever the position. `starts` has
   /// for each file the number of samples before the file's own; its last entry is the number of all samples. The
-  /// sequence keeps a reference to it. `files` has the numbers of the files, in the order of this pass.
+  /// sequence keeps a reference to `starts`. `files` has the numbers of the files, in the order of this pass.
   Sequence(const std::vector<uint64_t>& starts, std::vector<uint32_t> files, const InterleaveSpec& interleave,
            uint64_t position);
 
@@ -35,7 +35,7 @@ class Sequence {
   struct CycleFile {
     bool open = false;
     uint32_t file = 0;
-    uint64_t next = 0, left = 0;  // samples of the file: the number of the next one, and how many are left
+    uint64_t next = 0, left = 0;  // the file's next sample, and the number of its samples that are left
   };
   void advance() noexcept;
   uint64_t whole_rounds() const noexcept;

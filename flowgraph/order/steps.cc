@@ -52,7 +52,8 @@ Rows Steps::hull(Kind kind) const noexcept {
 }
 
 // Returns `rows` without the rows after the last sample. If none of the rows has a sample, returns one row that has a
-// sample, because the rank makes its filler from a sample: the last such row before `rows`, otherwise the first after.
+// sample, because the rank copies a sample into its rows without one: the last row with a sample before `rows`, or if
+// there is none the first after `rows`.
 Rows Steps::with_a_sample(Kind kind, Rows rows) const noexcept {
   int64_t before = -1, after = -1, last = 0;
   bool has_one = false;

@@ -1,5 +1,5 @@
-// How the samples of an epoch are divided into steps (global batches), and the rows of a step among ranks and replicas.
-// Pure arithmetic.
+// Divides the samples of an epoch into steps (global batches), and the rows of a step among ranks and replicas. Pure
+// arithmetic.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,8 @@
 
 namespace feedline::flow {
 
-/// Which rank this process is. Every rank has the same number of replicas; replicas are numbered through all ranks.
+/// Says which rank this process is. Every rank has the same number of replicas; replicas are numbered through all
+/// ranks.
 struct Ranks {
   int rank = 0, world_size = 1;
   int replicas = 1;  // the number of replicas on each rank
@@ -27,20 +28,20 @@ struct Rows {
 /// not the sample has several frames.
 ///
 /// The rows of a step are numbered lane by lane. A step is full if it has G samples (the global batch), one for each of
-/// its G rows: G/C of each of the C lanes. In the last step some lanes have fewer samples. PAD keeps the numbers of the
-/// missing rows, so that these rows are empty; with PARTIAL the following rows move up, so that the numbers have no
-/// gaps.
+/// its G rows: G/C of each of the C lanes. In the last step some lanes have fewer samples. With last_batch_policy PAD,
+/// the rows that lack a sample keep their numbers and are empty. With PARTIAL the rows after them move up, so that the
+/// numbers have no gaps.
 class Steps {
  public:
   enum class Kind : uint8_t {
     full,     // it has G samples
     last,     // PARTIAL or PAD: the last step, which has fewer samples than G
-    dropped,  // DROP: its samples are given to no replica, but each rank reads its share of them for the audit
+    dropped,  // DROP: no replica is given its samples, but each rank reads its share of them for the audit
   };
 
   /// The length of an epoch. If `steps` is 0, an epoch has `samples` samples; if `samples` is -1, it never ends. If
-  /// `steps` is not 0, an epoch has that many steps, all of them full, and the next epoch goes on where the epoch
-  /// before it ended.
+  /// `steps` is not 0, an epoch has that many steps, all of them full, and each epoch continues where the last one
+  /// ended.
   struct Epoch {
     int64_t samples = 0;
     int64_t steps = 0;
@@ -60,11 +61,11 @@ class Steps {
   /// Returns whether an epoch has a step `step`, even if it is a dropped one.
   bool exists(int64_t step) const noexcept { return full_ < 0 || step < full_ || (step == full_ && remainder_ > 0); }
 
-  /// Whether a new epoch begins where the previous one ended, within a pass.
+  /// Returns whether each epoch continues where the last one ended, maybe in the middle of a pass.
   bool epochs_go_on() const noexcept { return epochs_go_on_; }
-  /// Returns the number of the pass from which an epoch's samples and steps are counted. If epochs go on from each
-  /// other, this is the first pass of the feed. Otherwise, pass numbers of different epochs never coincide, so they
-  /// need more than 64 bits.
+  /// Returns the number of the pass (over all samples) from which an epoch's samples and steps are counted. If each
+  /// epoch continues where the last one ended, this is pass 0. Otherwise each epoch has 2^32 pass numbers of its own,
+  /// beginning at epoch * 2^32; these exceed 64 bits, hence Wide.
   Wide first_pass(uint64_t epoch) const noexcept { return epochs_go_on_ ? 0 : Wide{epoch} << 32; }
   /// Returns the number of a step, counted from the beginning of first_pass(epoch).
   int64_t step_of_streams(uint64_t epoch, int64_t step) const noexcept {
@@ -78,21 +79,21 @@ class Steps {
   /// Returns the number of samples in a step.
   int64_t rows(Kind kind) const noexcept { return kind == Kind::full ? global_batch_ : remainder_; }
 
-  /// Returns the rows that a replica of this rank is given. Rows without a sample become filler (a copy of a sample, 0
-  /// in the mask). Possibly none of the rows has a sample.
+  /// Returns the rows that a replica of this rank is given. Rows without a sample become filler (a copy of another
+  /// sample, 0 in the mask). It may be that none of the rows has a sample.
   Rows of_replica(Kind kind, int replica_of_rank) const noexcept;
-  /// The rows that this rank must have for its replicas. At least one of the rows has a sample, because filler is a
+  /// The rows that this rank must read for its replicas. At least one of the rows has a sample, because filler is a
   /// copy of a sample. For a dropped step: the rank's share of the rows.
   const Rows& of_rank(Kind kind) const noexcept { return of_rank_[static_cast<size_t>(kind)]; }
 
-  /// The rows [first, first + count) of a step: those whose samples come from one lane.
+  /// The rows [first, first + count) of a step whose samples come from one lane.
   struct LaneRows {
     int64_t first = 0, count = 0;
   };
   LaneRows of_lane(Kind kind, uint32_t lane) const noexcept;
 
   uint32_t lanes() const noexcept { return lanes_; }
-  /// The number of samples that a full step takes of each lane.
+  /// The number of samples that a full step takes from each lane.
   int64_t lane_step() const noexcept { return global_batch_ / lanes_; }
 
   /// LAZY: sets the length of an epoch, which is known only once a pass has been read: `full` full steps, and

@@ -45,7 +45,7 @@ class Stratified {
   /// Returns the time at which the number comes in its part `part`.
   uint64_t time(uint32_t number, uint64_t part) const noexcept;
 
-  std::vector<uint64_t> amounts_, drawn_;  // for each number, how many times it comes, and has come so far
+  std::vector<uint64_t> amounts_, drawn_;  // for each number, how often it comes in all, and has come so far
   std::vector<uint64_t> keys_;
   std::vector<Wide> lengths_;         // for each number, the length of its parts: fractions of 2^128
   std::vector<NextDraw> next_draws_;  // a heap: the next draw of each number that comes again

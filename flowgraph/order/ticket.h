@@ -16,9 +16,9 @@ struct Extent {
   uint64_t offset = 0, length = 0;  // bytes of the file, or of its inflated stream
   uint32_t skip = 0;                // the number of records before the first row, which are skipped
   uint32_t rows = 0;                // the number of rows
-  uint32_t first_row = 0;           // the number of the first row in the ticket
+  uint32_t first_row = 0;           // the number that the first row has in the ticket
   uint64_t first_record = 0;        // the number of the first row's record in its file
-  const NumberSet* kept = nullptr;  // the records of the file that can be rows; null: all
+  const NumberSet* kept = nullptr;  // the records of the file that the filter keeps; null: all
   /// Returns the number, in its file, of the record that is row `row` of the ticket.
   uint64_t record_of(uint32_t row) const noexcept {
     const uint64_t in_extent = row - first_row;
@@ -30,9 +30,9 @@ struct Extent {
 struct Ticket {
   std::vector<Extent> extents;  // if there are none, the ticket only stands for the end of an epoch
   uint32_t rows = 0;            // the rows of all extents
-  uint64_t audit = 0;           // LAZY, if the ticket ends a pass: the pass's audit, as in Schedule::expected_audit
+  uint64_t audit = 0;           // LAZY: if the ticket ends a pass, the audit of the pass (Schedule::expected_audit)
 
-  /// Returns the length of all extents.
+  /// Returns the length of all extents together.
   uint64_t bytes() const noexcept;
   /// Returns an upper bound for the bytes that the payloads of its records have together.
   uint64_t payload_bytes() const noexcept;
@@ -40,10 +40,10 @@ struct Ticket {
   void add(const DataSet& data, uint32_t file, uint64_t first, uint64_t count);
 };
 
-/// Returns the bytes that a ticket takes of a slot. The extents of a compressed file lie one after another in the slot.
-/// Any other extent is read in whole disk blocks (io::Read::capacity_for).
+/// Returns how many bytes a ticket takes in a slot, the memory that it is read into. The extents of a compressed file
+/// lie one after another in the slot. Any other extent is read in whole disk blocks (io::Read::capacity_for).
 uint64_t slot_bytes(const Ticket& ticket, bool compressed) noexcept;
-/// An extent of n bytes takes at most n + bytes_around_extent bytes of a slot, because a read is widened to whole disk
+/// An extent of n bytes takes at most n + bytes_around_extent bytes in a slot, because a read is widened to whole disk
 /// blocks at both ends.
 inline constexpr uint64_t bytes_around_extent = 2 * io::block_bytes;
 

@@ -1,4 +1,4 @@
-// NONE with windows, in file order or with interleaved files.
+// The stream of shuffle mode NONE for windows (samples of several records): files one after another, or interleaved.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace feedline::flow {
 
-/// Each block is one ticket, which stays open as long as windows reach into it. So a record that is a frame of several
-/// windows is read and parsed once. The rows of a step are the frames of its windows, `size` row numbers for each
-/// window. The missing frames of a short window leave their row numbers unused.
+/// Each block is read as one ticket, which stays open as long as windows reach into the block. So a record that is a
+/// frame of several windows is read and parsed once. The rows of a step are the frames of its windows, `size` row
+/// numbers for each window. The missing frames of a short window leave their row numbers unused.
 class WindowStream final : public SampleStream {
  public:
   WindowStream(const DataSet& data, const Order& order, Wide first_pass, uint64_t sample);

@@ -1,4 +1,4 @@
-// Windows: samples that consist of several records. This file computes which records are the frames of which window.
+// Windows: samples that consist of several records. This class computes which records are the frames of which window.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,6 @@ class Windows {
   /// Computes the windows over the files `files`. Records of other files are not counted as frames.
   Windows(const DataSet& data, FileRange files, const WindowSpec& spec);
 
-  /// Returns the number of windows.
   uint64_t count() const noexcept {
     return groups_.empty() ? 0 : groups_.back().first_window + windows_of(groups_.back());
   }
