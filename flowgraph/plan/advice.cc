@@ -22,7 +22,7 @@ constexpr uint64_t least_bytes = 64 << 20;
 constexpr uint64_t least_files = 1000;
 constexpr int64_t least_steps = 1000;
 
-// GLOBAL reads from one entry of the index to the next, for one sample.
+// For each sample, GLOBAL reads everything between two neighbouring entries of the index.
 Advice random_reads(const FeedFigures& feed) {
   constexpr uint64_t most_reads = 4;  // bytes read for each byte that is wanted
   const auto in_epoch = [&](uint64_t of_sample) {
@@ -69,7 +69,7 @@ Advice small_batches(const FeedFigures& feed) {
       format_count(feed.batch_rows * least_batch_bytes / std::max<uint64_t>(1, feed.batch_bytes) + 1));
 }
 
-// With few batches ahead, a thread is woken for each of them.
+// If few batches are prefetched, a thread is woken for each of them.
 Advice few_batches_ahead(const FeedFigures& feed) {
   constexpr uint64_t enough = 8;
   if (feed.steps < least_steps || feed.host_prefetch == 0 || feed.batches >= enough) return {};

@@ -19,7 +19,7 @@
 namespace feedline::flow {
 namespace {
 
-constexpr uint64_t version = 2;  // the version of what entries hold
+constexpr uint64_t version = 2;  // the version of what entries hold; it goes into content_
 // Sizes are planned this many standard errors larger than they were measured.
 constexpr double caution = 4;
 
@@ -84,8 +84,9 @@ std::optional<uint64_t> CachePlan::room(const PipelineSpec& spec, const DataSet&
   }
 }
 
-// If nothing is kept: turns the cache off if the disk has too little room for the first thing to keep. If cache.limit
-// is too small for it, throws Error bad_pipeline. `what` names the thing, and `bytes` is what was planned for it.
+// Does nothing if something is cached. Otherwise even the first sample (or unit of pieces) did not fit. Turns the cache
+// off if that is because the disk is too full. Throws Error bad_pipeline if it is because cache.limit is too small.
+// `what` names the sample or the unit, and `bytes` is what was planned for it.
 void CachePlan::refuse_if_none(uint64_t room, uint64_t bytes, const char* what) {
   if (kept_ > 0) return;
   if (room < spec_.limit) {
@@ -119,7 +120,7 @@ void CachePlan::keep_samples(const PipelineSpec& spec, const DataSet& data, cons
     kept_ = std::min(samples_, layout_.entries / parts);
     return;
   }
-  // The bytes that this number of samples takes. The kept samples may by chance be larger than the other samples.
+  // Returns the bytes to plan for this number of samples. The cached samples may by chance be larger than the others.
   const auto bytes_of = [&](uint64_t samples) {
     const auto count = static_cast<double>(samples);
     return count * sample_bytes_ +
@@ -175,7 +176,7 @@ void CachePlan::choose_file(const PipelineSpec& spec, const DataSet& data) {
     for (const std::string& text : {part.step.text, feature.key}) add(content_, hash64(text));
     for (const uint64_t value : {static_cast<uint64_t>(feature.where), uint64_t{feature.has_default}})
       add(content_, value);
-    for (const std::string& value : feature.default_bytes) add(content_, hash64(value));  // of records that lack it
+    for (const std::string& value : feature.default_bytes) add(content_, hash64(value));  // if a record lacks it
   }
   for (const SourceSpec& source : spec.sources) add(content_, static_cast<uint64_t>(source.record_type));
   for (const SourceSpec& source : spec.sources)

@@ -1,4 +1,4 @@
-// What a cache keeps: which samples, and how many bytes they take. Decided before the start.
+// Decides, before the feed starts, which samples a cache keeps, and plans the bytes that they take.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace feedline::flow {
 
-/// The parts of a cache: what is kept of each sample. Outputs that need the same bytes of the same feature share a
+/// The parts of a cache: what it keeps of each sample. Outputs that need the same bytes of the same feature share a
 /// part.
 struct CacheParts {
   explicit CacheParts(const PipelineSpec& spec);
@@ -24,25 +24,25 @@ struct CacheParts {
     KeptStep step;
   };
   std::vector<Part> parts;
-  std::vector<int> of_output;  // by output: the number of its part; -1: nothing of it is kept
+  std::vector<int> of_output;  // by output: the number of its part; -1: the cache keeps nothing for it
 };
 
 /// Some parts of a sample have a size that depends on the sample. This says how many bytes these parts take together.
 /// The figures are estimated from some of the samples.
 struct KeptSizes {
-  double mean = 0;    // bytes of a sample
+  double mean = 0;    // the mean of a sample's bytes
   double error = 0;   // the standard error of the mean
-  double spread = 0;  // the standard deviation of a sample
+  double spread = 0;  // the standard deviation of a sample's bytes
 };
 
-/// The samples that are kept are the first `kept` of all samples in a random order, which is the same in every run. So
-/// the share of samples that are found is kept / samples in every epoch and order, and nothing is thrown out to make
-/// room. For RECORDS, the samples in the KeptPieces are kept instead.
+/// A cache of pictures keeps the first `kept` of all samples in a random order, which is the same in every run. So in
+/// every epoch and order the share of samples that are found in the cache is kept / samples, and nothing is evicted.
+/// With cache.what RECORDS, KeptPieces chooses what is cached instead.
 class CachePlan {
  public:
   /// Plans the cache of a pipeline that has one. For DISK it looks at the cache file if there is one, otherwise at the
   /// free space of the disk. `sizes` are not used for RECORDS. Throws Error bad_pipeline if the limit is too small for
-  /// one sample, or for one unit of records.
+  /// one sample, or for one unit of KeptPieces.
   CachePlan(const PipelineSpec& spec, const DataSet& data, const KeptSizes& sizes);
 
   const CacheSpec& spec() const noexcept { return spec_; }
@@ -50,29 +50,30 @@ class CachePlan {
   uint64_t samples() const noexcept { return samples_; }
   uint64_t kept() const noexcept { return kept_; }
   double share() const noexcept { return static_cast<double>(kept_) / static_cast<double>(samples_); }
-  /// Returns the layout of the store, which has one entry for each part of each sample that is kept or, for RECORDS,
-  /// for each piece.
+  /// Returns the layout of the cache's store. It has one entry for each part of each cached sample or, for RECORDS, for
+  /// each cached piece of a file.
   const io::EntryLayout& layout() const noexcept { return layout_; }
   /// Returns the bytes of memory that the store takes.
   uint64_t store_bytes() const noexcept;
   /// Returns the bytes of memory that the store and the plan take together.
   uint64_t memory_bytes() const noexcept { return store_bytes() + (pieces_ ? pieces_->memory_bytes() : 0); }
-  /// Returns the bytes of memory that each thread takes for an entry while the entry is read from a disk, or made for a
-  /// disk.
+  /// Returns the bytes of memory that each thread takes for an entry while the entry is read from a disk, or is made in
+  /// order to be written to a disk.
   uint64_t scratch_bytes() const noexcept;
-  // DISK: path() is the cache file. prefix() is the beginning of the names of all files for the same choice among the
-  // same data files; only the file at path() is used again. content() is the digest of what the file holds.
+  // DISK: path() is the cache file. prefix() begins the names of all cache files for the same choice of samples from
+  // the same data files. Of these files only the one at path() is used. content() is the digest of what that file
+  // holds.
   const std::string& path() const noexcept { return path_; }
   const std::string& prefix() const noexcept { return prefix_; }
   uint64_t content() const noexcept { return content_; }
-  /// Returns why nothing is kept although the pipeline has a cache; empty if something is kept.
+  /// Returns why nothing is cached although the pipeline has a cache; empty if something is cached.
   const std::string& why_off() const noexcept { return why_off_; }
 
-  /// RECORDS: returns the pieces that are kept; null for pictures.
+  /// RECORDS: returns the pieces of files that are cached; null for a cache of pictures.
   const KeptPieces* pieces() const noexcept { return pieces_ ? &*pieces_ : nullptr; }
   /// Returns the number of the entry of part 0 of a record; the entries of its other parts follow. Returns nullopt if
-  /// the record is not kept. `file` and `record` are numbers as in Extent. Preconditions: the record is a sample, and
-  /// the cache is not one of RECORDS.
+  /// the record is not cached. `file` is an index in DataSet::files, and `record` the record's number in that file.
+  /// Preconditions: the record is a sample, and the cache is not one of RECORDS.
   std::optional<uint64_t> entry_of(uint32_t file, uint64_t record) const noexcept {
     const uint64_t place = order_(first_sample_[file] + selections_[file].before(record));
     return place < kept_ ? std::optional(place * parts_.parts.size()) : std::nullopt;

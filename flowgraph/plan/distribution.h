@@ -1,5 +1,5 @@
-// Which rank reads for which other ranks, if the replicas of several ranks share a feed. Pure arithmetic, with the same
-// result on all ranks.
+// Says which rank reads for which other ranks, if the replicas of several ranks share a feed. Pure arithmetic, with the
+// same result on all ranks.
 #pragma once
 
 #include <vector>
@@ -15,7 +15,7 @@ enum class DistributeMode : uint8_t {
   scatter     // each rank is given rows of its own, and rank 0 reads all rows
 };
 
-/// How the rows of a global batch come to the ranks.
+/// Says how the rows of a global batch get to the ranks.
 struct Distribution {
   DistributeMode mode = DistributeMode::split;
   int rank = 0;                                // this rank's number in the communicator
@@ -38,7 +38,8 @@ struct Distribution {
   std::vector<int> readers() const;
 
   /// Returns the ranks and replicas for which this rank's Plan is made. They decide from which rows its graph makes
-  /// batches. If rows travel, each replica of the result stands for one part that the graph makes and sends.
+  /// batches. If rows are sent from rank to rank, each replica of the result stands for one part of a batch that the
+  /// graph makes and sends.
   Ranks planned() const noexcept;
   /// Returns the numbers of the reader's parts that a rank is given: one for each of its replicas (scatter), or one for
   /// all its replicas.

@@ -9,7 +9,8 @@ namespace {
 
 using Verdict = EpochAudit::Verdict;
 
-// Returns whether a subset of the doubts adds up to `missing` (mod 2^64). The empty subset adds up to 0.
+// Returns whether a subset of `doubts` (EpochEnd::doubts) adds up to `missing` (mod 2^64). The empty subset adds up to
+// 0.
 bool explained(uint64_t missing, std::span<const uint64_t> doubts) {
   if (missing == 0) return true;
   if (doubts.empty()) return false;

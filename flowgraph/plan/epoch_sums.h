@@ -1,4 +1,5 @@
-// The audit sums that tell which samples an epoch delivered (base/audit.h), and the sums that are expected.
+// Audit sums (sums of hashes of records, base/audit.h) of the samples that an epoch delivered, and the sums that are
+// expected.
 #pragma once
 
 #include <cstdint>
@@ -16,19 +17,19 @@ namespace feedline::flow {
 inline constexpr size_t doubts_tried = 10;
 
 /// The sums that the graph's node [assemble] has at the end of an epoch. Reading may be epochs ahead of delivery. So
-/// these sums travel with the end of the epoch to the EpochLedger, which adds up the delivered rows.
+/// these sums are sent with the message that ends the epoch to the EpochLedger, which adds up the delivered rows.
 struct EpochEnd {
   uint64_t epoch = 0;
   int64_t first_step = 0;  // the step of the epoch at which the feed began; 0 if it fed the epoch from its beginning
   uint64_t dropped = 0;    // the audit of the rank's share of the samples that DROP left out
-  uint64_t bad = 0;        // the audit of the rows that became filler
+  uint64_t bad = 0;        // the audit of the bad records, whose rows became filler
   uint64_t lost = 0;       // the number of rows that became filler and whose records cannot be identified
   /// For each record whose payload and stored CRC do not match: the value to add to `bad` if the stored CRC was damaged
   /// and not the payload. `bad` itself has the term with the stored CRC. At most doubts_tried + 1 values are kept.
   std::vector<uint64_t> doubts = {};
-  std::optional<uint64_t> counted = {};  // LAZY: the audit of what the epoch held, found while reading it
+  std::optional<uint64_t> counted = {};  // LAZY: the audit of what the epoch held, computed while it was read
   uint64_t parsed = 0;                   // the number of records that this rank has parsed for the epoch
-  std::vector<uint64_t> lacking = {};    // by feature: how many of these records lack it and got a default or no values
+  std::vector<uint64_t> lacking = {};    // by feature: the parsed records that lack it and got a default or no values
 };
 
 /// The sums of an epoch, for one rank or for all ranks together.

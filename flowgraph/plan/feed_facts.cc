@@ -18,7 +18,7 @@ namespace {
                           rank, what));
 }
 
-// Throws Error bad_pipeline unless a state and a place of the feed can be computed from these numbers.
+// Throws Error bad_pipeline unless the feed's position and its state (checkpoint) can be computed from these numbers.
 void check_identity(int rank, const FeedFacts& facts, const PipelineSpec& spec) {
   const FeedIdentity& identity = facts.identity;
   const std::optional<Reweighted>& weights = identity.reweighted;
@@ -29,8 +29,9 @@ void check_identity(int rank, const FeedFacts& facts, const PipelineSpec& spec) 
     refuse(rank, "its feed");
 }
 
-// Throws Error bad_pipeline unless these are the tensors of the pipeline's batches, lie one after another in the
-// buffer, and have room for the rows. Rows are received into the buffer, and unpacked from it, as this layout says.
+// Throws Error bad_pipeline unless the facts have the tensors of the pipeline's batches, and these tensors lie one
+// after another in the buffer and have room for the rows. Rows are received into the buffer, and unpacked from it, as
+// this layout says.
 void check_layout(int rank, const FeedFacts& facts, const PipelineSpec& spec) {
   const int64_t frames = spec.window ? spec.window->size : 1;
   if (facts.frames != frames || facts.rows < frames || facts.rows % frames != 0 ||

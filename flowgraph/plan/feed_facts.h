@@ -1,4 +1,4 @@
-// What every rank must know about a feed, including ranks that read nothing and have no Plan.
+// The facts about a feed that every rank must know, including ranks that read nothing and have no Plan.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 namespace feedline::flow {
 
-/// What a rank needs of a plan to receive, unpack and count its batches, and to save a state: which data and pipeline
-/// it is for, how long an epoch is, and how a batch lies in a buffer. These are plain values, so that the rank that
-/// reads can send them to ranks that have no Plan.
+/// The facts of a plan that a rank needs to receive, unpack and count its batches, and to save a state of the feed (a
+/// checkpoint): which data and pipeline the plan is for, how long an epoch is, and how a batch lies in a buffer. These
+/// are plain values, so that the rank that reads can send them to ranks that have no Plan.
 struct FeedFacts {
   FeedIdentity identity;
   int64_t samples_per_epoch = 0;  // -1: epochs never end, or their length is not known
@@ -31,7 +31,7 @@ struct FeedFacts {
 FeedFacts facts_of(const Plan& plan);
 FeedIdentity identity_of(const Schedule& plan);
 
-/// Returns the facts as a message to other ranks, for feeds whose rows travel between ranks. `lazy` is left out,
+/// Returns the facts as a message to other ranks, for feeds whose rows are sent from rank to rank. `lazy` is left out,
 /// because such feeds are never lazy.
 std::string to_message(const FeedFacts& facts);
 /// Returns the facts that the message of a rank holds. Throws Error bad_pipeline unless they can be the facts of a plan

@@ -11,8 +11,8 @@
 namespace feedline::flow {
 namespace {
 
-// At the default stride a unit of a plain file is 256 KiB. So if a read of some 100 KiB finds pieces missing in the
-// cache, these mostly lie side by side.
+// At the default stride a unit of an uncompressed file is 256 KiB. So the pieces that a read of some 100 KiB does not
+// find in the cache mostly lie side by side.
 constexpr uint64_t pieces_of_unit = 16;
 
 }  // namespace

@@ -14,13 +14,13 @@ namespace {
 
 constexpr uint64_t reads_ahead = 8, fewest_reads_ahead = 2;
 constexpr uint64_t bytes_ahead = 4 << 20;
-// What a file takes beside its index: its DataFile, its place in lists of files, and what the search for its index
-// leaves in the heap. Its name is stored four times: in the pipeline's spec, the data set, the table of open files and
-// the FeedFacts.
+// The memory that a file takes beside its index: its DataFile, its place in lists of files, and what the search for its
+// index leaves in the heap. Its name is stored four times: in the pipeline's spec, the data set, the table of open
+// files and the FeedFacts.
 constexpr uint64_t bytes_of_file = 2 * sizeof(DataFile), names_of_file = 4, of_allocation = 16;
 // The limits of most_batches_ahead().
 constexpr uint64_t small_batches_bytes = 8 << 20, most_small_batches = 32;
-constexpr uint64_t reads_ahead_of_blocks = 6;  // few, so that the blocks that are mixed stay in the CPU's cache
+constexpr uint64_t reads_ahead_of_blocks = 6;  // few, so that the blocks that BLOCK mixes stay in the CPU's cache
 // The maximum numbers of reads and bytes that are in flight from a disk, so that the disk stays busy while all threads
 // work.
 constexpr uint64_t most_in_flight = io::BackendOptions().depth, bytes_in_flight = 64 << 20;
@@ -63,7 +63,7 @@ uint64_t most_sequence_values(const FeatureSpec& feature, uint64_t payload) {
   return payload / (4 + (feature.dtype == DType::bytes ? apart : std::min(packed, apart))) * each;
 }
 
-// Returns the maximum number of bytes of a slot that the columns of `rows` rows take, if the payloads of the rows
+// Returns the maximum number of bytes that the columns of `rows` rows take in a slot, if the payloads of the rows
 // together have `payload` bytes.
 uint64_t arena_bytes(const Schedule& schedule, uint32_t rows, uint64_t payload) {
   return rows * (sizeof(io::RecordView) + sizeof(uint64_t)) + alignof(io::RecordView) +
@@ -206,9 +206,8 @@ void MemoryPlan::fit(const Schedule& schedule, const RowWriters& writers, const 
   auto buffers = static_cast<uint64_t>(schedule.replicas) * buffers_per_replica;
   const uint64_t lent = lent_chunks(schedule.replicas);
   // A step needs all its chunks at once. Besides, one chunk is being read, and the rows of a further chunk are being
-  // written. The end of an epoch holds a slot until every replica has taken this end. The slowest replica may be
-  // `host_prefetch` items behind the fastest, and both batches and ends of epochs are items. So several ends may hold a
-  // slot each.
+  // written. The end of an epoch also takes a slot, until every replica has received it. The slowest replica may be
+  // `host_prefetch` batches or ends of epochs behind the fastest. So several ends may take a slot each.
   const uint64_t ends = schedule.replicas > 1 && schedule.steps_per_epoch >= 0
                             ? static_cast<uint64_t>(spec.host_prefetch / (schedule.steps_per_epoch + 1)) + 1
                             : 1;
@@ -279,13 +278,14 @@ void MemoryPlan::fit(const Schedule& schedule, const RowWriters& writers, const 
   if (data.lazy)
     advice += fmt::format(", or set a smaller source.record_limit (index.mode LAZY plans for records of {})",
                           format_byte_size(data.largest_record()));
-  // Tells whether it helps to change a further setting: whether the plan would fit if the memory that the setting takes
-  // were `least` bytes instead of `now` bytes.
+  // Returns whether the plan would fit if something took `least` bytes of memory instead of `now` bytes. If so, the
+  // advice names the setting that makes it smaller.
   const auto fits_with = [&](uint64_t now, uint64_t least) { return bytes() - now + least <= spec.memory_limit; };
   const uint64_t of_slots = product(slots, slot_bytes), of_batches = product(buffers, buffer_bytes);
   if (spec.shuffle.mode == ShuffleMode::block && chunks > 1 && fits_with(of_slots, product(3, slot_bytes)))
     advice += ", or set fewer shuffle.lanes, or a smaller shuffle.block_size";
-  // With fewer batches ahead, fewer slots are needed, too: ends of epochs hold slots, and so do batches that lend rows.
+  // With fewer batches ahead, fewer slots are needed, too: ends of epochs take slots, and so do batches that point into
+  // slots.
   if (spec.host_prefetch > 1 &&
       fits_with(of_batches + of_slots,
                 product(2 * static_cast<uint64_t>(schedule.replicas), buffer_bytes) + product(chunks + 2, slot_bytes)))

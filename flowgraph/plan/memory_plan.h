@@ -12,7 +12,7 @@
 namespace feedline::flow {
 
 /// The alignment, in bytes, of the tensors in a batch buffer, which is what DLPack asks for. Threads of a GPU that
-/// write neighbouring elements then write whole lines of memory.
+/// write neighbouring elements then write whole cache lines.
 inline constexpr uint64_t tensor_alignment = 256;
 
 /// The maximum number of bytes of a batch. It is far beyond any memory, but so small that the bytes of any number of
@@ -21,7 +21,7 @@ inline constexpr uint64_t most_batch_bytes = uint64_t{1} << 44;
 
 /// One tensor of a batch buffer.
 struct BatchTensor {
-  /// Which part of its output the tensor holds. A dense output is one tensor, `dense`; a variable output is several.
+  /// The part of its output that the tensor holds. A dense output is one tensor, `dense`; a variable output is several.
   enum class Part : uint8_t { dense, padded, values, bytes, offsets, step_splits, row_splits, valid };
   std::string name;  // "board"; "tags.values"; "@valid"
   Part part = Part::dense;
@@ -35,12 +35,13 @@ struct BatchTensor {
   size_t row_bytes() const noexcept { return static_cast<size_t>(shape.elements()) * size_of(dtype); }
 };
 
-/// Returns the tensors of a pipeline's batches, in their order, without offsets and capacities.
+/// Returns the tensors of a pipeline's batches in the order in which they lie in a buffer, without offsets and
+/// capacities.
 std::vector<BatchTensor> tensors_of(const PipelineSpec& spec);
 
-/// Returns how many batches of `batch_bytes` bytes a replica's ring has if the pipeline does not say how many to
-/// prefetch, and memory.limit allows as many. A ring has many small batches, so that the feed rarely wakes a thread
-/// while the trainer is slow.
+/// Returns how many batch buffers of `batch_bytes` bytes a replica has if the pipeline does not say how many batches to
+/// prefetch, and memory.limit allows that many. There are many buffers if batches are small, so that the feed rarely
+/// wakes a thread while the trainer is slow.
 uint64_t most_batches_ahead(uint64_t batch_bytes) noexcept;
 
 /// A line of what `check` prints as the memory plan.
@@ -57,30 +58,30 @@ struct MemoryPlan {
   /// Plans the bytes of a slot and of a batch. fit() then chooses the numbers of slots and batches.
   explicit MemoryPlan(const Schedule& schedule);
 
-  /// Chooses as many slots and batches as memory.limit allows. `writers` and `tables` are those of the feed, and `more`
-  /// is the memory that the feed takes outside of the graph. Throws Error bad_pipeline if memory.limit is too small.
+  /// Chooses as many slots and batches as memory.limit allows. `writers` and `tables` are the feed's, and `more` is the
+  /// memory that the feed takes outside of the graph. Throws Error bad_pipeline if memory.limit is too small.
   void fit(const Schedule& schedule, const RowWriters& writers, const Tables& tables,
            const std::vector<MemoryLine>& more);
 
-  uint64_t step_chunks = 0;  // Schedule::chunks_of_step()
+  uint64_t step_chunks = 0;  // the maximum number of chunks in use at once (Schedule::chunks_of_step())
   uint32_t slots = 0;
   // The slots in use while all reads come from the page cache: few, so that their memory stays in the CPU's caches.
   uint32_t slots_of_page_cache = 0;
   // The maximum number of chunks that are read in addition to the chunks that the next step needs. The first number
   // holds while reads come from the page cache, the second while they come from a disk.
   uint64_t read_ahead = 0, read_ahead_of_disk = 0;
-  uint64_t slot_data_bytes = 0;   // of each slot: for the bytes as they are read
-  uint64_t slot_arena_bytes = 0;  // of each slot: for the columns
+  uint64_t slot_data_bytes = 0;   // of each slot: room for the bytes as they are read
+  uint64_t slot_arena_bytes = 0;  // of each slot: room for the columns that parsing makes
   uint32_t buffers_per_replica = 0;
   std::vector<BatchTensor> tensors;
   uint64_t buffer_bytes = 0;   // of each batch buffer
-  bool lends = false;          // a batch has one row, and may point into the slot; it then holds the chunk
-  uint32_t inflaters = 0;      // 0: there is no compressed file
+  bool lends = false;          // a batch is one row, and its tensors may point into the slot, to save a copy
+  uint32_t inflaters = 0;      // the number of file inflaters; 0: there is no compressed file
   uint64_t scratch_bytes = 0;  // scratch memory of each thread for row writers (flowgraph/rows/row_writer.h)
   std::vector<MemoryLine> lines;
 
-  /// Returns the maximum number of chunks that batches hold: one for each batch buffer if the plan lends rows,
-  /// otherwise 0.
+  /// Returns the maximum number of chunks whose slots stay in use because tensors of batches point into them: one for
+  /// each batch buffer if `lends`, otherwise 0.
   uint64_t lent_chunks(int replicas) const noexcept {
     return lends ? static_cast<uint64_t>(replicas) * buffers_per_replica : 0;
   }

@@ -16,8 +16,8 @@
 namespace feedline::flow {
 namespace {
 
-// How much may be read at most, before the feed begins, in order to sum up a pass: one in most_read_one_in of all
-// samples, or always_read_bytes if that is more.
+// The limit for what is read before the feed begins in order to sum up a pass: one in most_read_one_in of all samples,
+// or always_read_bytes if that is more.
 constexpr uint64_t most_read_one_in = 50, always_read_bytes = 64 << 20;
 
 /// Thrown if a pass cannot be summed up; says why, in words for the user.
@@ -42,7 +42,7 @@ class PassSums {
     if (samples == 0) return 0;
     if (file.kept_audit) return *file.kept_audit;
     if (samples == file.index.records) return keys_[f] * file.index.audit;
-    // Takes whole groups of strides from the index, and reads the records that are left at both ends.
+    // Takes the sums of whole groups of strides from the index, and reads the records that are left at both ends.
     const auto& entries = file.index.entries;
     const uint64_t first = file.samples.record(0), end = first + samples;
     const auto group_begin = [&](size_t group) {
@@ -90,8 +90,8 @@ class PassSums {
     });
   }
 
-  /// Reads the samples [first, first + count) of a file. Returns the sum of weight(sample) times the sample's term,
-  /// multiplied by the key of the file.
+  /// Reads the samples [first, first + count) of a file. Returns the sum of weight(sample) times the sample's audit
+  /// term, multiplied by the key of the file.
   template <typename Weight>
   uint64_t read(uint32_t f, uint64_t first, uint64_t count, const Weight& weight) const {
     if (count == 0) return 0;

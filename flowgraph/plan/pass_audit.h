@@ -1,5 +1,5 @@
-// What one pass over the chosen samples adds to an epoch's audit (base/audit.h). The sums of what was delivered are
-// compared with it.
+// Computes what one pass over the chosen samples adds to an epoch's audit, a sum of hashes of records (base/audit.h).
+// The sum over the delivered samples is compared with it.
 #pragma once
 
 #include "flowgraph/data/data_set.h"

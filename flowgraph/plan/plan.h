@@ -18,9 +18,9 @@ struct Plan : Schedule {
   /// Computes the memory that the feed takes beside the graph. It is called when the batches have been planned.
   using MoreMemory = std::function<MemoryLine(const Plan&)>;
 
-  /// Makes the plan of a pipeline over counted data, with the cache that is planned for it. `open_tables` are the
-  /// pipeline's tables, open. Throws Error bad_pipeline if the pipeline does not fit the data or the ranks, or if the
-  /// plan exceeds memory.limit.
+  /// Makes the plan of a pipeline for the data that count_data() returned, and for the cache that is planned for it.
+  /// `open_tables` are the pipeline's tables, open. Throws Error bad_pipeline if the pipeline does not fit the data or
+  /// the ranks, or if the plan exceeds memory.limit.
   Plan(PipelineSpec pipeline, std::shared_ptr<const DataSet> counted, const Ranks& who, int thread_count,
        const MoreMemory& more = {}, std::shared_ptr<const CachePlan> planned_cache = nullptr, Tables open_tables = {})
       : Schedule(std::move(pipeline), std::move(counted), who, thread_count),

@@ -20,7 +20,7 @@ std::string interleaving(const InterleaveSpec& interleave) {
 
 }  // namespace
 
-// Appends how many records of a source are samples, unless all are.
+// Appends how many records of a source are samples, unless all of them are.
 void Plan::sources_text(std::string& text, size_t number) const {
   uint64_t records = 0, samples = 0;
   for (const DataFile& file : data.files) {

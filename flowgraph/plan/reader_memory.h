@@ -18,12 +18,12 @@ inline constexpr uint64_t inflater_memory_bytes = 2 * inflater_input_bytes + inf
 /// alone has more.
 inline constexpr uint32_t most_lazy_rows = 1 << 14;
 inline constexpr uint64_t most_lazy_bytes = 512 << 10;
-/// Returns the bytes of a slot. It must hold the longest record that source.record_limit allows.
+/// LAZY: returns the bytes of a slot, which must hold the longest record that source.record_limit allows.
 uint64_t lazy_slot_bytes(uint64_t record_limit) noexcept;
-/// Returns the bytes of the lazy reader and of the indexes that it makes.
+/// LAZY: returns the bytes of the LazyReader and of the indexes that it makes.
 uint64_t lazy_reader_bytes(const PipelineSpec& spec, const DataSet& data) noexcept;
-/// Returns the maximum number of chunks in which `rows` consecutive rows can lie. Precondition: record_limit is below
-/// 4 GiB.
+/// LAZY: returns the maximum number of chunks in which `rows` consecutive rows can lie. Precondition: record_limit is
+/// below 4 GiB.
 uint64_t lazy_chunks_of(uint64_t rows, uint64_t record_limit) noexcept;
 
 }  // namespace feedline::flow

@@ -1,4 +1,4 @@
-// The writers of a pipeline's rows that can fail.
+// The writers of the outputs whose rows may fail to be made: pictures, rows of tables and one-hot vectors.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,8 @@ class RowWriters {
   /// `tables` are the open tables of spec.tables. Tables that no output looks up may be null or left out.
   RowWriters(const PipelineSpec& spec, const Tables& tables);
 
-  /// Returns the writer of an output's rows or of their steps; null if no row can fail.
+  /// Returns the writer of an output's rows, or of the steps of its rows if the output is padded. Returns null if no
+  /// row of the output can fail.
   const RowWriter* of(size_t output) const noexcept { return writers_[output].get(); }
   const RowWriter* of(int output) const noexcept { return of(static_cast<size_t>(output)); }
   /// Returns how many bytes of scratch memory, and of the heap, each thread needs.

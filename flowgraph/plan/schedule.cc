@@ -86,7 +86,7 @@ Schedule::Schedule(PipelineSpec pipeline, std::shared_ptr<const DataSet> counted
 }
 
 Steps Schedule::plan_orders() {
-  // If the data ends with an error, the epoch ends with it, after the last full step.
+  // If the data ends with an error, the epoch ends with that error, after the last full step.
   const bool ends = !data.raised.empty();
   const int64_t passes = checked_passes(spec, data, global_batch), epoch_steps = spec.epoch_steps;
   const LastBatchPolicy policy = ends ? LastBatchPolicy::drop : spec.last_batch_policy;
@@ -192,8 +192,8 @@ uint64_t Schedule::chunks_of_step(uint32_t source) const {
     case ShuffleMode::none:
       if (order.windows()) return order.open_in_windows(samples) * passes;
       if (order.interleave().on()) return order.open_when_interleaved(samples) * passes;
-      // If a rank reads only its own rows of a block (Steps::picks_rows()), the block of the previous step is held
-      // until the next block is opened.
+      // If a rank reads only its own rows of a block (Steps::picks_rows()), the previous step's block stays open until
+      // the next block is opened.
       return order.largest_span(samples + (steps.picks_rows() ? 1 : 0), one_pass).blocks;
     case ShuffleMode::buffer:
       return order.open_in_buffer(samples) * passes + picks;

@@ -20,8 +20,8 @@
 namespace feedline::flow {
 
 struct Schedule {
-  /// Makes the schedule of a pipeline over counted data. Throws Error bad_pipeline if the pipeline does not fit the
-  /// data or the ranks.
+  /// Makes the schedule of a pipeline for the data that count_data() returned. Throws Error bad_pipeline if the
+  /// pipeline does not fit the data or the ranks.
   Schedule(PipelineSpec pipeline, std::shared_ptr<const DataSet> counted, const Ranks& who, int thread_count);
   Schedule(const Schedule&) = delete;
   Schedule& operator=(const Schedule&) = delete;
@@ -37,7 +37,7 @@ struct Schedule {
   std::unique_ptr<const RecordParser> parser;
   Formulas formulas;
   std::vector<uint64_t> audit_keys;  // the key of each file's audit terms (base/audit.h)
-  std::vector<std::byte> zeros;      // zero bytes, to which the BYTES features of a bad row point (Chunk::parse())
+  std::vector<std::byte> zeros;      // zero bytes, to which BYTES features of bad records point (Chunk::parse())
   int replicas;                      // the number of replicas on this rank
   int threads;
 

@@ -1,6 +1,6 @@
 // Walks through the steps of a feed, and says which tickets must be read and which of their rows are the rows of which
 // step. Two walks with the same start give the same result. So the graph's node [read] takes the tickets from one walk,
-// and the node [assemble] takes the rows from another. No message about tickets or rows travels between the two nodes.
+// and the node [assemble] takes the rows from another. The two nodes need no messages about tickets or rows.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ class Walk {
   uint64_t epoch_;
   int64_t step_;
   uint64_t tickets_ = 0;
-  std::vector<std::unique_ptr<SampleStream>> streams_;  // for each lane; null: this rank has not taken from it yet
+  std::vector<std::unique_ptr<SampleStream>> streams_;  // by lane; null: this rank has taken nothing from it yet
 };
 
 }  // namespace feedline::flow
