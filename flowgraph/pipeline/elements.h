@@ -1,4 +1,4 @@
-// The outputs of a spec as tensors of a batch, which is what users see (ElementSpec).
+// Describes the outputs of a pipeline to users: as tensors of a batch (ElementSpec).
 #pragma once
 
 #include <vector>

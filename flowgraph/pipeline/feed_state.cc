@@ -128,7 +128,7 @@ WrittenStages digests_of(const config::Pipeline& pipeline) {
   uint64_t sources = 0;
   for (config::Source source : pipeline.source()) {
     source.clear_name();
-    source.clear_files();  // the digest of the data tells which files there are and what is in them
+    source.clear_files();  // the digest of the data covers the files and their content
     source.clear_exclude();
     source.clear_compression();
     source.clear_record_type();
@@ -147,8 +147,8 @@ WrittenStages digests_of(const config::Pipeline& pipeline) {
   // A pipeline without a shuffle must differ from one with a BLOCK shuffle, even if all fields of the shuffle have
   // their defaults.
   const uint32_t shuffled = pipeline.has_shuffle() && pipeline.shuffle().mode() != config::Shuffle::NONE ? 1 : 0;
-  // The same holds for a mixture. The number 2 is the version of the order in which mixtures draw. It must be raised
-  // when that order changes.
+  // The same holds for a mixture. The number 2 is the version of the order in which mixtures draw samples, and must be
+  // raised when that order changes.
   const uint32_t mixed = pipeline.has_mixture() ? 2 : 0;
   shuffle.clear_seed();
   config::Epoch epoch = pipeline.epoch();

@@ -7,8 +7,8 @@
 // which samples a step has. Nothing in the text depends on rank, world size, replicas, threads or what was prefetched.
 // Without "mixture" the text has at most 256 bytes.
 //
-// If the weights of a mixture were changed, there are two more fields. "since" is the epoch from which on the new
-// weights hold. "mixture" has for each source 6 hexadecimal digits of its weight, and 10 digits of the number of
+// If the weights of a mixture were changed, there are two more fields. "since" is the first epoch in which the new
+// weights are used. "mixture" has for each source 6 hexadecimal digits of its weight, and 10 digits of the number of
 // samples that had been taken from the source before that epoch. If such a number of samples is 2^40 or more,
 // "feedline_state" is 2, and all numbers of samples have 16 digits.
 #pragma once
@@ -38,21 +38,22 @@ struct Position {
 /// Returns `why`, the error that has ended the feed, with step and epoch of `position` before its message.
 Error in_step(const Position& position, const Error& why);
 
-/// Weights of a mixture that replace those of the pipeline.
+/// Weights of a mixture that replace the weights in the pipeline.
 struct Reweighted {
   std::vector<uint32_t> shares = {};  // as MixtureSpec::shares
-  // These two count only for a mixture in which each epoch continues where the epoch before it ended (CYCLE_FOREVER):
-  // the epoch from which on the weights hold, and how many samples had been taken from each source before that epoch.
+  // The two members below matter only for CYCLE_FOREVER, with which each epoch continues where the last one ended: the
+  // first epoch in which these weights are used, and how many samples had been taken from each source before that
+  // epoch.
   uint64_t since_epoch = 0;
   std::vector<uint64_t> taken = {};
   bool operator==(const Reweighted&) const = default;
 };
 
-/// The stages of a pipeline that a state compares, in the order of its text. A feed may continue only if they are the
-/// same. Outputs, features, parallelism, memory, index and cache are not among them, because they do not change the
-/// order of samples. But features that `filter` or window.key read may change it. So `filter` and `window` are also
-/// compared by what they do: which samples are kept, and where the key changes. `errors` is compared by the set of
-/// records that it leaves out.
+/// The parts ("stages") of a pipeline of which a state has digests, in the order of the state's text. A feed may
+/// continue from a state only if they have not changed. Outputs, features, parallelism, memory, index and cache are not
+/// among them, because they do not change the order of samples. But features that `filter` or window.key read may
+/// change it. So `filter` and `window` are also compared by their effect: which samples the filter keeps, and where the
+/// key changes. `errors` is compared by the set of records that it leaves out.
 inline constexpr std::array<std::string_view, 10> state_stages = {
     "source", "interleave", "filter", "window", "mixture", "shuffle", "seed", "epoch", "batch", "errors"};
 /// The first `written_stages` of the state_stages are digested from the pipeline's text. The digests of the remaining
@@ -65,29 +66,29 @@ using WrittenStages = std::array<uint32_t, written_stages>;
 /// out may have a different digest than one that is left out.
 WrittenStages digests_of(const config::Pipeline& pipeline);
 
-/// What a state says about its feed, and what a position is checked against. Ranks that do not read have no Plan, but
-/// they have this.
+/// The values of a feed that its state contains, and against which a position is checked. Ranks that do not read have
+/// no Plan, but they have this.
 struct FeedIdentity {
   std::string data, pipeline;  // as the text of a state has them
   int64_t global_batch = 0;
   int64_t steps_per_epoch = 0;  // -1: an epoch has no end
   bool epochs_go_on = false;    // each epoch continues where the epoch before it ended
   uint64_t mixed_sources = 0;   // how many sources are mixed; 0: no mixture
-  uint64_t mixed_since = 0;     // the epoch from which on the mixture's weights hold
+  uint64_t mixed_since = 0;     // the first epoch in which the mixture's present weights are used
   std::optional<Reweighted> reweighted = std::nullopt;
 };
 
-/// Returns the maximum number of steps of `global_batch` samples whose samples can be counted.
+/// Returns the maximum number of steps of `global_batch` samples of which all samples can be counted in an int64.
 int64_t countable_steps(int64_t global_batch) noexcept;
 
 /// Throws Error bad_pipeline if a feed cannot be at this position: if the epoch has no such step, comes before the
-/// epoch from which on the mixture's weights hold, or is too large for its samples to be counted.
+/// first epoch in which the mixture's weights are used, or is too large for its samples to be counted.
 void check_position(const FeedIdentity& feed, const Position& position);
 
 /// Returns the text of the state of `feed` at `position`.
 std::string state_text(const FeedIdentity& feed, const Position& position);
 
-/// What the text of a state says.
+/// A state, read from its text.
 struct FeedState {
   Position position;
   std::optional<Reweighted> reweighted = std::nullopt;

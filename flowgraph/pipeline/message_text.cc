@@ -23,7 +23,7 @@ struct FirstError : pb::io::ErrorCollector {
   void AddWarning(int, pb::io::ColumnNumber, const std::string&) override {}
 };
 
-// What comes before a place in the text: the type of the message that is open there, and the last token.
+// The context of a place in the text: the type of the message that is open there, and the token before it.
 struct Before {
   const pb::Descriptor* message = nullptr;
   pb::io::Tokenizer::Token token;

@@ -15,9 +15,9 @@ struct TextError {
   std::string message;
 };
 
-/// Replaces `message` by what the text says, or returns the first error. Stores in `given`, if it is set, which fields
-/// the text names. This is needed because in proto3 a field that is set to its default value looks like one that is not
-/// there.
+/// Replaces `message` by what the text says, or returns the first error. If `given` is not null, stores in it which
+/// fields the text names. This is needed because in proto3 a field that is set to its default value looks like one that
+/// is not there.
 std::optional<TextError> read_text(std::string_view text, google::protobuf::Message& message,
                                    google::protobuf::TextFormat::ParseInfoTree* given = nullptr);
 

@@ -1,4 +1,4 @@
-// What the kinds of outputs have in common: checks of an output's fields, and the OutputSpec that comes of them.
+// Helps to resolve outputs of all kinds: checks an output's fields, and makes its OutputSpec.
 #pragma once
 
 #include <fmt/format.h>
@@ -21,20 +21,20 @@ namespace feedline::flow {
 /// The number of each feature, by its name.
 using FeatureNumbers = std::unordered_map<std::string, int>;
 
-/// Which axis of a picture has its channels: the last one or the first one.
+/// The axis of a picture that has its channels: the last one (hwc) or the first one (chw).
 enum class ImageLayout { unknown, hwc, chw };
 
 /// Makes the OutputSpec of one output, and checks the output.
 class OutputResolver {
  public:
   /// Keeps references to all arguments but `path` and `seed`. `path` names the output in errors. `seed` and `folder`
-  /// are those of the pipeline.
+  /// are the pipeline's.
   OutputResolver(const config::Output& config, std::string path, uint64_t seed, const std::string& folder,
                  const FeatureNumbers& numbers, PipelineSpec& spec);
 
   [[noreturn]] void refuse(std::string_view field, const std::string& why) const;
 
-  /// Refuses the output if it names a feature, because `what` makes it without one.
+  /// Refuses the output if it names a feature. `what` is the field that makes the output without a feature.
   void nothing_but(std::string_view what) const;
   /// Returns the number of the feature `wanted`, which the output names in `field`. Refuses the output if there is no
   /// such feature.
@@ -110,13 +110,13 @@ class OutputResolver {
 
 /// Returns what a feature is, for messages: "FIXED INT64 [3]".
 std::string describe(const FeatureSpec& feature);
-/// Returns the layout that an output or a decode_raw says.
+/// Returns the layout that the field `layout` of an output or of a decode_raw gives.
 ImageLayout layout_of(config::Output::Layout layout);
 /// Returns the type of the numbers that a decode_raw reads.
 DType stored_dtype(const config::DecodeRaw& raw);
 
-// The functions for the kinds of outputs. Each fills in `of.output`. Throws Error bad_pipeline, which names the output
-// and its field.
+// The functions for the kinds of outputs. Each fills in `of.output`, and throws Error bad_pipeline, which names the
+// output and its field.
 void resolve_feature(OutputResolver& of);     // a feature of the pipeline, or a reserved one
 void resolve_expression(OutputResolver& of);  // resolve_formulas() does the rest
 void resolve_stack(OutputResolver& of);
@@ -124,6 +124,6 @@ void resolve_bits(OutputResolver& of);     // unpack_bits
 void resolve_raw(OutputResolver& of);      // decode_raw
 void resolve_encoded(OutputResolver& of);  // decode_image
 void resolve_one_hot(OutputResolver& of);
-void resolve_lookup(OutputResolver& of);  // throws Error io_error, too, if the table cannot be read
+void resolve_lookup(OutputResolver& of);  // also throws Error io_error if the table cannot be read
 
 }  // namespace feedline::flow

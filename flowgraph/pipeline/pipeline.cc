@@ -67,8 +67,8 @@ void make_room(pb::Message& base, const pb::Message& over, const Given& given) {
 }
 
 // Elements of `over` replace the elements of `base` with the same name; the remaining elements of `over` are appended.
-// Of several elements of `over` with one name, all but the first are appended, so that the name is refused as in a
-// base.
+// Of several elements of `over` with one name, all but the first are appended, so that a later check refuses the name,
+// as it does if `base` has it twice.
 template <typename Element>
 void lay_by_name(pb::RepeatedPtrField<Element>& base, pb::RepeatedPtrField<Element>& over) {
   std::unordered_map<std::string, int> places;
@@ -172,7 +172,7 @@ void replace_element(pb::Message& parent, const pb::FieldDescriptor* field, int 
 void set(pb::Message& root, std::string_view path, std::string_view value) {
   pb::Message* message = &root;
   const bool clears = value.find_first_not_of(" \t") == value.npos;
-  std::unique_ptr<pb::Message> absent;  // clears: stands for a message that is not there, and must not come to be
+  std::unique_ptr<pb::Message> absent;  // if `clears`: stands in for a message that is absent and must stay absent
   for (std::string_view rest = path;;) {
     const size_t dot = rest.find('.');
     const std::string part(rest.substr(0, dot));

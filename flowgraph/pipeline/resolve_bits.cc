@@ -70,7 +70,7 @@ void resolve_bits(OutputResolver& of) {
 
   const size_t rank = unpack.shape.rank();
   if (bits.channel_order_size() > 0) order_channels(of, bits, unpack);
-  // The channels are the last axis, c. With three axes that is the layout HWC.
+  // The last axis has the channels. With three axes that is the layout HWC.
   int channel_axis = static_cast<int>(rank) - 1;
   unpack.scale = of.channel_values("unpack_bits.scale", bits.scale(), unpack.shape, channel_axis);
   unpack.bias = of.channel_values("unpack_bits.bias", bits.bias(), unpack.shape, channel_axis);

@@ -1,4 +1,4 @@
-// What a pipeline says of its cache.
+// Checks what a pipeline says of its cache.
 #pragma once
 
 #include "feedline/pipeline.h"

@@ -81,7 +81,7 @@ void resolve_expression(OutputResolver& of) {
   of.nothing_but("expression");
   if (of.config.has_normalize())
     of.refuse("normalize", "it cannot be combined with 'expression'; write the arithmetic into the formula");
-  // FormulaResolver sets ColumnRef::number, and INT64 for the stored elements if that is the formula's type.
+  // FormulaResolver later sets ColumnRef::number, and changes FLOAT64 to INT64 if that is the formula's type.
   of.from_numbers({.kind = ColumnRef::Kind::expression}, DType::float64, Shape());
 }
 

@@ -76,7 +76,7 @@ class PictureResolver {
     if (config_.has_crop()) crop(spec);
     if (config_.has_resize()) resize(spec);
     if (config_.has_flip()) flip(spec);
-    // Without a group, each output chooses for itself.
+    // Without a group, each output makes its own random choices.
     for (std::string* group : {&spec.keys.crop_group, &spec.keys.flip_group})
       *group = group->empty() ? "output " + config_.name() : "group " + *group;
     return spec;

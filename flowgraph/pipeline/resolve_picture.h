@@ -1,4 +1,4 @@
-// What an output says of its pictures: decode_image, decode_raw, crop, resize and flip.
+// Checks the fields of an output that describe its pictures: decode_image, decode_raw, crop, resize and flip.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace feedline::flow {
 struct PictureSpec {
   PictureOrigin origin;
   pictures::GeometrySpec geometry;
-  pictures::Size size;      // of the tensor
+  pictures::Size size;      // of a picture in the tensor
   pictures::Finish finish;  // filter, channels and fill; add_picture() sets the rest
   ChoiceKeys keys;          // without the seed, which add_picture() sets
 };
@@ -21,7 +21,8 @@ struct PictureSpec {
 /// Throws Error bad_pipeline if a field is wrong.
 PictureSpec resolve_picture(const config::Output& output, const std::string& path);
 
-/// Does the same for pictures that are pixels of decode_raw. All these pictures have the same size.
+/// Does the same for an output whose pictures lie in the records as pixels (decode_raw). `stored` is the size that all
+/// of them have.
 PictureSpec resolve_picture(const config::Output& output, const std::string& path, const StoredPixels& stored);
 
 /// Makes the output of `of` from the pictures of feature `number`. `otherwise` is the layout of the tensor if the

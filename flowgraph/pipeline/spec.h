@@ -80,8 +80,9 @@ struct IndexSpec {
   IndexMode mode = IndexMode::build;
   std::string dir;  // absolute path; empty: beside the data, or in the user's cache folder
   uint64_t stride = io::default_stride;
-  // Whether the pipeline has an `index` that asks for an index of each file. The indexes of small files are then kept,
-  // too. An `index` with mode LAZY asks for that only if it has a `dir`, because people write LAZY to start at once.
+  // True if the pipeline has an `index` that asks for an index of each file. The indexes of small files are then
+  // stored, too. An `index` with mode LAZY asks for that only if it has a `dir`, because people write LAZY to start at
+  // once.
   bool given = false;
 };
 
@@ -120,14 +121,14 @@ struct ColumnRef {
   bool operator==(const ColumnRef&) const = default;
 };
 
-/// How each row of a dense output, or a part of each row, is made from a column.
+/// Says how each row of a dense output, or a part of each row, is made from a column.
 struct DenseJob {
   ColumnRef column;
-  /// If rows can fail when they are made: how they are made from the values of a feature. Such an output has only this
-  /// job. nullopt: rows cannot fail, and `unpack` says how they are made.
+  /// Says how rows are made from the values of a feature, if making them can fail. Such an output has only this job.
+  /// nullopt: rows cannot fail, and `unpack` says how they are made.
   std::optional<RowSpec> rows = std::nullopt;
-  /// How one value is unpacked. A value is the bytes of a BYTES feature, or all numbers that a record has for a feature
-  /// of numbers, as they lie in memory.
+  /// Says how one value is unpacked. A value is the bytes of a BYTES feature, or all numbers that a record has for a
+  /// feature of numbers, as they lie in memory.
   unpack::UnpackSpec unpack;
   size_t values = 1;  // values in a record; they are written one after another
   size_t offset = 0;  // bytes from the beginning of a row
@@ -143,9 +144,9 @@ struct OutputSpec {
   std::vector<DenseJob> jobs;  // a stack has one job for each feature; other dense outputs have a single job
   // If it is not dense:
   int feature = -1;
-  std::optional<unpack::UnpackSpec> unpack_value;  // how a single number is cast and normalised
-  // If the output is padded, and a step of the tensor is made from each BYTES value of the feature (pictures): how it
-  // is made. The padding is then zeros. nullopt: the steps are the feature's values as they are.
+  std::optional<unpack::UnpackSpec> unpack_value;  // says how a single number is cast and normalised
+  // Says how a step of the tensor is made from a BYTES value of the feature, if the output is padded and its steps are
+  // pictures. The padding is then zeros. nullopt: the steps are the feature's values as they are.
   std::optional<RowSpec> steps;
   // If true, the tensors are NAME.values and NAME.row_splits, or for bytes NAME.bytes, NAME.offsets and
   // NAME.row_splits. If the feature is nested, NAME.step_splits comes before NAME.row_splits.
@@ -186,8 +187,8 @@ struct ExpressionSpec {
   std::vector<Input> inputs;  // in the order of program.inputs()
 };
 
-/// How the files of a pass are interleaved, as tf.data's interleave does it. If `cycle_length` is 1, the files come one
-/// after another.
+/// Says how the files of a pass are interleaved, which works as tf.data's interleave does. If `cycle_length` is 1, the
+/// files come one after another.
 struct InterleaveSpec {
   uint32_t cycle_length = 1;
   uint64_t block_length = std::numeric_limits<uint64_t>::max();
@@ -198,7 +199,7 @@ struct InterleaveSpec {
 /// sample begins `shift` records after the beginning of this one.
 struct WindowSpec {
   int64_t size = 0, shift = 1, stride = 1;
-  bool drop_remainder = true;  // false: windows at the end of a file are short, and their missing frames are filler
+  bool drop_remainder = true;  // false: windows at the end of a file may lack frames; filler rows take their place
   bool across_files = false;
   std::string key;  // a feature's name: no window reaches across a change of its value; empty: no feature
 };
@@ -220,9 +221,8 @@ struct ShuffleSpec {
 
 enum class MixtureStop : uint8_t { first_exhausted, all_exhausted, cycle_until_all, cycle_forever };
 
-/// How the sources are mixed.
 struct MixtureSpec {
-  static constexpr uint32_t whole = (1 << 24) - 1;  // the sum of all shares, but for rounding
+  static constexpr uint32_t whole = (1 << 24) - 1;  // the sum of all shares, apart from rounding
 
   MixtureStop stop = MixtureStop::first_exhausted;
   std::vector<uint32_t> shares = {};  // for each source: its weight as a number of parts of `whole`, at least 1
@@ -234,13 +234,13 @@ std::vector<uint32_t> shares_of(const std::vector<double>& weights);
 
 enum class LastBatchPolicy : uint8_t { drop, partial, pad };
 enum class OnError : uint8_t { raise, skip_record, skip_file };
-/// What to do about a feature that no record of the first epoch has.
+/// Says what to do about a feature that no record of the first epoch has.
 enum class AbsentFeature : uint8_t { warn, error, ignore };
 
 struct PipelineSpec {
   /// The feed that evaluates `filter` and `window.key` before the plan is made. Samples are kept if its output `filter`
   /// (float64) is not 0. Its outputs `@file` and `@audit` say from which file each row is, and what the row adds to the
-  /// audit. If there is a window.key, its output `@key` tells where the key changes. Null if there is neither a filter
+  /// audit. If there is a window.key, its output `@key` shows where the key changes. Null if there is neither a filter
   /// nor a window.key.
   std::shared_ptr<const PipelineSpec> filter;
   /// The text of filter, window.key, record_type and features. The filter's result depends on this text, on the data
@@ -250,7 +250,7 @@ struct PipelineSpec {
   std::vector<FeatureSpec> features;  // with record_type RAW there is only the feature `record`
   std::vector<ExpressionSpec> expressions;
   std::vector<OutputSpec> outputs;  // in the pipeline's order, including internal ones
-  std::vector<TableSpec> tables;    // where outputs look rows up, each table once
+  std::vector<TableSpec> tables;    // the tables in which outputs look rows up, each once
   std::optional<CacheSpec> cache;
   InterleaveSpec interleave;
   std::optional<WindowSpec> window;
@@ -284,9 +284,9 @@ struct PipelineSpec {
   bool rows_can_fail() const noexcept;
 };
 
-/// Returns the pipeline as plain values. Checks everything that can be told from the pipeline and the list of files.
-/// Throws Error bad_pipeline, which names the field and says what to write instead. Fields that this version does not
-/// support yet are refused by name.
+/// Returns the pipeline as plain values. Checks everything that can be checked with only the pipeline and the list of
+/// files. Throws Error bad_pipeline, which names the field and says what to write instead. Fields that this version
+/// does not support yet are refused by name.
 PipelineSpec validate(const Pipeline& pipeline, const ListFiles& list = list_files);
 
 }  // namespace feedline::flow

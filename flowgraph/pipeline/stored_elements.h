@@ -1,4 +1,4 @@
-// How row-major tensors lie in memory.
+// Describes how row-major tensors lie in memory.
 #pragma once
 
 #include <cstdint>
