@@ -42,9 +42,9 @@ class Program {
 
   Program() = default;
   /// Compiles a formula. It may use the inputs that `known` names, and the names in `constants`, which have fixed
-  /// values. A constant counts if an input has its name, too. Throws Error bad_pipeline if the formula or the name of a
-  /// constant is wrong. The message about a formula shows the part that is wrong, with a caret under the place. If a
-  /// name is unknown, the message lists the known names, constants included.
+  /// values. If a constant and an input have the same name, the name means the constant. Throws Error bad_pipeline if
+  /// the formula or the name of a constant is wrong. The message about a formula shows the part that is wrong, with a
+  /// caret under the place. If a name is unknown, the message lists the known names, constants included.
   static Program compile(std::string_view formula, const std::map<std::string, double>& constants,
                          std::span<const Input> known);
 

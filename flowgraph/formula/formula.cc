@@ -124,7 +124,7 @@ class Parser {
 
   [[noreturn]] void fail(const std::string& why) const { fail(why, at_); }
   [[noreturn]] void fail(const std::string& why, size_t at) const {
-    // Show the text around the place as one line, even if the formula has line breaks there.
+    // Show the text around the error as one line, even if the formula has line breaks there.
     constexpr size_t margin = 60;
     const size_t from = at > margin ? at - margin : 0;
     std::string line(text_.substr(from, 2 * margin));
@@ -403,7 +403,7 @@ class Parser {
 
   static constexpr size_t longest_formula = 65536;
   static constexpr int deepest_nesting = 200;
-  static constexpr std::string_view smallest_int_digits = "9223372036854775808";  // after a minus sign
+  static constexpr std::string_view smallest_int_digits = "9223372036854775808";  // int64's minimum without its sign
 
   std::string_view text_;
   const std::map<std::string, double>& constants_;

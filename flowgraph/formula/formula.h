@@ -29,7 +29,7 @@ struct Formula {
   std::vector<FormulaInput> inputs;
 };
 
-/// Parses a formula. Parameters and errors are those of Program::compile.
+/// Parses a formula for Program::compile(), which describes the parameters and errors.
 Formula parse_formula(std::string_view text, const std::map<std::string, double>& constants,
                       std::span<const FormulaInput> known);
 

@@ -9,7 +9,7 @@
 
 namespace feedline::flow {
 
-/// How many rows an instruction works on at a time.
+/// The number of rows that an instruction works on at a time.
 inline constexpr uint32_t formula_block_rows = 256;
 
 /// A block of rows. Every value has 64 bits; the operation determines its type.

@@ -1,5 +1,5 @@
-// What each operation of a formula does to one row. The block evaluator, the row evaluator and constant folding all use
-// these functions, so that they cannot disagree.
+// Defines what each operation of a formula does to one row. The block evaluator, the row evaluator and constant folding
+// all use these functions, so that they cannot disagree.
 #pragma once
 
 #include <cmath>

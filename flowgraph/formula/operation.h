@@ -1,4 +1,4 @@
-// The operations of a formula by number, and how to apply one to a row.
+// Numbers the operations of a formula, and applies an operation to a row.
 #pragma once
 
 #include <bit>
