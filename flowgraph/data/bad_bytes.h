@@ -1,4 +1,4 @@
-// Adds up how many bytes of a file are bad, from one place to the next.
+// Adds up how many bytes of a file are bad, from one offset to the next.
 #pragma once
 
 #include <algorithm>

@@ -115,7 +115,7 @@ config::Pipeline comparable(config::Pipeline pipeline) {
   return pipeline;
 }
 
-// Throws Error bad_pipeline unless the files of all ranks have the same texts, in the same order.
+// Throws Error bad_pipeline unless text() of the files is the same on all ranks, in the same order of files.
 void compare_texts(RankGroup& ranks, const DataSet& data, const std::function<std::string(const DataFile&)>& text) {
   if (ranks.size() == 1) return;
   std::vector<uint64_t> hashes;
@@ -224,7 +224,7 @@ void compare_tables(RankGroup& ranks, const PipelineSpec& spec, const Tables& ta
                               open ? fmt::format(", digest {:016x}", open->digest()) : ""));
     lookups++;
   }
-  if (lookups == 0) return;  // on any rank, because the pipelines are the same
+  if (lookups == 0) return;  // this holds on all ranks, because they have the same pipeline
   const std::vector<std::string> all = ranks.all_gather(mine.take());
   std::vector<std::string> in_what(all.size());
   for (size_t rank = 1; rank < all.size(); rank++) {

@@ -12,7 +12,7 @@ uint64_t place_of(const RangeEnd& end, uint64_t records) noexcept {
   return end.percent ? mul_div(records, end.value, RangeEnd::all) : std::min(end.value, records);
 }
 
-// The part of a source that is chosen: its good records with the numbers [begin, end).
+// The chosen part of a source: its good records with the numbers [begin, end).
 struct Chosen {
   uint64_t records = 0;  // good records in the whole source
   uint64_t begin = 0, end = 0;
@@ -28,7 +28,7 @@ Chosen choose(const SourceSpec& source, uint64_t records) noexcept {
   return {records, cut(source.shard_id), cut(source.shard_id + 1)};
 }
 
-// With RAISE: ends the data at the first error that lies in a chosen part.
+// With RAISE: ends the samples at the first bad region that lies in the chosen part of its source.
 void end_at_error(const std::vector<Chosen>& chosen, DataSet& data) {
   for (size_t f = 0; f < data.files.size(); f++) {
     DataFile& file = data.files[f];

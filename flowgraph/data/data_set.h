@@ -1,4 +1,4 @@
-// The files of a pipeline, counted and verified. The plan is computed from them.
+// The files of a pipeline, with their indexes, from which the plan is computed.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +24,12 @@ struct DataFile {
   Selection samples;
   bool left_out = false;  // with SKIP_FILE: the file has a bad region, and counts as a file without records
   // apply_filter() (flowgraph/feed/filter.h) sets these two:
-  std::optional<uint64_t> kept_audit = {};  // sum of the samples' audit terms, times the file's key (base/audit.h)
+  std::optional<uint64_t> kept_audit = {};  // audit of the samples that the filter keeps, times the file's key
   std::shared_ptr<const NumberSet> key_changes = {};  // the samples whose window.key differs from the sample before
   bool compressed() const noexcept { return index.compression != Compression::none; }
   /// Returns the file's name without its folder.
   std::string_view name() const noexcept { return std::string_view(id.uri).substr(id.uri.rfind('/') + 1); }
-  /// What one pass over the samples adds to the audit. It is already multiplied by the file's key
+  /// The audit (sum of hashes) of one pass over the file's samples, already multiplied by the file's key
   /// (flowgraph/plan/pass_audit.h).
   std::optional<uint64_t> pass_audit = {};
 };
@@ -49,7 +49,7 @@ struct DataSet {
   std::span<const DataFile> in(FileRange range) const noexcept {
     return std::span(files).subspan(range.first, range.count());
   }
-  /// Returns the size in bytes of the largest record of these files.
+  /// Returns the size in bytes of the largest record of the files in `range`.
   uint64_t largest_record(FileRange range) const noexcept;
   uint64_t largest_record() const noexcept { return largest_record(all_files()); }
   uint64_t samples = 0;        // samples of a pass, of all files together
@@ -58,7 +58,7 @@ struct DataSet {
   uint64_t counted_bytes = 0;  // bytes of the files that had no valid index; if ranks share them, this rank's share
   double count_s = 0;
 
-  /// Whether index.mode is LAZY and some files have no valid index. Then nothing has been counted: there are no samples
+  /// True if index.mode is LAZY and some files have no valid index. Then nothing has been counted: there are no samples
   /// and no digest, and each index holds only `largest_record`: the source's record_limit, or what fits into the file.
   bool lazy = false;
 
@@ -66,8 +66,8 @@ struct DataSet {
   /// is left out. The same data has the same digest, in whatever folder it lies, and whenever it was written.
   uint64_t digest = 0;
 
-  /// The errors of what was found bad and left out, in file order: with SKIP_RECORD one for each bad region; with
-  /// SKIP_FILE one for each file, namely the error of its first bad region. `skipped` holds the first 100,
+  /// Errors that describe what was found bad and therefore left out, in file order: with SKIP_RECORD one for each bad
+  /// region; with SKIP_FILE one for each file, namely the error of its first bad region. `skipped` holds the first 100,
   /// `skipped_total` counts all.
   std::vector<Error> skipped;
   uint64_t skipped_total = 0;
@@ -78,8 +78,8 @@ struct DataSet {
   std::string no_pass_audit = "the audit of a pass has not been computed";
   std::vector<Error> raised;  // with RAISE: the error that ends the feed, if there is one
 
-  /// Warnings: indexes that are not valid or cannot be kept, and shards whose number of records differs from the one in
-  /// dataset_info.json.
+  /// Warnings: indexes that are not valid or cannot be kept, and shards whose number of records differs from the number
+  /// in dataset_info.json.
   std::vector<std::string> warnings;
 };
 
@@ -87,8 +87,9 @@ struct DataSet {
 /// key of its own.
 std::vector<uint64_t> audit_keys(std::span<const DataFile> files);
 
-/// Chooses the samples of each source by its `range`, `num_shards` and `shard_id`. Numbers the records, and sets the
-/// samples of each file and of the data set. With RAISE the data ends at the first known error in the chosen part.
+/// Chooses the samples of each source by its `range`, `num_shards` and `shard_id`. Sets DataFile::first_record and
+/// DataFile::samples of each file, and DataSet::samples. With errors.on_error RAISE the samples end at the first bad
+/// region within the chosen records, whose Error becomes DataSet::raised.
 void choose_samples(const PipelineSpec& spec, DataSet& data);
 
 }  // namespace feedline::flow

@@ -41,7 +41,7 @@ struct NamePart {
 };
 /// A split, as dataset_info.json describes it.
 struct Split {
-  std::vector<NamePart> file;     // what the names of its files consist of
+  std::vector<NamePart> file;     // the parts that the names of its files consist of
   std::vector<uint64_t> lengths;  // the records of each shard
 };
 using Splits = std::vector<Split>;
@@ -97,7 +97,7 @@ std::optional<Splits> parse_splits(const std::string& text) {
     if (!split.is_object() || !split.contains("name") || !split["name"].is_string()) return std::nullopt;
     if (!split.contains("shardLengths")) continue;
     const auto given = split.find("filepathTemplate");
-    const json& names = given == split.end() ? usual : *given;  // not copied: deep values could take the whole stack
+    const json& names = given == split.end() ? usual : *given;  // copying deep values could take the whole stack
     if (!names.is_string()) return std::nullopt;
     auto file = parts_of(names.get_ref<const std::string&>(), split["name"].get_ref<const std::string&>());
     if (!file || splits.size() == most_splits) return std::nullopt;
@@ -175,7 +175,7 @@ void warn_of_missing(const std::vector<DataFile>& files, std::vector<std::string
   for (const auto& [text, kind] : kinds) {
     const auto& [first, folder, there] = kind;
     if (std::ranges::all_of(there, std::identity())) continue;
-    std::set<std::string> names;  // in the folder; one look-up for each missing name would take long on a network
+    std::set<std::string> names;  // all names in the folder: to look up each missing name would take long on a network
     std::error_code error;
     for (std::filesystem::directory_iterator it(folder, error), last; !error && it != last; it.increment(error))
       names.insert(it->path().filename().string());
@@ -196,12 +196,12 @@ void warn_of_missing(const std::vector<DataFile>& files, std::vector<std::string
   }
 }
 
-/// What the name of a file says of its shard.
+/// The number of a file's shard, and of all shards, as far as the file's name has them.
 struct FoundShard {
   std::optional<uint64_t> shard, shards;
 };
 
-// Returns what a name says of its shard, if the name consists of these parts; nullopt if it does not.
+// Returns the numbers in a name, if the name consists of these parts; nullopt if it does not.
 std::optional<FoundShard> match(std::span<const NamePart> parts, std::string_view name, FoundShard found = {}) {
   for (; !parts.empty(); parts = parts.subspan(1)) {
     const NamePart& part = parts[0];

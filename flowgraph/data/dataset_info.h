@@ -1,5 +1,5 @@
 // TensorFlow Datasets keeps a dataset_info.json beside its shards, which says how many records each shard has. This
-// unit compares these numbers with the counted ones, and looks for shards that are not there.
+// file's function compares these numbers with the numbers that were counted, and looks for missing shards.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 namespace feedline::flow {
 
 /// Returns these warnings:
-/// - for each file, up to ten, whose number of good records is not the one in splits[].shardLengths[];
+/// - for each file, up to ten, whose number of good records differs from its number in splits[].shardLengths[];
 /// - for each dataset_info.json that cannot be read;
 /// - for each set of local shards, such as the nine files NAME-00000-of-00009, NAME-00001-of-00009 and so on, with or
 ///   without an extension, if some shards of the set are neither among `files` nor exist.

@@ -1,4 +1,4 @@
-// Pieces: the parts into which a file is cut at the places that its index knows, and at its bad regions.
+// Cuts files into pieces: at the offsets that a file's index knows, and at its bad regions.
 #pragma once
 
 #include <algorithm>
@@ -9,15 +9,15 @@
 
 namespace feedline::flow {
 
-/// Neighbouring good records of a file, between two places that the index knows. A piece is mostly one stride of the
-/// file. Every extent of a ticket consists of whole pieces.
+/// Neighbouring good records of a file, between two offsets that the index knows. A piece is mostly one stride of the
+/// file. Each extent of a ticket, which is read in one go, consists of whole pieces.
 struct Piece {
   uint64_t number = 0;                        // ascending in the file, below pieces_of(); some numbers are not used
   uint64_t offset = 0, bytes = 0;             // bytes of the file, or of its inflated stream
   uint64_t first_record = 0, end_record = 0;  // the numbers of its records in the file: [first_record, end_record)
 };
 
-/// Returns a number that is larger than the number of each piece of the file.
+/// Returns a number above Piece::number of all pieces of the file.
 inline uint64_t pieces_of(const io::FileIndex& index) noexcept { return index.entries.size() + index.bad.size(); }
 
 /// Calls `each(const Piece&)` for the pieces between the offsets `from` and `until`, in their order. Precondition: both

@@ -30,7 +30,7 @@
 namespace feedline::flow {
 namespace {
 
-// Adds one warning for all texts in `all`, such as "FIRST TEXT (and 3 more files)". Adds none if `all` is empty.
+// Adds one warning for all texts in `all`, such as "FIRST TEXT (and 3 more files)". Adds no warning if `all` is empty.
 void warn_of(const std::vector<std::string>& all, std::vector<std::string>& warnings) {
   const std::string more = all.size() > 1 ? fmt::format(" (and {} more files)", all.size() - 1) : "";
   if (!all.empty()) warnings.push_back(all.front() + more);
@@ -119,8 +119,8 @@ class IndexFiles {
 
   // Indexed by file:
   std::vector<bool> found_;     // this rank has found a stored index
-  std::vector<size_t> giver_;   // the first rank that has found one; ranks_.size(): no rank has
-  std::vector<bool> wanted_;    // some rank has not found one
+  std::vector<size_t> giver_;   // the first rank that has found a stored index; ranks_.size(): no rank has
+  std::vector<bool> wanted_;    // some rank has found no stored index
   std::vector<bool> in_parts_;  // the file is counted in parts
   std::vector<Chains> chains_;  // of files counted in parts: first what this rank found, then what all ranks found
 
@@ -169,7 +169,7 @@ void IndexFiles::find() {
     if (const DataFile& file = data_.files[f]; giver_[f] == all.size() && keeps(file))
       to_keep[source_of(file).index.dir].push_back(file.id.uri);
   for (const auto& [dir, files] : to_keep) io::remove_unfinished_indexes(files, dir);
-  // The index of a small file is not kept, so a lazy epoch would not spare later runs the counting. Counting a few
+  // The index of a small file is not stored, so a lazy epoch would not spare later runs the counting. Counting a few
   // small files at the start costs less than a lazy epoch.
   uint64_t small = 0;
   for (size_t f = 0; f < kept.size(); f++) {
@@ -248,7 +248,8 @@ void IndexFiles::keep(const DataFile& file) {
   }
 }
 
-// Exchanges between the ranks the indexes that some of them lack, and the chains of records in the parts of files.
+// Exchanges between the ranks the indexes that some ranks lack, and the chains of records that were found in parts of
+// files.
 void IndexFiles::share() {
   MessageWriter mine;
   tell(mine);

@@ -1,4 +1,5 @@
-// Fills in the indexes of a data set's files: reads the kept ones, and makes the others by counting, which ranks share.
+// Fills in the indexes of a data set's files: reads those that are stored, and makes the others by counting records.
+// The ranks share the counting.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,7 @@ struct DataSet;
 /// it costs to open, or if the pipeline asks for an index of each file (IndexSpec::given).
 bool keeps_index(const SourceSpec& source, const io::FileId& file);
 
-/// Returns the options with which the files of a source are counted.
+/// Returns the options with which the records of a source's files are counted.
 io::CountOptions count_options(const SourceSpec& source);
 
 /// Returns the Error which says that the lists of bad regions take more than half of memory.limit. `regions` is how
@@ -34,12 +35,12 @@ Error bad_regions_fill_memory(const PipelineSpec& spec, uint64_t regions, const 
 /// The files of which no rank has a valid index are laid end to end and cut into equal shares, one for each rank. A
 /// plain file that lies in several shares is counted in parts (io/index/count_records.h), which every rank then joins.
 /// Any other file is counted by the rank in whose share it begins. Each rank sends all other ranks what it has counted.
-/// If some ranks have an index and others lack it, the first of the ranks that have it sends it to all ranks. An index
-/// is kept by the rank that counted the file or its first part.
+/// If some ranks have a file's index and others lack it, the first of the ranks that have it sends it to all ranks. A
+/// new index is stored by the rank that counted the file or the file's first part.
 ///
-/// Throws Error as soon as more regions were found bad than max_failures allows, or the list of bad regions takes more
-/// than half of memory.limit. With LAZY, counts nothing and sets `data.lazy` if an index is missing that is to be kept,
-/// or if the files without an index have 1 MiB or more together.
+/// Throws Error as soon as more bad regions were found than max_failures allows, or the list of bad regions takes more
+/// than half of memory.limit. With LAZY, counts nothing and sets `data.lazy` if an index is missing for which
+/// keeps_index() is true, or if the files without an index have 1 MiB or more together.
 void index_files(const PipelineSpec& spec, DataSet& data, WorkerArena& arena, RankGroup& ranks,
                  const std::function<void(uint64_t done, uint64_t total)>& on_progress);
 

@@ -1,4 +1,4 @@
-// Which of a file's good records are samples: those that `range` and `num_shards` choose and the filter keeps.
+// Says which of a file's good records are samples: those that `range` and `num_shards` choose and the filter keeps.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +35,7 @@ class NumberSet {
   std::vector<uint64_t> before_;  // prefix sums: how many numbers lie before each group; the last sum is the total
 };
 
-/// The samples of a file. Samples and good records are both numbered from 0. Copies share the set.
+/// The samples of a file. Samples and good records are both numbered from 0. Copies share one NumberSet.
 class Selection {
  public:
   Selection() = default;  // selects no records
