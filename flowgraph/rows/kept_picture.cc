@@ -175,8 +175,7 @@ bool KeptPicture::is_whole(std::span<const std::byte> entry) const noexcept {
   std::memcpy(&head, entry.data(), sizeof head);
   const uint64_t pixels = (entry.size() - sizeof head) / pixel_bytes_, bytes = pixels * pixel_bytes_;
   if (uint64_t{head.height} * head.width != pixels || bytes != entry.size() - sizeof head) return false;
-  // The scratch memory is planned for pictures that can be decoded, and a side of such a picture has at most
-  // longest_side pixels.
+  // Refuses longer sides, for which finish() would lack scratch memory. Pictures that can be decoded have none.
   return is_window_ || std::max(head.width, head.height) <= pictures::longest_side;
 }
 

@@ -1,4 +1,4 @@
-// Keeps what is the same in every epoch when rows are made from a picture: the picture's pixels after decoding, or
+// Makes what a cache keeps of a picture, because it is the same in every epoch: the picture's pixels after decoding, or
 // after resizing.
 #pragma once
 
@@ -25,7 +25,7 @@ inline bool keeps_pictures(const std::optional<CacheSpec>& cache) noexcept {
 /// resized pictures varies. Any other entry is just the tensor of the resized picture.
 class KeptPicture {
  public:
-  /// step().text is empty if nothing can be kept.
+  /// If a cache can keep nothing, step().text is empty, and step().why_not says why.
   KeptPicture(PictureOrigin origin, const pictures::GeometrySpec& geometry, const pictures::Finish& finish,
               const CacheSpec& cache);
 
@@ -37,8 +37,8 @@ class KeptPicture {
   bool is_row() const noexcept { return is_row_; }
 
   /// Makes the entry of a picture. Returns false if the entry must not be kept, because the decoder gave warnings:
-  /// these are counted whenever the picture is used, so it must be decoded each time. Throws BadPicture if the picture
-  /// cannot be decoded, or is smaller than its crop.
+  /// warnings are counted whenever the picture is used, so the picture must be decoded each time. Throws BadPicture if
+  /// the picture cannot be decoded, or is smaller than its crop.
   bool make(std::span<const std::byte> picture, std::span<std::byte> entry, std::span<std::byte> scratch) const;
   /// Returns whether an entry has the length that it must have. If the entry begins with height and width, they say
   /// this length. This must be checked because a cache file on a disk may have been written by something other than
@@ -57,20 +57,20 @@ class KeptPicture {
 
   const PictureOrigin origin_;
   const pictures::Finish finish_;
-  pictures::GeometrySpec before_, after_;  // the geometry up to the entry, and from there on
+  pictures::GeometrySpec before_, after_;  // the geometry that makes the entry; that makes a row from the entry
   pictures::Finish finish_of_entry_;
   std::optional<pictures::Size> size_;  // of the picture in each entry, if all have the same size
   KeptStep step_;
   bool is_row_ = false;
-  bool is_window_ = true;  // a row is a window of the entry, without any arithmetic
+  bool is_window_ = true;  // a row is a copy of a rectangle of the entry, without any arithmetic
   uint64_t pixel_bytes_ = 0;
 };
 
-/// Returns a view of the pixels of decode_raw.
+/// Returns a view of a picture whose pixels `bytes` lie uncompressed in a record (decode_raw).
 pictures::PixelView<uint8_t> view_of(const StoredPixels& stored, std::span<const std::byte> bytes);
 
-/// Returns what a cache can keep of the rows. Returns nullopt if the pipeline has no cache of pictures, or if the rows
-/// are not pictures.
+/// Returns the step of making these rows whose result a cache can keep. Returns nullopt if the pipeline has no cache of
+/// pictures, or if the rows are not pictures.
 std::optional<KeptStep> kept_step(const RowSpec& rows);
 
 }  // namespace feedline::flow

@@ -11,7 +11,8 @@
 namespace feedline::flow {
 namespace {
 
-// How many bytes of rows are read at a time. These rows then stay in the second-level cache until they are unpacked.
+// The number of bytes of rows that are read at a time: so few that they stay in the second-level cache until they are
+// unpacked.
 constexpr size_t bytes_at_once = 256 << 10;
 
 int64_t number_of(std::span<const std::byte> value) noexcept {

@@ -39,8 +39,8 @@ class LookupWriter final : public RowWriter {
   uint64_t scratch_bytes() const noexcept override;
   bool reads_ahead() const noexcept override { return table_.reads_ahead(); }
   void read_ahead(std::span<const std::span<const std::byte>> values) const noexcept override;
-  /// Throws Error io_error if the table cannot be read any more. No row fails because of that: it says nothing about
-  /// the records.
+  /// Throws Error io_error if the table cannot be read any more. No row fails because of that, because the records are
+  /// not the cause.
   void write(std::span<const std::span<const std::byte>> values, const RowNumbers& rows, std::byte* out, size_t stride,
              std::span<std::byte> scratch, RowOutcome& outcome) const override;
 
@@ -52,7 +52,8 @@ class LookupWriter final : public RowWriter {
   const unpack::Unpacker unpack_;
 };
 
-/// Makes rows of one number each: the Table::arrival_number() of the table's row that LookupWriter would take.
+/// Makes rows of one number each: the Table::arrival_number() of the table's row from which LookupWriter would make a
+/// row.
 class LookupNumberWriter final : public RowWriter {
  public:
   explicit LookupNumberWriter(RowFinder finder) : finder_(std::move(finder)) {}

@@ -9,7 +9,7 @@
 
 namespace feedline::flow {
 
-/// A row is 1 at the class's number and 0 elsewhere, normalised and cast. If a number is not the number of a class, the
+/// A row is 1 at the class's number and 0 elsewhere, normalised and cast. If a value is not the number of a class, the
 /// row fails with Category::wrong_value.
 class OneHotWriter final : public RowWriter {
  public:

@@ -65,8 +65,8 @@ void PictureWriter::write(std::span<const std::span<const std::byte>> values, co
     }
 }
 
-// Makes a row from its entry. If there is no entry yet, makes and keeps the entry first. Returns false if there is no
-// entry and none can be kept now, or if the entry in the store is not whole (KeptPicture::is_whole()).
+// Makes a row from its entry in the cache. If there is no entry yet, makes and stores the entry first. Returns false if
+// there is no entry and none can be kept now, or if the entry in the store is not whole (KeptPicture::is_whole()).
 bool PictureWriter::write_kept(std::span<const std::byte> value, const KeptRows& kept, uint64_t entry,
                                const pictures::Choices& choices, std::span<std::byte> out, std::span<std::byte> scratch,
                                RowOutcome& outcome) const {
@@ -82,9 +82,9 @@ bool PictureWriter::write_kept(std::span<const std::byte> value, const KeptRows&
   return true;
 }
 
-// Makes an entry and keeps it. Returns an empty span if the entry cannot be kept: because another thread is making it,
-// there is no room, or the decoder gave an error or warnings. The error or the warnings are reported when the caller
-// then decodes the picture without the cache.
+// Makes an entry and stores it in the cache. Returns an empty span if the entry cannot be stored: because another
+// thread is making it, there is no room, or the decoder gave an error or warnings. The error or the warnings are
+// reported when the caller then decodes the picture without the cache.
 std::span<const std::byte> PictureWriter::make_entry(std::span<const std::byte> value, io::EntryStore& store,
                                                      uint64_t entry, std::span<std::byte> place,
                                                      std::span<std::byte> scratch) const {

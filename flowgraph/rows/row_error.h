@@ -1,4 +1,4 @@
-// What is wrong with a row that a parser or a row writer refuses.
+// Says what is wrong with a row that a parser or a row writer refuses.
 #pragma once
 
 #include <cstdint>

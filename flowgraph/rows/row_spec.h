@@ -1,5 +1,5 @@
-// How rows that can fail are made, as plain values: what a pipeline says after validation. make_row_writer()
-// (row_writer.h) makes the RowWriter.
+// Describes by plain values how an output's rows are made if this can fail (pictures, look-ups, one-hot vectors).
+// make_row_writer() (row_writer.h) makes a RowWriter from such a description.
 #pragma once
 
 #include <cstddef>
@@ -46,10 +46,10 @@ struct StoredPixels {
   bool operator==(const StoredPixels&) const = default;
 };
 
-/// What a picture is made from: an encoded picture, or pixels.
+/// Says what a picture is made from: encoded bytes, or pixels.
 using PictureOrigin = std::variant<pictures::DecodeOptions, StoredPixels>;
 
-/// What the random choices for a picture depend on, besides the epoch and the picture's number within the epoch.
+/// The random choices for a picture depend on these values, on the epoch, and on the picture's number within the epoch.
 struct ChoiceKeys {
   uint64_t seed = 0;
   std::string crop_group, flip_group;  // outputs of one group share a choice
@@ -62,24 +62,24 @@ struct PictureRows {
   pictures::GeometrySpec geometry;  // its size must not depend on the picture
   pictures::Finish finish;
   ChoiceKeys keys;
-  std::optional<CacheSpec> cache = std::nullopt;  // of the pipeline; says what of the pictures is kept
+  std::optional<CacheSpec> cache = std::nullopt;  // the pipeline's cache, if any; says what it keeps of a picture
   bool operator==(const PictureRows&) const = default;
 };
 
 using RowSpec = std::variant<OneHotRows, LookupRows, LookupNumberRows, PictureRows>;
 
 /// Rows can be made in two steps if numbers are made first, and rows from the numbers by the output's UnpackSpec. Then
-/// the numbers travel as they are stored, and the rank or the GPU that receives them casts and normalises them. Returns
-/// how the numbers are made; nullopt if two steps would not give the same rows, or save nothing.
+/// the numbers are sent as they are stored, and the rank or the GPU that receives them casts and normalises them.
+/// Returns how the numbers are made; nullopt if two steps would not give the same rows, or save nothing.
 std::optional<RowSpec> of_stored_numbers(const RowSpec& rows);
 
-/// The part of making a row that is the same in every epoch, so that a cache can keep its result.
+/// The first step of making a row, whose result is the same in every epoch, so that a cache can keep it.
 struct KeptStep {
   std::string text;     // says what is made: steps with the same text make the same bytes from a value
   uint64_t bytes = 0;   // how many bytes are made from each value; 0: that depends on the value
   std::string why_not;  // for people: why nothing can be kept; if not empty, only this member counts
-  // The maximum number of bytes in an entry. So much memory is needed while an entry is read from a disk, or made for a
-  // disk. 0: no memory is needed, because an entry is the row itself.
+  // The maximum number of bytes in an entry. So much memory is needed while an entry is read from a disk, or is made in
+  // order to be written to a disk. 0: no memory is needed, because an entry is the row itself.
   uint64_t entry_bytes = 0;
 };
 

@@ -17,23 +17,23 @@ class EntryStore;
 
 namespace feedline::flow {
 
-/// What became of a block of rows.
+/// The result of RowWriter::write() for a block of rows.
 struct RowOutcome {
   std::vector<RowError> failed;  // in ascending order of rows; RowError::feature is -1
   uint64_t warnings = 0;         // about faults that fail no row, such as small damage of a picture
-  uint64_t found = 0;            // rows whose kept part was found in the cache
+  uint64_t found = 0;            // rows whose entry was already in the cache
 };
 
-/// Where a writer finds, and keeps, the part of each row that is the same in every epoch: in the entries of a cache.
+/// The entries of a cache in which a writer finds, and stores, the part of each row that is the same in every epoch.
 struct KeptRows {
   static constexpr uint64_t none = ~uint64_t{0};
   io::EntryStore& store;
-  std::span<const uint64_t> entries;  // by row: the number of its entry; `none` if the row is not kept
+  std::span<const uint64_t> entries;  // by row: the number of its entry; `none` if the row is not cached
   std::span<std::byte> scratch;       // KeptStep::entry_bytes bytes if entries are on a disk; empty if in memory
 };
 
-/// Which rows of an epoch a block has. The rows are consecutive, and a sample has `frames` rows. If a writer makes the
-/// steps of a row, each step is a block of its own, and `first` is the number of the row's sample.
+/// Says which rows of an epoch a block has. The rows are consecutive, and a sample has `frames` rows. If a writer makes
+/// the steps of a padded output's rows, each step is a block of its own, and `first` is the number of the row's sample.
 struct RowNumbers {
   uint64_t epoch = 0, first = 0;
   uint64_t frames = 1;
@@ -66,9 +66,9 @@ class RowWriter {
   virtual void read_ahead(std::span<const std::span<const std::byte>>) const noexcept {}
 
   /// Makes the rows of a block. Row i is made from the bytes values[i], and begins at out + i * stride. values[i] is
-  /// one value of a feature as the record stores it; numbers are as they lie in memory. Adds to `outcome`. A failed row
-  /// may have any bytes. `scratch` has scratch_bytes() bytes. Random choices are a function of `rows`, so that neither
-  /// threads nor ranks change them.
+  /// one value of a feature as the record stores it; numbers are as they lie in memory. Adds the result to `outcome`. A
+  /// failed row may have any bytes. `scratch` has scratch_bytes() bytes. Random choices are a function of `rows`, so
+  /// that neither threads nor ranks change them.
   virtual void write(std::span<const std::span<const std::byte>> values, const RowNumbers& rows, std::byte* out,
                      size_t stride, std::span<std::byte> scratch, RowOutcome& outcome) const = 0;
 
@@ -76,7 +76,7 @@ class RowWriter {
   virtual uint64_t kept_bytes([[maybe_unused]] std::span<const std::byte> value) const { return 0; }
 };
 
-/// Returns the writer of these rows. `tables` are those of the pipeline; the tables that the rows name must be open.
+/// Returns the writer of these rows. `tables` are the pipeline's; the tables that the rows name must be open.
 std::unique_ptr<const RowWriter> make_row_writer(const RowSpec& rows, const Tables& tables);
 
 }  // namespace feedline::flow
