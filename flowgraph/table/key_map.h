@@ -1,4 +1,4 @@
-// The names of a table's rows. Finds the number of a row by its name.
+// Finds the number of a table's row by the row's name.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 namespace feedline::flow {
 
-/// A file of names, one on a line, as a hash table. The name of row i is line i + 1. A line ends with "\n" or "\r\n";
-/// the last line may end with the file. Names are bytes, and each comes once. Immutable.
+/// A file of names, one on a line, as a hash table. The name of row i is line i + 1. A line ends with "\n" or "\r\n",
+/// which the last line may lack. Names are bytes, and each comes once. Immutable.
 class KeyMap {
  public:
   using Key = std::span<const std::byte>;
@@ -25,10 +25,9 @@ class KeyMap {
   static uint64_t memory_bytes(uint64_t file_bytes, uint64_t rows) noexcept;
 
   /// Sets rows[i] to the number of the row that keys[i] names, or to -1 if there is no such row. Allocates nothing.
-  /// Precondition: both have the same size, at most 256.
+  /// Precondition: `keys` and `rows` have the same size, at most 256.
   void find(std::span<const Key> keys, std::span<int64_t> rows) const noexcept;
 
-  /// Returns the name of a row.
   Key name(uint64_t row) const noexcept;
 
   /// Returns a hash of all names in their order.

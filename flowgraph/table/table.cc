@@ -54,12 +54,12 @@ Shape shape_of(const io::SourceFile& file, const io::NpyHeader& header) {
   return Shape(header.row_shape);
 }
 
-// Reads that were submitted together.
+// The reads that one call of Table::read() has submitted together.
 struct Reading {
   Mutex mutex;
   Condition done;
   size_t left = 0;  // reads that have not ended; set before they are submitted, and guarded from then on
-  int error = 0;    // of a read that failed; 0: none has failed
+  int error = 0;    // errno of a read that failed; 0: none has failed
 
   static void end(void* tag, int error) {
     auto& reading = *static_cast<Reading*>(tag);

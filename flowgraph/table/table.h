@@ -34,12 +34,14 @@ class Table {
   /// what the header said and the header says something different now.
   explicit Table(TableSpec spec);
 
-  /// Reads the names, and the rows if they are resident here. If `gpus` is true, the rows of an on_device table are not
-  /// resident here. Does nothing the second time. Throws the Errors of KeyMap, and Error if a file cannot be read or
-  /// has changed. Throws Error bad_pipeline if the table takes more than `memory_limit` bytes.
+  /// Reads the names of the rows, and the rows if they are to be resident in memory of the host. `gpus` says that the
+  /// rows of an on_device table are resident on GPUs, and not on the host. Does nothing the second time. Throws the
+  /// Errors of KeyMap, and Error if a file cannot be read or has changed. Throws Error bad_pipeline if the table takes
+  /// more than `memory_limit` bytes.
   ///
-  /// `how.direct` says when rows are read past the page cache. With `automatic`, they are read past it if the file is
-  /// larger than the memory that this process may use. A file that has no page cache is always read past it.
+  /// `how.direct` says when rows are read past the page cache. With `automatic`, they are read past the page cache if
+  /// the file is larger than the memory that this process may use. If there is no page cache for the file, they always
+  /// are.
   void open(uint64_t memory_limit, const IoOptions& how = {}, bool gpus = false);
 
   /// Returns the spec, completed by what the file's header says.
@@ -73,15 +75,15 @@ class Table {
   /// Begins to bring the row into the page cache. Precondition: row < rows().
   void read_ahead(uint64_t row) const noexcept;
 
-  /// Returns the number that stands for a row of an on_device table in packed batches. In the memory of such a table a
-  /// row of zeros comes before the rows. So 0 stands for no row, and 1 + r for row r.
+  /// Returns the number that stands for a row of an on_device table in a packed batch (flowgraph/batch/packing.h). In
+  /// the memory of such a table a row of zeros comes before the rows. So 0 stands for no row, and 1 + r for row r.
   static int64_t arrival_number(int64_t row) noexcept { return 1 + row; }
   /// Returns the row that an arrival_number() stands for, in the memory of the host. Precondition: the table is
   /// on_device, and was opened without `gpus`.
   const std::byte* arrival_row(int64_t number) const noexcept {
     return memory_.bytes().data() + static_cast<uint64_t>(number) * header_.row_bytes;
   }
-  /// Returns memory of the GPU, which has the row of zeros and then the rows. The first call for each GPU reads the
+  /// Returns memory of the GPU, which holds a row of zeros and then the rows. The first call for each GPU reads the
   /// rows from the file. Throws Error device_error if the GPU has no room or fails, and Error io_error if the file
   /// cannot be read or has changed. Precondition: the table is on_device.
   std::shared_ptr<const std::byte> on_gpu(DeviceId gpu) const;
@@ -97,12 +99,12 @@ class Table {
   std::shared_ptr<const io::SourceFile> file_;
   io::NpyHeader header_;
   std::optional<KeyMap> keys_;
-  gpu::Memory memory_;                        // the rows that are resident here; if on_device, after the row of zeros
-  std::unique_ptr<io::ReadBackend> backend_;  // reads past the page cache; null: no row is read past it
+  gpu::Memory memory_;                        // the rows, if resident on the host; if on_device, after a row of zeros
+  std::unique_ptr<io::ReadBackend> backend_;  // reads rows past the page cache; null: no row is read in this way
   uint64_t memory_bytes_ = 0, digest_ = 0;
-  uint64_t first_row_ = 0;  // the bytes of the row of zeros; 0 if there is none
+  uint64_t first_row_ = 0;  // bytes before the first row in memory_: those of the row of zeros, if there is one
   bool open_ = false;
-  bool resident_ = false, on_gpus_ = false;  // whether the rows are resident here; whether they are only on GPUs
+  bool resident_ = false, on_gpus_ = false;  // whether the rows are on the host; only on GPUs
   mutable Mutex mutex_;
   mutable std::map<int, std::shared_ptr<const std::byte>> copies_ FEEDLINE_GUARDED_BY(mutex_);  // by GPU
 };

@@ -1,4 +1,4 @@
-// What is known of a table before it is opened.
+// Describes a table (an .npy file in which rows are looked up) as far as it is known before it is opened.
 #pragma once
 
 #include <cstddef>
@@ -10,13 +10,13 @@
 namespace feedline::flow {
 
 struct TableSpec {
-  // What the pipeline says.
+  // Set from the pipeline.
   std::string path;       // the name of the .npy file (io::absolute_name)
   std::string keys_path;  // the name of the file of names; empty: rows have only numbers
   bool resident = false;
-  bool on_device = false;  // in the memory of each device that has a replica
+  bool on_device = false;  // the rows are in the memory of each device that has a replica
 
-  // What the header of the .npy file says. The constructor of Table sets it.
+  // Set by the constructor of Table from the header of the .npy file.
   DType dtype = DType::unset;  // unset: the header has not been read
   Shape row_shape = {};
   uint64_t rows = 0;
