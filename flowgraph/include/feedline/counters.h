@@ -1,14 +1,15 @@
-// What a feed counts. Each counter and gauge is declared once, in the list below. The report, its JSON, the metrics and
-// the page of the monitor, and the table in docs/monitor.md are made from this list.
+// Lists what a feed counts. Each counter and gauge is declared once, in the list below. The report, its JSON, the
+// metrics and the page of the monitor, and the table in docs/monitor.md are made from this list.
 #pragma once
 
 #include <cstdint>
 
 namespace feedline {
 
-/// The list. Each line is counter(name, type, unit, help) or gauge(name, type, unit, help). A counter grows from 0,
-/// until the feeder is set to a different place in the data. A gauge is the state at the moment of the report. The unit
-/// is "bytes", "ratio" (0 to 1) or empty; if it is not empty, it is also the last word of the name.
+/// The list. Each line is counter(name, type, unit, help) or gauge(name, type, unit, help). A counter grows from 0
+/// since the feeder was made, or since set_state(), set_epoch() or set_weights() last moved it. A gauge is the value at
+/// the moment of the report. The unit is "bytes", "ratio" (0 to 1) or empty; if it is not empty, it is also the last
+/// word of the name.
 ///
 /// To add a counter or a gauge, write a line here, and the line that sets it where it is counted: in an
 /// add_to(Counters&) of the flow graph.
@@ -49,7 +50,7 @@ struct Counters {
 #undef FEEDLINE_MEMBER
 };
 
-/// What the list says of one counter or gauge.
+/// The list's entry for one counter or gauge.
 struct CounterInfo {
   const char* name;
   const char* unit;

@@ -1,4 +1,4 @@
-// What a pipeline delivers, known before the first batch.
+// Describes what a pipeline delivers. This is known before the first batch.
 #pragma once
 
 #include <cstddef>
@@ -23,12 +23,12 @@ struct FEEDLINE_PUBLIC ElementSpec {
 
   std::string name;
   Kind kind = Kind::dense;
-  /// The type of the numbers. If it is `bytes`, two tensors take the place of NAME, or of NAME.values if the kind has
-  /// that. NAME.bytes, uint8, holds the strings one after another. NAME.offsets, int64, holds where each string begins
-  /// in NAME.bytes, and at its end where the last string ends.
+  /// The type of the numbers. If it is `bytes`, the output has two tensors in place of NAME or NAME.values. NAME.bytes,
+  /// uint8, holds the strings one after another. NAME.offsets, int64, holds the offset in NAME.bytes at which each
+  /// string begins, and as its last element the offset at which the last string ends.
   DType dtype = DType::unset;
   /// The shape of a row of a dense output, of a step of a padded output, or of a value of any other output. With
-  /// windows the first axis of a row of a dense output are its frames.
+  /// windows the first axis of a dense output's row has the frames of the window.
   Shape shape = {};
   /// The bytes of one padding value of a padded output: one number, or one string.
   std::vector<std::byte> padding = {};

@@ -15,10 +15,10 @@ struct EpochAudit {
   enum class Verdict : uint8_t { holds, differs, open };
 
   uint64_t epoch = 0;
-  uint64_t delivered = 0;  // sum of what the replicas were given
-  uint64_t dropped = 0;    // sum of what DROP left out
+  uint64_t delivered = 0;  // sum of the records that the replicas were given
+  uint64_t dropped = 0;    // sum of the records that last_batch_policy DROP left out
   uint64_t bad = 0;        // sum of the records in the epoch's rows that were found bad after the data was counted
-  uint64_t expected = 0;   // sum that the indexes give for all ranks together
+  uint64_t expected = 0;   // sum of the records that the epoch should have, by the indexes, on all ranks together
   /// `open` means that this rank alone cannot tell: either it is one of several ranks, or `why` says what is not known.
   Verdict verdict = Verdict::open;
   std::string why;

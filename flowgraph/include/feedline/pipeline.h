@@ -21,18 +21,18 @@ class FEEDLINE_PUBLIC Pipeline {
   /// directory.
   explicit Pipeline(std::shared_ptr<const config::Pipeline> message, std::string folder);
 
-  /// Returns this pipeline with `text` laid over it. Scalars and repeated fields that `text` names are replaced as a
-  /// whole. So if `text` has any `source`, all sources are replaced. A `feature` or `output` replaces the one with its
-  /// name, or is appended if there is none. Other messages are merged field by field. Throws Error bad_pipeline as
-  /// parse_pipeline does; the error names `text_name`.
+  /// Returns this pipeline merged with `text`, which takes precedence. Scalars and repeated fields that `text` names
+  /// are replaced as a whole. So if `text` has any `source`, all sources are replaced. A `feature` or `output` of
+  /// `text` replaces the pipeline's `feature` or `output` of the same name, or is appended if there is none. Other
+  /// messages are merged field by field. Throws Error bad_pipeline as parse_pipeline does; the error names `text_name`.
   Pipeline overlaid(std::string_view text, std::string_view text_name = "overlay") const;
 
   /// Returns this pipeline with one field changed: with("batch.last_batch_policy", "PAD"), with("output.board.dtype",
   /// "FLOAT16"), with("source.files", "data/*.tfrecord"). The path names elements of `feature`, `output` and `source`
   /// by their names; a single element need not be named. A path that ends with an element's name replaces that element,
   /// which keeps its name and place: with("output.label", "feature: 'label' dtype: INT32"). Strings need no quotes. An
-  /// empty value clears the field, or removes the element: with("window", "") is the pipeline without windows. Throws
-  /// Error bad_pipeline, which names the path.
+  /// empty value clears the field, or removes the element: with("window", "") returns the pipeline without windows.
+  /// Throws Error bad_pipeline, which names the path.
   Pipeline with(std::string_view path, std::string_view value) const;
 
   /// Returns the pipeline as text that parse_pipeline reads.

@@ -1,4 +1,4 @@
-// How a stage of the feed has spent its time.
+// Says how a stage of the feed has spent its time.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@ struct StageReport {
   double busy_s = 0;  // seconds that all its threads together worked on messages; for a copy: seconds on the GPU
   double wait_s = 0;  // seconds in which work was there, but a slot, an inflater or a buffer was lacking
   uint64_t messages = 0;
-  // How many messages are in the stage or wait for it now. For unpack and upload: how many finished batches wait for
-  // next().
+  // The number of messages that are in the stage or wait for it now. For unpack and upload: the number of finished
+  // batches that wait for next().
   int64_t queue = 0;
 };
 
