@@ -17,8 +17,6 @@
 namespace feedline::flow {
 namespace {
 
-constexpr uint64_t most_names = uint64_t{1} << 31;
-
 uint64_t hash_of(KeyMap::Key key) noexcept { return hash64({reinterpret_cast<const char*>(key.data()), key.size()}); }
 uint32_t tag_of(uint64_t hash) noexcept { return static_cast<uint32_t>(hash >> 32); }
 
@@ -28,6 +26,20 @@ uint64_t buckets_for(uint64_t rows) noexcept { return std::bit_ceil(2 * rows + 1
 
 uint64_t KeyMap::memory_bytes(uint64_t file_bytes, uint64_t rows) noexcept {
   return file_bytes + (rows + 1) * sizeof(uint64_t) + buckets_for(rows) * sizeof(Bucket);
+}
+
+uint64_t KeyMap::count_lines(const io::SourceFile& file) {
+  constexpr uint64_t bytes_at_once = 1 << 20;
+  std::vector<std::byte> bytes(std::min(file.size(), bytes_at_once));
+  uint64_t lines = 0;
+  bool in_line = false;  // the bytes so far end within a line
+  for (uint64_t at = 0; at < file.size(); at += bytes.size()) {
+    const std::span some = std::span(bytes).first(std::min<uint64_t>(bytes.size(), file.size() - at));
+    file.read_at(at, some);
+    lines += static_cast<uint64_t>(std::ranges::count(some, std::byte{'\n'}));
+    in_line = some.back() != std::byte{'\n'};
+  }
+  return lines + in_line;
 }
 
 KeyMap::KeyMap(const io::SourceFile& file, uint64_t rows) {
@@ -40,6 +52,7 @@ KeyMap::KeyMap(const io::SourceFile& file, uint64_t rows) {
         Place::of_file(file.path()));
   text_.resize(file.size());
   file.read_at(0, text_);
+  file.check_unchanged();
   find_lines(file, rows);
   buckets_.resize(buckets_for(rows));
   for (uint64_t row = 0; row < rows; row++) insert(static_cast<uint32_t>(row), file);
@@ -82,8 +95,8 @@ void KeyMap::insert(uint32_t row, const io::SourceFile& file) {
     }
     if (bucket.tag == tag_of(hash) && std::ranges::equal(name(bucket.after - 1), added))
       throw Error(Category::bad_pipeline,
-                  fmt::format("the name {} is on line {} and on line {}; give each row a name of its own",
-                              quoted(added), bucket.after, row + 1),
+                  fmt::format("the name {} is on line {} and on line {}; write each name only once", quoted(added),
+                              bucket.after, row + 1),
                   Place::of_file(file.path()));
   }
 }

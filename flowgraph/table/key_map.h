@@ -1,4 +1,4 @@
-// Finds the number of a table's row by the row's name.
+// The names of a table's rows, or of a vocabulary. Finds the number of a row by its name.
 #pragma once
 
 #include <cstddef>
@@ -16,9 +16,14 @@ namespace feedline::flow {
 class KeyMap {
  public:
   using Key = std::span<const std::byte>;
+  static constexpr uint64_t most_names = uint64_t{1} << 31;
 
-  /// Reads the file. Throws Error io_error if it cannot be read. Throws Error bad_pipeline if the file does not have
-  /// `rows` lines, or has a name twice. The error about such a name has the numbers of both lines.
+  /// Returns how many lines the file has. Throws Error io_error if it cannot be read.
+  static uint64_t count_lines(const io::SourceFile& file);
+
+  /// Reads the file. Throws Error io_error if it cannot be read, or has changed since it was opened. Throws Error
+  /// bad_pipeline if the file does not have `rows` lines, or has a name twice. The error about such a name has the
+  /// numbers of both lines.
   KeyMap(const io::SourceFile& file, uint64_t rows);
 
   /// Returns how many bytes of memory a KeyMap takes for a file of `file_bytes` bytes with the names of `rows` rows.

@@ -77,12 +77,14 @@ struct Reading {
 
 }  // namespace
 
-std::string TableSpec::name() const { return std::filesystem::path(path).filename().string(); }
+std::string TableSpec::name() const {
+  return std::filesystem::path(is_vocabulary() ? keys_path : path).filename().string();
+}
 
-Table::Table(TableSpec spec)
-    : spec_(std::move(spec)),
-      file_(io::all_files().open(spec_.path)),
-      header_(io::read_npy_header(*file_, most_row_bytes)) {
+Table::Table(TableSpec spec) : spec_(std::move(spec)) {
+  if (spec_.is_vocabulary()) return;
+  file_ = io::all_files().open(spec_.path);
+  header_ = io::read_npy_header(*file_, most_row_bytes);
   const DType dtype = dtype_of(*file_, header_);
   const Shape row_shape = shape_of(*file_, header_);
   if (header_.rows == 0)
@@ -106,12 +108,20 @@ void Table::open(uint64_t memory_limit, const IoOptions& how, bool gpus) {
   std::shared_ptr<const io::SourceFile> names;
   try {
     if (!spec_.keys_path.empty()) names = io::all_files().open(spec_.keys_path);
+    if (!file_) spec_.rows = header_.rows = KeyMap::count_lines(*names);
   } catch (const Error& error) {
-    throw Error(error.category(), "lookup.keys_file: " + error.message(), error.place());
+    throw Error(error.category(), fmt::format("{}.keys_file: {}", file_ ? "lookup" : "vocabulary", error.message()),
+                error.place());
   }
+  if (!file_ && (header_.rows == 0 || header_.rows > KeyMap::most_names))
+    refuse(*names, fmt::format("the file has {}; a vocabulary has 1 to {} names, each on its own line",
+                               format_count(header_.rows, "line"), KeyMap::most_names));
   const uint64_t names_bytes = names ? KeyMap::memory_bytes(names->size(), header_.rows) : 0,
                  rows_bytes = resident_ ? first_row_ + header_.rows * header_.row_bytes : 0;
   memory_bytes_ = names_bytes + rows_bytes;
+  if (!file_ && memory_bytes_ > memory_limit)
+    refuse(*names, fmt::format("the names take {} of memory, but memory.limit is {}; raise memory.limit",
+                               format_byte_size(memory_bytes_), format_byte_size(memory_limit)));
   if (memory_bytes_ > memory_limit)
     refuse(*file_, fmt::format("the table takes {} of memory ({} for rows, {} for names), but memory.limit is {}; {}",
                                format_byte_size(memory_bytes_), format_byte_size(rows_bytes),
@@ -124,12 +134,16 @@ void Table::open(uint64_t memory_limit, const IoOptions& how, bool gpus) {
     digest_ = mix64(digest_ ^ static_cast<uint64_t>(axis));
   if (names) {
     keys_.emplace(*names, header_.rows);
-    names->check_unchanged();
     digest_ = mix64(digest_ ^ keys_->digest());
   }
+  if (file_) open_rows(how, rows_bytes);
+  open_ = true;
+}
+
+void Table::open_rows(const IoOptions& how, uint64_t resident_bytes) {
   if (resident_) {
-    memory_ = gpu::Memory(rows_bytes);
-    file_->read_at(header_.elements_at, memory_.bytes().subspan(first_row_, rows_bytes - first_row_));
+    memory_ = gpu::Memory(resident_bytes);
+    file_->read_at(header_.elements_at, memory_.bytes().subspan(first_row_, resident_bytes - first_row_));
   }
   file_->check_unchanged();
   const bool suits_page_cache =
@@ -141,7 +155,6 @@ void Table::open(uint64_t memory_limit, const IoOptions& how, bool gpus) {
     backend_ =
         io::all_files().make_read_backend({{file_->path(), file_->size(), file_->version()}}, options, Reading::end);
   }
-  open_ = true;
 }
 
 size_t Table::scratch_bytes() const noexcept {
@@ -217,6 +230,7 @@ std::string Table::where() const {
 }
 
 std::string Table::text() const {
+  if (!file_) return fmt::format("{}: {}", spec_.name(), format_count(header_.rows, "name"));
   return fmt::format("{}: {} of {} {}, {}, {}{}", spec_.name(), format_count(spec_.rows, "row"),
                      feedline::name(spec_.dtype), to_string(spec_.row_shape),
                      format_byte_size(header_.rows * header_.row_bytes), where(), keys_ ? ", by name" : ", by number");

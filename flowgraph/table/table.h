@@ -1,4 +1,4 @@
-// A table: an .npy file whose rows are looked up by their number or by their name.
+// A table: an .npy file whose rows are looked up by their number or by their name. Or a vocabulary: only names.
 #pragma once
 
 #include <cstddef>
@@ -31,13 +31,13 @@ class Table {
 
   /// Opens the file and reads its header. Throws Error io_error if it cannot be read. Throws Error bad_pipeline if it
   /// is not an .npy file in C order, if its elements are not numbers in little-endian order, or if `spec` already has
-  /// what the header said and the header says something different now.
+  /// what the header said and the header says something different now. A vocabulary has no such file.
   explicit Table(TableSpec spec);
 
   /// Reads the names of the rows, and the rows if they are to be resident in memory of the host. `gpus` says that the
   /// rows of an on_device table are resident on GPUs, and not on the host. Does nothing the second time. Throws the
   /// Errors of KeyMap, and Error if a file cannot be read or has changed. Throws Error bad_pipeline if the table takes
-  /// more than `memory_limit` bytes.
+  /// more than `memory_limit` bytes, or if it is a vocabulary without names or with more than KeyMap::most_names.
   ///
   /// `how.direct` says when rows are read past the page cache. With `automatic`, they are read past the page cache if
   /// the file is larger than the memory that this process may use. If there is no page cache for the file, they always
@@ -46,6 +46,7 @@ class Table {
 
   /// Returns the spec, completed by what the file's header says.
   const TableSpec& spec() const noexcept { return spec_; }
+  /// Returns how many rows the table has; of an open vocabulary, how many names.
   uint64_t rows() const noexcept { return header_.rows; }
   size_t row_bytes() const noexcept { return header_.row_bytes; }
 
@@ -67,10 +68,10 @@ class Table {
   /// succession is read once. If rows[i] is below 0, it stands for no row, and at[i] points to row_bytes() bytes of any
   /// content. Throws Error io_error if the file cannot be read, or has changed since it was opened. Precondition: there
   /// are at most most_at_once rows, all below rows(); `scratch` has scratch_bytes() bytes for each of them; an
-  /// on_device table was opened without `gpus`.
+  /// on_device table was opened without `gpus`; the table is no vocabulary.
   void read(std::span<const int64_t> rows, std::span<std::byte> scratch, std::span<const std::byte*> at) const;
 
-  /// Returns whether read_ahead() does anything.
+  /// Returns whether read_ahead() does anything. Precondition of both: the table is no vocabulary.
   bool reads_ahead() const noexcept { return !resident_ && !on_gpus_ && !backend_; }
   /// Begins to bring the row into the page cache. Precondition: row < rows().
   void read_ahead(uint64_t row) const noexcept;
@@ -88,16 +89,18 @@ class Table {
   /// cannot be read or has changed. Precondition: the table is on_device.
   std::shared_ptr<const std::byte> on_gpu(DeviceId gpu) const;
 
-  /// Returns a line about the table for people: "img_feats.npy: 8,091 rows of FLOAT32 [2048], 63.2 MiB, ...".
+  /// Returns a line about the table for people: "img_feats.npy: 8,091 rows of FLOAT32 [2048], 63.2 MiB, ...", or of a
+  /// vocabulary "words.txt: 8,091 names".
   std::string text() const;
 
  private:
+  void open_rows(const IoOptions& how, uint64_t resident_bytes);
   uint64_t offset_of(uint64_t row) const noexcept { return header_.elements_at + row * header_.row_bytes; }
   std::string where() const;
 
   TableSpec spec_;
-  std::shared_ptr<const io::SourceFile> file_;
-  io::NpyHeader header_;
+  std::shared_ptr<const io::SourceFile> file_;  // null: a vocabulary
+  io::NpyHeader header_;                        // a vocabulary has only `rows`
   std::optional<KeyMap> keys_;
   gpu::Memory memory_;                        // the rows, if resident on the host; if on_device, after a row of zeros
   std::unique_ptr<io::ReadBackend> backend_;  // reads rows past the page cache; null: no row is read in this way

@@ -1,5 +1,5 @@
-// Names of a table's rows: what a file of names says, beside a slow, simple reading of it. A table of one row more or
-// less is refused.
+// Names of a table's rows, or of a vocabulary: what a file of names says, beside a slow, simple reading of it. A table
+// of one row more or less is refused.
 // covers: flowgraph/table/key_map.cc
 #include <algorithm>
 #include <cstddef>
@@ -97,6 +97,7 @@ void check_other_numbers_of_rows(std::string_view text, size_t lines) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const std::vector<std::string> lines = lines_of(text);
+  require(flow::KeyMap::count_lines(Bytes(text)) == lines.size(), "another number of lines");
   check_other_numbers_of_rows(text, lines.size());
   std::map<std::string, int64_t> rows;
   for (size_t i = 0; i < lines.size(); i++) {

@@ -57,15 +57,36 @@ TEST_CASE("the name of row i is line i + 1, whatever ends the lines") {
   CHECK(find(map_of(dir, "", 0), "") == -1);
 }
 
+TEST_CASE("lines are counted as they are read, wherever the file ends") {
+  const TempDir dir;
+  const auto lines = [&](const std::string& text) { return KeyMap::count_lines(io::InputFile(dir.write("c", text))); };
+  CHECK(lines("") == 0);
+  CHECK(lines("\n") == 1);
+  CHECK(lines("a") == 1);
+  CHECK(lines("a\n") == 1);
+  CHECK(lines("a\n\nb") == 3);
+  CHECK(lines("a\r\nb\r\n") == 2);
+  const std::string long_line(uint64_t{3} << 19, 'x');  // longer than what is read at a time
+  CHECK(lines(long_line) == 1);
+  CHECK(lines(long_line + '\n' + long_line + '\n') == 2);
+  CHECK(lines(long_line + '\n' + long_line) == 2);
+  CHECK(lines(std::string(1 << 20, '\n')) == 1 << 20);
+  CHECK(lines(std::string(1 << 20, '\n') + 'x') == (1 << 20) + 1);
+  const io::InputFile removed(dir.write("r", "a\nb\n"));
+  dir.write("r", "");
+  CHECK_THROWS_WITH(KeyMap::count_lines(removed), Catch::Contains("shorter"));
+  CHECK_THROWS_WITH(KeyMap(removed, 2), Catch::Contains("shorter"));
+}
+
 TEST_CASE("as many lines as rows, and no name twice") {
   const TempDir dir;
   const std::string advice = "; write the name of each row on its own line";
   CHECK(refusal(dir, "a\nb\n", 3) == "the file has 2 lines, but the table has 3 rows" + advice);
   CHECK(refusal(dir, "a\nb\nc", 2) == "the file has 3 lines, but the table has 2 rows" + advice);
   CHECK(refusal(dir, "", 1) == "the file has 0 lines, but the table has 1 row" + advice);
-  CHECK(refusal(dir, "a\nb\nc\nb", 4) == "the name 'b' is on line 2 and on line 4; give each row a name of its own");
-  CHECK(refusal(dir, "\nx\n\n", 3) == "the name '' is on line 1 and on line 3; give each row a name of its own");
-  CHECK(refusal(dir, "a\r\na\n", 2) == "the name 'a' is on line 1 and on line 2; give each row a name of its own");
+  CHECK(refusal(dir, "a\nb\nc\nb", 4) == "the name 'b' is on line 2 and on line 4; write each name only once");
+  CHECK(refusal(dir, "\nx\n\n", 3) == "the name '' is on line 1 and on line 3; write each name only once");
+  CHECK(refusal(dir, "a\r\na\n", 2) == "the name 'a' is on line 1 and on line 2; write each name only once");
   CHECK_THROWS_WITH(map_of(dir, "a", uint64_t{1} << 40), Catch::Contains("look the rows up by number"));
 }
 

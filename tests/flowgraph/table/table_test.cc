@@ -136,6 +136,49 @@ TEST_CASE("a table with names says what it takes, and is refused if that is too 
   CHECK(other.digest() != table.digest());
 }
 
+TEST_CASE("a vocabulary has only names, as many as its file has lines") {
+  const TempDir dir;
+  const std::string names = dir.write("names.txt", "a\nb\r\nc");
+  Table vocabulary({"", names});
+  CHECK(vocabulary.spec().is_vocabulary());
+  CHECK(vocabulary.spec().name() == "names.txt");
+  const uint64_t bytes = KeyMap::memory_bytes(6, 3);
+  CHECK_THROWS_WITH(vocabulary.open(bytes - 1), Catch::Contains("names.txt: the names take 102 B of memory, but "
+                                                                "memory.limit is 101 B; raise memory.limit"));
+  CHECK_FALSE(vocabulary.is_open());
+  vocabulary.open(bytes);
+  CHECK(vocabulary.is_open());
+  CHECK(vocabulary.rows() == 3);
+  CHECK(vocabulary.spec().rows == 3);
+  CHECK(vocabulary.memory_bytes() == bytes);
+  CHECK(vocabulary.text() == "names.txt: 3 names");
+  const KeyMap::Key wanted = vocabulary.keys().name(1);
+  CHECK(std::string(reinterpret_cast<const char*>(wanted.data()), wanted.size()) == "b");
+
+  Table same({"", dir.write("same.txt", "a\nb\nc\n")}), other({"", dir.write("other.txt", "a\nc\nb\n")});
+  same.open(no_limit);
+  other.open(no_limit);
+  CHECK(same.digest() == vocabulary.digest());
+  CHECK(other.digest() != vocabulary.digest());
+
+  const auto refused = [&](const std::string& content) {
+    Table table({"", dir.write("refused.txt", content)});
+    try {
+      table.open(no_limit);
+    } catch (const Error& error) {
+      CHECK(error.category() == Category::bad_pipeline);
+      CHECK(error.place().file == dir.file("refused.txt"));
+      return error.message();
+    }
+    return std::string("no error");
+  };
+  CHECK(refused("") == "the file has 0 lines; a vocabulary has 1 to 2147483648 names, each on its own line");
+  CHECK(refused("a\nb\na\n") == "the name 'a' is on line 1 and on line 3; write each name only once");
+  CHECK(refused("\n") == "no error");  // one name, which is empty
+  CHECK_THROWS_WITH(Table({"", dir.file("none.txt")}).open(no_limit),
+                    Catch::Contains("none.txt: vocabulary.keys_file: cannot be opened: No such file"));
+}
+
 TEST_CASE("a table whose file is replaced by one of another shape is refused") {
   const TempDir dir;
   const std::string path = dir.write("t.npy", npy("<f4", "(3, 2)", in_memory<float>({1, 2, 3, 4, 5, 6})));
