@@ -2,8 +2,12 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "base/did_you_mean.h"
 #include "flowgraph/pipeline/resolve_features.h"
+#include "flowgraph/table/table.h"
+#include "io/read/source.h"
 
 namespace feedline::flow {
 
@@ -49,6 +53,29 @@ int OutputResolver::bytes_feature(std::string_view operation) const {
     refuse(operation,
            fmt::format("it needs one BYTES value in each record; feature '{}' is {}", from.name, describe(from)));
   return number;
+}
+
+std::string OutputResolver::file_name(std::string_view field, const std::string& named) const {
+  if (named.find('\0') != std::string::npos) refuse(field, "it is not a file name, because it has a NUL character");
+  if (named.empty()) return named;
+  return io::absolute_name(folder, named);
+}
+
+size_t OutputResolver::table(std::string_view field, const TableSpec& said) {
+  const auto says_the_same = [&](TableSpec known) {
+    known.dtype = DType::unset;
+    known.row_shape = {};
+    known.rows = 0;
+    return known == said;
+  };
+  const auto known = std::ranges::find_if(tables, says_the_same);
+  if (known != tables.end()) return static_cast<size_t>(known - tables.begin());
+  try {
+    tables.push_back(Table(said).spec());
+    return tables.size() - 1;
+  } catch (const Error& error) {
+    throw Error(error.category(), fmt::format("{}: {}: {}", path, field, error.message()), error.place());
+  }
 }
 
 void OutputResolver::add_job(const ColumnRef& column, unpack::UnpackSpec unpack, size_t values) {

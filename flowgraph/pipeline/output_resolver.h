@@ -43,6 +43,12 @@ class OutputResolver {
   /// Returns the number of the output's feature. Refuses the output if this feature does not have one BYTES value in
   /// each record, which `operation` needs.
   int bytes_feature(std::string_view operation) const;
+  /// Returns the whole name of the file that `field` names (io::absolute_name). An empty name stays empty. Refuses the
+  /// output if no file can have this name.
+  std::string file_name(std::string_view field, const std::string& named) const;
+  /// Returns the number in PipelineSpec::tables of a table of which the pipeline says this. Outputs that say the same
+  /// share one table. `field` names the table in errors. Throws Error as the constructor of Table does.
+  size_t table(std::string_view field, const TableSpec& said);
 
   /// Returns the names of the fields that shape a picture. The bool says whether the output has the field.
   std::array<std::pair<const char*, bool>, 3> shaping() const {
