@@ -448,9 +448,11 @@ BatchWriter::Tally BatchWriter::tally(const RowBlock& block) noexcept {
 void BatchWriter::write_rows(int number, RowBlock& block, const Unpackers& all, std::byte* out, size_t row_bytes,
                              Failures& failures) const {
   const OutputSpec& output = plan_.spec.outputs[static_cast<size_t>(number)];
-  if (output.steps || (output.jobs[0].rows && output.jobs[0].values > 1))
+  const RowWriter* const writer = plan_.writers.of(number);
+  if (output.steps || (writer && output.jobs[0].values > 1 && writer->takes_long()))
     return write_steps(number, block, out, row_bytes, failures);
-  if (output.jobs[0].rows) return run_writer(number, block, out, failures);
+  if (writer && output.jobs[0].values > 1) return write_values(number, block, out, failures);
+  if (writer) return run_writer(number, block, out, failures);
   for (size_t j = 0; j < output.jobs.size(); j++)
     write_job(output.jobs[j], block, all[static_cast<size_t>(number)][j], out + output.jobs[j].offset, row_bytes);
 }
@@ -514,6 +516,41 @@ void BatchWriter::run_writer(int of, RowBlock& block, std::byte* out, Failures& 
     not_found_.fetch_add(samples - outcome.found, std::memory_order_relaxed);
   }
   for (RowError& failure : outcome.failed) failures.add(block, std::move(failure), feature.name, plan_);
+}
+
+// Makes rows of several values each, many values at a time. If some values fail, the row fails with the error of the
+// first of them.
+void BatchWriter::write_values(int of, RowBlock& block, std::byte* out, Failures& failures) const {
+  const OutputSpec& output = plan_.spec.outputs[static_cast<size_t>(of)];
+  const size_t each = output.jobs[0].values, bytes = output.row_bytes() / each;
+  const auto number = static_cast<size_t>(output.jobs[0].column.number);
+  const FeatureSpec& feature = plan_.spec.features[number];
+  RowNumbers numbers = numbers_of(block, failures.batch);
+  numbers.first *= each;  // to the writer each value is a row of the sample
+  numbers.frames *= each;
+  std::array<std::span<const std::byte>, block_rows> values;
+  size_t count = 0, written = 0;  // of `values`; of all values
+  const auto write_some = [&] {
+    RowOutcome outcome =
+        call(*plan_.writers.of(of), std::span(values).first(count), numbers, out + written * bytes, bytes);
+    for (RowError& failure : outcome.failed) {
+      const size_t value = written + failure.row;
+      failure.row = static_cast<uint32_t>(value / each);
+      failure.message = fmt::format("value {}: {}", value % each, failure.message);
+      failures.add(block, std::move(failure), feature.name, plan_);
+    }
+    numbers.first += count;
+    written += count;
+    count = 0;
+  };
+  for (const BatchRow& row : block.rows) {
+    const ValuesRef own = values_of(feature, row.chunk->features()[number], row.row);
+    for (const BytesRef& value : std::span(static_cast<const BytesRef*>(own.values), own.count)) {
+      values[count++] = {value.data, value.size};
+      if (count == values.size()) write_some();
+    }
+  }
+  if (count > 0) write_some();
 }
 
 // Makes rows that are sequences: makes their steps in parallel, each from one value of the record. If some steps fail,

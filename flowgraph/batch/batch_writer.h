@@ -61,6 +61,7 @@ class BatchWriter {
   std::span<const uint64_t> entries_of(const RowBlock& block, uint64_t part,
                                        std::array<uint64_t, block_rows>& entries) const;
   void run_writer(int output, RowBlock& block, std::byte* out, Failures& failures) const;
+  void write_values(int output, RowBlock& block, std::byte* out, Failures& failures) const;
   void write_steps(int output, RowBlock& block, std::byte* out, size_t row_bytes, Failures& failures) const;
   RowOutcome call(const RowWriter& writer, std::span<const std::span<const std::byte>> values, const RowNumbers& rows,
                   std::byte* out, size_t stride) const;

@@ -32,8 +32,9 @@ struct KeptRows {
   std::span<std::byte> scratch;       // KeptStep::entry_bytes bytes if entries are on a disk; empty if in memory
 };
 
-/// Says which rows of an epoch a block has. The rows are consecutive, and a sample has `frames` rows. If a writer makes
-/// the steps of a padded output's rows, each step is a block of its own, and `first` is the number of the row's sample.
+/// Says which rows of an epoch a block has. The rows are consecutive, and a sample has `frames` rows. If a row has several
+/// values, each value counts as a row here. But if a writer that takes long makes the steps of a row, each step is a
+/// block of its own, and `first` is the number of the row's sample.
 struct RowNumbers {
   uint64_t epoch = 0, first = 0;
   uint64_t frames = 1;
@@ -56,7 +57,7 @@ class RowWriter {
   virtual uint64_t heap_bytes() const noexcept { return 0; }
 
   /// Returns whether making a row takes much longer than its size suggests, as with a picture. Each row is then a task
-  /// of its own.
+  /// of its own, and so is each step of a row.
   virtual bool takes_long() const noexcept { return false; }
 
   /// Returns whether read_ahead() does anything.
