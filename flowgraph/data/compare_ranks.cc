@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "base/audit.h"
@@ -107,12 +109,21 @@ config::Pipeline comparable(config::Pipeline pipeline) {
     if (!stride.empty()) source.mutable_index()->set_stride(stride);
   }
   for (config::Output& output : *pipeline.mutable_output()) {
+    if (output.has_vocabulary()) output.mutable_vocabulary()->clear_keys_file();  // compare_tables() compares the names
     if (!output.has_lookup()) continue;
     output.mutable_lookup()->clear_table();  // compare_tables() compares the tables
     output.mutable_lookup()->clear_keys_file();
     output.mutable_lookup()->clear_resident();
   }
   return pipeline;
+}
+
+// Returns the number of the table in which the output looks values up; nullopt if it does not look them up.
+std::optional<size_t> looked_up_in(const OutputSpec& output) {
+  const RowSpec* const rows = output.row_spec();
+  if (const auto* lookup = rows ? std::get_if<LookupRows>(rows) : nullptr) return lookup->table;
+  if (const auto* vocabulary = rows ? std::get_if<VocabularyRows>(rows) : nullptr) return vocabulary->table;
+  return std::nullopt;
 }
 
 // Throws Error bad_pipeline unless text() of the files is the same on all ranks, in the same order of files.
@@ -215,12 +226,15 @@ void compare_tables(RankGroup& ranks, const PipelineSpec& spec, const Tables& ta
   MessageWriter mine;
   size_t lookups = 0;
   for (const OutputSpec& output : spec.outputs) {
-    const auto* lookup = output.row_spec() ? std::get_if<LookupRows>(output.row_spec()) : nullptr;
-    if (!lookup) continue;
-    const TableSpec& table = spec.tables[lookup->table];
-    const Table* const open = tables[lookup->table].get();
-    mine.put_text(fmt::format("output '{}': table {} of {} {}{}", output.name, table.name(), name(table.dtype),
-                              to_string(table.row_shape.with_rows(static_cast<int64_t>(table.rows))),
+    const std::optional<size_t> number = looked_up_in(output);
+    if (!number) continue;
+    const TableSpec& table = spec.tables[*number];
+    const Table* const open = tables[*number].get();
+    const std::string what = table.is_vocabulary()
+                                 ? "names of " + table.name()
+                                 : fmt::format("table {} of {} {}", table.name(), name(table.dtype),
+                                               to_string(table.row_shape.with_rows(static_cast<int64_t>(table.rows))));
+    mine.put_text(fmt::format("output '{}': {}{}", output.name, what,
                               open ? fmt::format(", digest {:016x}", open->digest()) : ""));
     lookups++;
   }

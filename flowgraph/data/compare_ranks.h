@@ -30,8 +30,9 @@ void compare_pipelines(RankGroup& ranks, const config::Pipeline& pipeline, int r
 /// Compares the positions (step and epoch) from which the ranks continue.
 void compare_positions(RankGroup& ranks, const Position& position);
 
-/// Compares the table of each output that looks rows up: the table's name without folders, its type and its shape. If
-/// the table is open, compares the names of its rows, too. A table must be open on all ranks, or on none of them.
+/// Compares the table of each output that looks rows up: the table's name without folders, its type and its shape; of a
+/// vocabulary only the name of its file. If the table is open, compares the names of its rows, too. A table must be
+/// open on all ranks, or on none of them.
 void compare_tables(RankGroup& ranks, const PipelineSpec& spec, const Tables& tables);
 
 /// Compares the names of the files, without folders, and their sizes.

@@ -131,5 +131,6 @@ void resolve_raw(OutputResolver& of);      // decode_raw
 void resolve_encoded(OutputResolver& of);  // decode_image
 void resolve_one_hot(OutputResolver& of);
 void resolve_lookup(OutputResolver& of);  // also throws Error io_error if the table cannot be read
+void resolve_vocabulary(OutputResolver& of);
 
 }  // namespace feedline::flow

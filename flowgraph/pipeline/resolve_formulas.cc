@@ -119,7 +119,8 @@ class FormulaResolver {
                          output.variable || output.padded ? "of varying length"
                          : output.dtype == DType::bytes   ? "BYTES"
                                                           : fmt::format("of shape {}", to_string(output.shape)));
-    if (output.dense() && output.jobs[0].rows) return "formulas cannot read values that are looked up in a table";
+    if (output.dense() && output.jobs[0].rows)
+      return "formulas cannot read values that are looked up in a table or a vocabulary";
     return "";
   }
 

@@ -27,7 +27,7 @@ constexpr struct {
     {Output::kExpression, resolve_expression}, {Output::kStack, resolve_stack},
     {Output::kUnpackBits, resolve_bits},       {Output::kDecodeRaw, resolve_raw},
     {Output::kDecodeImage, resolve_encoded},   {Output::kOneHot, resolve_one_hot},
-    {Output::kLookup, resolve_lookup},
+    {Output::kLookup, resolve_lookup},         {Output::kVocabulary, resolve_vocabulary},
 };
 
 OutputSpec resolve_output(OutputResolver of) {

@@ -250,7 +250,7 @@ struct PipelineSpec {
   std::vector<FeatureSpec> features;  // with record_type RAW there is only the feature `record`
   std::vector<ExpressionSpec> expressions;
   std::vector<OutputSpec> outputs;  // in the pipeline's order, including internal ones
-  std::vector<TableSpec> tables;    // the tables in which outputs look rows up, each once
+  std::vector<TableSpec> tables;    // where outputs look rows or names up, each table once
   std::optional<CacheSpec> cache;
   InterleaveSpec interleave;
   std::optional<WindowSpec> window;

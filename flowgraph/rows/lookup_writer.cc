@@ -33,12 +33,20 @@ void RowFinder::find(Values values, std::span<int64_t> rows) const noexcept {
 
 RowError RowFinder::failure(size_t row, std::span<const std::byte> value) const {
   const TableSpec& spec = table->spec();
-  return {static_cast<uint32_t>(row), Category::wrong_value, -1,
-          by_name ? fmt::format("{} does not have the name {}; add the name to this file and its row to {}, or correct "
-                                "the record",
-                                std::filesystem::path(spec.keys_path).filename().string(), quoted(value), spec.name())
-                  : fmt::format("there is no row {} in {}, which has rows 0 to {}; correct the record, or the table",
-                                number_of(value), spec.name(), table->rows() - 1)};
+  std::string message;
+  if (!by_name)
+    message = fmt::format("there is no row {} in {}, which has rows 0 to {}; correct the record, or the table",
+                          number_of(value), spec.name(), table->rows() - 1);
+  else if (spec.is_vocabulary())
+    message = fmt::format(
+        "{} does not have the name {}; add the name to this file, give vocabulary.unknown, or correct "
+        "the record",
+        spec.name(), quoted(value));
+  else
+    message =
+        fmt::format("{} does not have the name {}; add the name to this file and its row to {}, or correct the record",
+                    std::filesystem::path(spec.keys_path).filename().string(), quoted(value), spec.name());
+  return {static_cast<uint32_t>(row), Category::wrong_value, -1, std::move(message)};
 }
 
 void RowFinder::add_failures(Values values, std::span<const int64_t> rows, size_t first, RowOutcome& outcome) const {

@@ -13,6 +13,7 @@
 namespace feedline::flow {
 
 /// Finds the rows of a table that values stand for. A value is the number of a row, as an INT64, or the name of a row.
+/// The rows of a vocabulary are the numbers of its names.
 struct RowFinder {
   std::shared_ptr<const Table> table;
   bool by_name;

@@ -2,6 +2,7 @@
 #include "flowgraph/rows/one_hot_writer.h"
 #include "flowgraph/rows/picture_writer.h"
 #include "flowgraph/rows/row_writer.h"
+#include "flowgraph/rows/vocabulary_writer.h"
 
 namespace feedline::flow {
 namespace {
@@ -14,6 +15,9 @@ struct Maker {
   }
   Made operator()(const LookupNumberRows& rows) const {
     return std::make_unique<LookupNumberWriter>(RowFinder{tables.at(rows.table), rows.by_name});
+  }
+  Made operator()(const VocabularyRows& rows) const {
+    return std::make_unique<VocabularyWriter>(tables.at(rows.table), rows.unknown, rows.unpack);
   }
   Made operator()(const PictureRows& rows) const { return std::make_unique<PictureWriter>(rows); }
 

@@ -37,6 +37,14 @@ struct LookupNumberRows {
   bool operator==(const LookupNumberRows&) const = default;
 };
 
+/// A row is the number of a name in a vocabulary.
+struct VocabularyRows {
+  size_t table = 0;                // number of the vocabulary in PipelineSpec::tables
+  std::optional<int64_t> unknown;  // the number of a name that the vocabulary does not have; nullopt: the row fails
+  unpack::UnpackSpec unpack;       // makes a row from the number, an INT64
+  bool operator==(const VocabularyRows&) const = default;
+};
+
 /// The shape of a picture whose UINT8 pixels lie in a feature's bytes without compression, as the field `decode_raw` of
 /// an output says.
 struct StoredPixels {
@@ -66,7 +74,7 @@ struct PictureRows {
   bool operator==(const PictureRows&) const = default;
 };
 
-using RowSpec = std::variant<OneHotRows, LookupRows, LookupNumberRows, PictureRows>;
+using RowSpec = std::variant<OneHotRows, LookupRows, LookupNumberRows, VocabularyRows, PictureRows>;
 
 /// Rows can be made in two steps if numbers are made first, and rows from the numbers by the output's UnpackSpec. Then
 /// the numbers are sent as they are stored, and the rank or the GPU that receives them casts and normalises them.

@@ -46,7 +46,8 @@ Texts on_host(const Pipeline& pipeline, int replicas) {
   return two_epochs(feeder, [](Batch& batch) { return text_of(batch); });
 }
 
-/// 41 records, each with the number and the name of a row of three tables. Two of them name rows that there are not.
+/// 41 records, each with the number and the name of a row of three tables, and with two such names, "tags". Two of them
+/// name rows that there are not.
 class TableData {
  public:
   TableData() {
@@ -56,9 +57,11 @@ class TableData {
     std::string names, bytes;
     for (int64_t i = 0; i < 41; i++) {
       const int64_t row = i == 26 || i == 33 ? rows + i : i * 7 % rows;
-      records.push_back(wire::example(wire::entry("id", wire::int64_feature({i})) +
-                                      wire::entry("row", wire::int64_feature({row})) +
-                                      wire::entry("name", wire::bytes_feature({"row " + std::to_string(row)}))));
+      records.push_back(wire::example(
+          wire::entry("id", wire::int64_feature({i})) + wire::entry("row", wire::int64_feature({row})) +
+          wire::entry("name", wire::bytes_feature({"row " + std::to_string(row)})) +
+          wire::entry("tags",
+                      wire::bytes_feature({"row " + std::to_string(row / 2), "row " + std::to_string(row + 1)}))));
     }
     for (int64_t row = 0; row < rows; row++) {
       for (int64_t i = 0; i < 6; i++) halves.push_back(static_cast<uint16_t>(0x3c00 + 6 * row + i));
@@ -239,6 +242,31 @@ TEST_CASE("rows of a table that lies on each GPU are gathered and cast there") {
         CHECK_THAT(feeder.plan_text(), Catch::Contains("halves.npy: 38 rows of FLOAT16 [2, 3], 456 B, resident on each "
                                                        "GPU, by number") &&
                                            Catch::Contains("memory   tables on a GPU"));
+      }
+}
+
+TEST_CASE("numbers of names are copied to GPUs as the host makes them") {
+  if (no_gpus()) return;
+  const TableData data;
+  const std::string outputs_of_names =
+      "feature { name: 'tags' dtype: BYTES shape: 2 } output { name: 'id' feature: 'id' } "
+      "output { name: 'number' feature: 'name' vocabulary { keys_file: 'names.txt' } } "
+      "output { name: 'tags' dtype: INT32 feature: 'tags' vocabulary { keys_file: 'names.txt' unknown: -1 } } "
+      "errors { on_error: SKIP_RECORD } ";
+  for (const std::string& order : {batch_text(6, "PAD"), "shuffle { mode: GLOBAL } " + batch_text(6, "PAD"),
+                                   "window { size: 3 } " + batch_text(6, "DROP"), batch_text(2, "PAD")})
+    for (const std::string& mode : {std::string("SPLIT"), std::string("REPLICATE"), std::string("SCATTER")})
+      for (const int replicas : {1, 2}) {
+        INFO(order << mode << " " << replicas);
+        const Pipeline pipeline = data.pipeline(outputs_of_names + order).with("distribute.mode", mode);
+        Feeder feeder(pipeline, of_devices(gpus(replicas)));
+        Consumers consumers(gpus(replicas));
+        CHECK(two_epochs(feeder, [&](Batch& batch) { return consumers.text(batch); }) == on_host(pipeline, replicas));
+        const Report report = feeder.report();
+        const std::map<std::string, std::string> made(report.outputs.begin(), report.outputs.end());
+        CHECK(made.at("number") == "copied to GPUs as it is");
+        CHECK(made.at("tags") == "copied to GPUs as it is");
+        CHECK_THAT(feeder.plan_text(), Catch::Contains("names.txt: 38 names"));
       }
 }
 

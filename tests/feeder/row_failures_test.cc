@@ -292,6 +292,55 @@ TEST_CASE("whichever rows and outputs fail, good rows stay as they are, and fill
   }
 }
 
+TEST_CASE(
+    "names that are not known, rows that a table lacks and formulas fail in one batch, each for its own records") {
+  const Data data = named({64});
+  const std::set<int64_t> lost = {5, 20, 21}, unnamed = {7, 20, 40};
+  break_rows(data.dir(), lost);
+  std::string names;
+  std::map<int64_t, int64_t> number_of;  // by id
+  for (const int64_t id : numbers_without(64, unnamed)) {
+    number_of.emplace(id, std::ssize(number_of));
+    names += name_of(id) + '\n';
+  }
+  data.dir().write("words.txt", names);
+  std::set<int64_t> bad = {33};
+  bad.insert(lost.begin(), lost.end());
+  bad.insert(unnamed.begin(), unnamed.end());
+  const std::string vocabulary = "output { name: 'number' feature: 'name' vocabulary { keys_file: 'words.txt' } } ",
+                    formula = "output { name: 'm' expression { formula: 'mod(1, id - 33)' } } ";
+  for (const std::string& text : {made + vocabulary + formula, vocabulary + formula + made})
+    for (const int batch : {8, 64})
+      for (const int count : {1, 2}) {
+        INFO("batches of " << batch << ", " << count << " replicas");
+        Feeder feeder(data.pipeline(text + skip + batch_of(batch, "DROP")), replicas(count));
+        for (int64_t first = 0; first < 64; first += batch / count) {
+          const Batch got = feeder.next(static_cast<int>(first / (batch / count) % count));
+          REQUIRE(got.rows() == batch / count);
+          const auto valid = got.at("@valid").as<uint8_t>();
+          const auto ids = got.at("id").as<int64_t>(), made_rows = got.at("made").as<int64_t>(),
+                     found = got.at("number").as<int64_t>();
+          for (size_t row = 0; row < valid.size(); row++) {
+            const int64_t id = first + static_cast<int64_t>(row);
+            CHECK(valid[row] == (bad.contains(id) ? 0 : 1));
+            if (valid[row]) CHECK(ids[row] == id);
+            CHECK(made_rows[row] == ids[row]);
+            CHECK(found[row] == number_of.at(ids[row]));
+          }
+        }
+        for (int replica = 0; replica < count; replica++) CHECK_FALSE(feeder.next(replica));
+        const Report report = feeder.report();
+        CHECK(report.bad_records == bad.size());
+        CHECK(report.last_epoch->verdict == EpochAudit::Verdict::holds);
+        std::map<int64_t, std::string> why;  // by record
+        for (const Error& error : report.errors) why[error.place().record] = error.message();
+        REQUIRE(why.size() == bad.size());
+        CHECK_THAT(why[7], Catch::StartsWith("words.txt does not have the name 'id-7'"));
+        CHECK_THAT(why[21], Catch::StartsWith("made.txt does not have the name 'id-21'"));
+        CHECK_THAT(why[33], Catch::Contains("mod by 0"));
+      }
+}
+
 TEST_CASE("records that do not parse and rows that fail late count for one limit, which ends the feed at one step") {
   const TempDir dir;
   std::vector<std::string> records;

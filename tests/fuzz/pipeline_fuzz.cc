@@ -1,6 +1,7 @@
 // Pipeline text is read, written, overlaid on itself and validated; its formulas are run and its memory is planned.
 // There is no disk: every pattern is a file, and the plan's data is invented. Only tables are looked for, and are
-// mostly not there. An input may be several pipelines, with a line of --- between them.
+// mostly not there. If a pipeline looks something up, nothing is planned, because that needs open tables. An input may
+// be several pipelines, with a line of --- between them.
 // covers: flowgraph/pipeline/validate.cc flowgraph/pipeline/resolve_features.cc flowgraph/pipeline/resolve_formulas.cc
 // covers: flowgraph/pipeline/resolve_outputs.cc flowgraph/formula/expression.cc flowgraph/formula/formula.cc
 #include <algorithm>
@@ -96,7 +97,7 @@ void check_pipeline(std::string_view text) {
     (void)pipeline.overlaid(pipeline.text());
     PipelineSpec spec = validate(pipeline, [](const FilePatterns& patterns) { return FileList{patterns.files, {}}; });
     run_formulas(spec);
-    make_plan(std::move(spec));
+    if (spec.tables.empty()) make_plan(std::move(spec));
   } catch (const Error& error) {
     check_refusal(error);
   }

@@ -14,7 +14,7 @@ import numpy as np
 import records
 from PIL import Image
 
-WORDS = [f"word {i:02}" for i in range(20)]  # the names of the tables' rows
+WORDS = [f"word {i:02}" for i in range(20)]  # the names of the tables' rows, and the words of "name" and "tags"
 
 
 def damage(path, numbers):
@@ -118,6 +118,7 @@ def _rich(i):
         "vx": _floats(i, i % 6),
         "words": [b"w" * (k + i % 3) for k in range(i % 4)],
         "name": [WORDS[i % 20].encode()],
+        "tags": [WORDS[(i + k * k) % 20].encode() for k in range(3)],
         "pairs": [i * 100 + k for k in range(2 * (i % 6))],
         "steps": _floats(i, i % 4),
         "cls": [i % 10],
@@ -311,6 +312,7 @@ RICH = {
     "vx": ("FLOAT32", None, 0),
     "words": ("BYTES", None, 0),
     "name": ("BYTES", [], 0),
+    "tags": ("BYTES", [3], 0),
     "pairs": ("INT64", None, 0),
     "steps": ("FLOAT32", None, 0),
     "cls": ("INT64", [], 0),
@@ -386,6 +388,8 @@ def write_all(folder):
     np.save(os.path.join(folder, "wide.npy"), rng.integers(0, 255, (20, 600), dtype=np.uint8))
     with open(os.path.join(folder, "names.txt"), "w") as file:
         file.write("\n".join(WORDS) + "\n")
+    with open(os.path.join(folder, "some-names.txt"), "w", newline="") as file:
+        file.write("\r\n".join(WORDS[::-3]))
     return paths
 
 

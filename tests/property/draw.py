@@ -353,6 +353,7 @@ class _Draw:
             ],
             "one_hot": [n for n in plain if base[n] in ("cls", "y", "row")],
             "lookup": [n for n in plain if base[n] in ("row", "name")],
+            "vocabulary": [n for n in self.names if base[n] in ("name", "tags", "fixedb") and not f[n].kind],
             "stack": numbers,
             "expression": [n for n in numbers if n.isidentifier()],
         }
@@ -563,6 +564,18 @@ class _Draw:
         if where:
             setattr(output.lookup, where, True)
         self.number(output)
+
+    def _vocabulary(self, name, names):
+        output = self.add(name, self.any(names))
+        names_file = output.vocabulary
+        if self.chance(50) or output.feature.startswith("fixedb"):  # "fixedb" holds no words
+            names_file.unknown = self.any([-1, 0, 20, -(2**31)])
+        # With only some of the words, records are bad.
+        names_file.keys_file = self.any(
+            ["names.txt", "some-names.txt"] if names_file.HasField("unknown") or self.skips else ["names.txt"]
+        )
+        if self.chance(50):
+            output.dtype = self.any(["INT64", "INT32"])
 
     def _stack(self, name, names):
         chosen = self.some(names)[:4]

@@ -213,3 +213,39 @@ def test_rows_of_a_table_by_name_and_by_number(tmp_path):
         feedline.Loader(loader.pipeline)
     with pytest.raises(feedline.Error, match="Lookup has no field 'tabel'; did you mean 'table'"):
         chess(".").output("x", feature="d", lookup={"tabel": "t.npy"})
+
+
+def test_numbers_of_names(tmp_path):
+    words = ["zebra", "", "été", "two words"]
+    (tmp_path / "words.txt").write_text("".join(f"{word}\n" for word in words), encoding="utf-8")
+    numbers = np.random.default_rng(2).integers(0, 5, (60, 3))  # 4 is no word
+    names = [[([*words, "other"][n]).encode() for n in row] for row in numbers]
+    feedline.write(tmp_path / "a.tfrecord", ({"label": row[0], "tags": row} for row in names))
+
+    def loader_of(**label):
+        return feedline.Loader(
+            feedline.tfrecords(tmp_path / "a.tfrecord")
+            .feature("label", bytes)
+            .feature("tags", bytes, shape=[3])
+            .batch(20)
+            .output("label", feature="label", vocabulary={"keys_file": str(tmp_path / "words.txt"), **label})
+            .output(
+                "tags",
+                feature="tags",
+                dtype="int32",
+                vocabulary={"keys_file": str(tmp_path / "words.txt"), "unknown": 4},
+            )
+        )
+
+    batches = list(loader_of(unknown=-1))
+    assert len(batches) == 3
+    for step, batch in enumerate(batches):
+        wanted = numbers[20 * step : 20 * step + 20]
+        label, tags = np.asarray(batch["label"]), np.asarray(batch["tags"])
+        assert label.dtype == np.int64 and np.array_equal(label, np.where(wanted[:, 0] < 4, wanted[:, 0], -1))
+        assert tags.dtype == np.int32 and np.array_equal(tags, wanted)
+    with pytest.raises(feedline.Error, match=r"words\.txt does not have the name 'other'") as raised:
+        list(loader_of())
+    assert raised.value.category == "wrong_value"
+    with pytest.raises(feedline.Error, match="Vocabulary has no field 'key_file'; did you mean 'keys_file'"):
+        chess(".").output("x", feature="d", vocabulary={"key_file": "words.txt"})

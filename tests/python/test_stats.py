@@ -356,9 +356,14 @@ def test_rows_of_a_table(tool, tmp_path):
         feature { name: "name" dtype: BYTES default_value { bytes_value: "row 0" } }
         output { name: "row" feature: "name" lookup { table: "rows.npy" keys_file: "names.txt" } }
         output { name: "name" feature: "name" }
+        output { name: "number" feature: "name" vocabulary { keys_file: "names.txt" } }
     """)
     found = stats(tool, pipeline)
     is_statistics_of(output(found, "row")["numbers"], rows[named].ravel())
+    is_statistics_of(output(found, "number")["numbers"], named)
+    assert output(found, "number")["labels"] == [[n, int((named == n).sum())] for n in sorted(set(named.tolist()))]
+    assert output(found, "number")["normalize"] is None
+    assert output(found, "number")["missing"] == (named == 0).sum()
     assert output(found, "row")["missing"] == output(found, "name")["missing"] == (named == 0).sum()
     assert output(found, "row")["normalize"].startswith("normalize { mean: ")
     assert len(output(found, "name")["labels"]) == len(set(named))

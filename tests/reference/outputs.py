@@ -153,11 +153,19 @@ class Output:
         spec = self.message.lookup
         self._table = np.load(os.path.join(self._folder, spec.table), mmap_mode="r")
         if spec.keys_file:
-            with open(os.path.join(self._folder, spec.keys_file), "rb") as file:
-                names = [line.removesuffix(b"\n").removesuffix(b"\r") for line in file]
-            self._rows = {name: i for i, name in enumerate(names)}
+            self._rows = self._numbers_of_names(spec.keys_file)
         self.shape = self._table.shape[1:]
         return name_of(self._table.dtype)
+
+    def _resolve_vocabulary(self, _) -> str:
+        self._rows = self._numbers_of_names(self.message.vocabulary.keys_file)
+        self.shape = self.feature.shape
+        return "INT64"
+
+    def _numbers_of_names(self, file_name: str) -> dict[bytes, int]:
+        with open(os.path.join(self._folder, file_name), "rb") as file:
+            names = [line.removesuffix(b"\n").removesuffix(b"\r") for line in file]
+        return {name: i for i, name in enumerate(names)}
 
     def _resolve_stack(self, declared) -> str:
         self._names = matching(list(declared), list(self.message.stack.features))
@@ -341,6 +349,15 @@ class Output:
         if not 0 <= number < len(self._table):
             raise Failure("wrong_value", self.feature.name)
         return self._finished(self._table[number])
+
+    def _vocabulary(self, row: Row):
+        spec, value = self.message.vocabulary, row.features[self.feature.name]
+        numbers = [self._rows.get(name) for name in ([value] if isinstance(value, bytes) else value)]
+        if spec.HasField("unknown"):
+            numbers = [spec.unknown if number is None else number for number in numbers]
+        elif None in numbers:
+            raise Failure("wrong_value", self.feature.name)
+        return self._finished(np.array(numbers, np.int64).reshape(self.shape))
 
     def _stack(self, row: Row):
         to = "FLOAT32" if self.message.HasField("normalize") else self.type

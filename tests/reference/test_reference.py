@@ -166,6 +166,22 @@ def test_classes_and_tables(check, tmp_path):
                  normalize { mean: [1, 2] } }""", rows)
 
 
+def test_numbers_of_names(check, tmp_path):
+    (tmp_path / "words.txt").write_bytes(b"a\r\nbb\n\nc c\nd")
+    words = ("a", "bb", "", "c c", "d", "a\r", "x", "D")
+    rows = [example(w=w, pair=[w, other], square=[w, "a", other, "d"]) for w in words for other in ("d", "a", "none")]
+    known = [example(w=w, pair=[w, "d"], square=["a"] * 4) for w in words[:5]]
+    declared = """
+        feature { name: "w" dtype: BYTES } feature { name: "pair" dtype: BYTES shape: 2 }
+        feature { name: "square" dtype: BYTES shape: [2, 2] default_value { bytes_value: "bb" } }
+        output { name: "n" feature: "w" %s vocabulary { keys_file: "words.txt" %s } }
+        output { name: "p" feature: "pair" dtype: INT32 vocabulary { keys_file: "words.txt" %s } }
+        output { name: "s" feature: "square" vocabulary { keys_file: "words.txt" %s } }"""
+    for n, p, s in itertools.product(("", "unknown: -1"), ("", "unknown: 5"), ("", "unknown: 9223372036854775807")):
+        for dtype in ("", "dtype: INT64", "dtype: INT32"):
+            check(declared % (dtype, n, p, s), [*rows, *known, example(w="a", pair=["a", "bb"]), example(w="a")])
+
+
 def test_scalars(check):
     check("""
         feature { name: "a" dtype: INT64 } feature { name: "b" dtype: FLOAT32 } feature { name: "a2" dtype: INT64 }

@@ -85,6 +85,33 @@ TEST_CASE("lookup: the tensor is a row of the table, and a table that is wrong i
                     Catch::Contains("out.o: formulas cannot read values that are looked up in a table"));
 }
 
+TEST_CASE("vocabulary: a number for each name, and one table for a file") {
+  const test::TempDir dir;
+  dir.write("t.npy", test::npy("|u1", "(2,)", "ab"));
+  const std::string tags = "feature { name: 'tags' dtype: BYTES shape: [2, 3] } ";
+  const PipelineSpec spec =
+      validate(parse_pipeline(
+                   source + batch + features + tags +
+                       "output { name: 'a' feature: 'open' vocabulary { keys_file: 'k' } } "
+                       "output { name: 'b' feature: 'tags' dtype: INT32 vocabulary { keys_file: './k' unknown: -1 } } "
+                       "output { name: 'c' feature: 'd' dtype: INT64 vocabulary { keys_file: 'other' unknown: 0 } } "
+                       "output { name: 'd' feature: 'open' lookup { table: 't.npy' keys_file: 'k' } } ",
+                   dir.path()),
+               one_each);
+  REQUIRE(spec.tables.size() == 3);  // the first two are one; no file of names was looked for
+  CHECK((spec.tables[0].is_vocabulary() && spec.tables[0].keys_path == dir.file("k")));
+  CHECK((spec.tables[1].is_vocabulary() && spec.tables[1].keys_path == dir.file("other")));
+  CHECK_FALSE(spec.tables[2].is_vocabulary());
+  const auto rows_of = [&](size_t output) { return std::get<VocabularyRows>(*spec.outputs[output].jobs.at(0).rows); };
+  CHECK((spec.outputs[0].dtype == DType::int64 && spec.outputs[0].shape == Shape{}));
+  CHECK((rows_of(0).table == 0 && !rows_of(0).unknown));
+  CHECK((spec.outputs[1].dtype == DType::int32 && spec.outputs[1].shape == Shape{2, 3}));
+  CHECK((rows_of(1).table == 0 && rows_of(1).unknown == -1));
+  CHECK(spec.outputs[1].jobs[0].values == 6);
+  CHECK((spec.outputs[2].dtype == DType::int64 && rows_of(2).table == 1 && rows_of(2).unknown == 0));
+  CHECK(spec.rows_can_fail());
+}
+
 TEST_CASE("the chess pipeline") {
   const PipelineSpec spec = resolve(test::chess_pipeline);
   REQUIRE(spec.sources.size() == 1);
@@ -340,6 +367,10 @@ TEST_CASE("outputs are plain values: equal if pipelines say the same, and differ
       "output { name: 'o' feature: 'n' one_hot { classes: 3 } }",
       "output { name: 'o' feature: 'n' one_hot { classes: 4 } }",
       "output { name: 'o' feature: 'n' one_hot { classes: 3 } dtype: INT64 }",
+      "output { name: 'o' feature: 'i' vocabulary { keys_file: 'k' } }",
+      "output { name: 'o' feature: 'i' vocabulary { keys_file: 'k' unknown: 0 } }",
+      "output { name: 'o' feature: 'i' vocabulary { keys_file: 'k' unknown: -1 } }",
+      "output { name: 'o' feature: 'i' vocabulary { keys_file: 'k' } dtype: INT32 }",
       "output { name: 'o' feature: 'i' decode_image {} crop { size: [5, 7] } }",
       "output { name: 'o' feature: 'i' decode_image {} crop { size: [5, 8] } }",
       "output { name: 'o' feature: 'i' decode_image { dct: FAST } crop { size: [5, 7] } }",
@@ -708,6 +739,37 @@ TEST_CASE("fields that make no sense are refused by name") {
       output("feature: \"n\" lookup { table: 't.npy' resident: true on_device: true }",
              "output 'o': lookup.resident: lookup.on_device already puts the table into the memory of each device; "
              "remove lookup.resident"),
+      output("vocabulary { keys_file: 'k' }",
+             "output 'o': feature: vocabulary needs a feature of BYTES, whose values are names; name one"),
+      output(
+          "feature: \"n\" vocabulary { keys_file: 'k' }",
+          "output 'o': vocabulary: it needs a feature of BYTES that is FIXED, so that every record has as many names; "
+          "feature 'n' is FIXED INT64"),
+      output(
+          "feature: \"texts\" vocabulary { keys_file: 'k' }",
+          "output 'o': vocabulary: it needs a feature of BYTES that is FIXED, so that every record has as many names; "
+          "feature 'texts' is VARIABLE BYTES"),
+      output("feature: \"open\" vocabulary {}",
+             "output 'o': vocabulary.keys_file: it is missing; give a file with one name on each line"),
+      output("feature: \"open\" vocabulary { keys_file: 'k\\000' }",
+             "output 'o': vocabulary.keys_file: it is not a file name, because it has a NUL character"),
+      output("feature: \"open\" vocabulary { keys_file: 'k' } normalize {}",
+             "output 'o': normalize: the number of a name is its place in a file; remove 'normalize'"),
+      output("feature: \"open\" vocabulary { keys_file: 'k' } layout: HWC",
+             "output 'o': layout: numbers of names have no layout; remove 'layout'"),
+      output("feature: \"open\" vocabulary { keys_file: 'k' } dtype: FLOAT32",
+             "output 'o': dtype: it is FLOAT32, but numbers of names are INT64 or INT32; write one of the two"),
+      output(
+          "feature: \"open\" vocabulary { keys_file: 'k' unknown: 2147483648 } dtype: INT32",
+          "output 'o': vocabulary.unknown: 2147483648 does not fit into INT32; it must be -2147483648 to 2147483647, "
+          "or the dtype INT64"),
+      output("feature: \"open\" vocabulary { keys_file: 'k' } crop {}",
+             "output 'o': crop: it is only for pictures of decode_image and decode_raw; remove it"),
+      Case{source + batch + features +
+               "output { name: 'v' feature: 'open' vocabulary { keys_file: 'k' } } "
+               "output { name: 'o' expression { formula: 'out.v + 1' } }",
+           "output 'o': expression.formula: out.v: formulas cannot read values that are looked up in a table or a "
+           "vocabulary"},
       output("custom {}",
              "output 'o': custom: this version does not support it yet; remove it (use unpack_bits, decode_raw, "
              "'expression' or 'stack' instead)"),

@@ -1,0 +1,46 @@
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "flowgraph/pipeline/output_resolver.h"
+
+namespace feedline::flow {
+
+void resolve_vocabulary(OutputResolver& of) {
+  const config::Vocabulary& vocabulary = of.config.vocabulary();
+  if (of.config.feature().empty())
+    of.refuse("feature", "vocabulary needs a feature of BYTES, whose values are names; name one");
+  const int number = of.feature_number("feature", of.config.feature());
+  const FeatureSpec& from = of.feature(number);
+  if (from.dtype != DType::bytes || from.kind != FeatureKind::fixed)
+    of.refuse("vocabulary", fmt::format("it needs a feature of BYTES that is FIXED, so that every record has as many "
+                                        "names; feature '{}' is {}",
+                                        from.name, describe(from)));
+  if (vocabulary.keys_file().empty())
+    of.refuse("vocabulary.keys_file", "it is missing; give a file with one name on each line");
+  if (of.config.has_normalize())
+    of.refuse("normalize", "the number of a name is its place in a file; remove 'normalize'");
+  if (of.config.layout() != config::Output::AS_IS)
+    of.refuse("layout", "numbers of names have no layout; remove 'layout'");
+  if (of.output.dtype != DType::unset && of.output.dtype != DType::int64 && of.output.dtype != DType::int32)
+    of.refuse("dtype", fmt::format("it is {}, but numbers of names are INT64 or INT32; write one of the two",
+                                   name(of.output.dtype)));
+  std::optional<int64_t> unknown;
+  if (vocabulary.has_unknown()) unknown = vocabulary.unknown();
+  if (of.output.dtype == DType::int32 && unknown && !std::in_range<int32_t>(*unknown))
+    of.refuse("vocabulary.unknown",
+              fmt::format("{} does not fit into INT32; it must be {} to {}, or the dtype INT64", *unknown,
+                          std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()));
+  const size_t table = of.table(
+      "vocabulary.keys_file", {.path = "", .keys_path = of.file_name("vocabulary.keys_file", vocabulary.keys_file())});
+  unpack::UnpackSpec unpack = stored_elements(DType::int64, Shape());
+  of.finish(unpack, -1, DType::int64);
+  of.output.shape = from.shape;
+  of.add_job({.number = number}, unpack, static_cast<size_t>(from.shape.elements()));
+  of.output.jobs.back().rows = VocabularyRows{table, unknown, std::move(unpack)};
+}
+
+}  // namespace feedline::flow
