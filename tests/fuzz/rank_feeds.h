@@ -39,6 +39,7 @@ inline SentFeed make_feed(const std::string& sources, const std::string& outputs
   std::vector<float> numbers(2 * table_rows);
   std::iota(numbers.begin(), numbers.end(), 1.f);
   dir.write("t.npy", npy("<f4", "(5, 2)", in_memory(numbers)));
+  dir.write("names.txt", "a\nb\n");
   SentFeed feed;
   feed.spec =
       flow::validate(parse_pipeline(sources +
@@ -103,7 +104,8 @@ inline const SentFeed& one_of_the_feeds(Draw& draw) {
           "'t.npy' } } output "
           "{ "
           "name: 'where' feature: '@record' } output { name: 'score' dtype: FLOAT32 expression { formula: 'id * 3' } "
-          "}")};
+          "} feature { name: 'tags' dtype: BYTES shape: 2 } output { name: 'tags' dtype: INT32 feature: 'tags' "
+          "vocabulary { keys_file: 'names.txt' } }")};
   return draw.one_of(feeds);
 }
 

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -136,6 +137,7 @@ class Model {
   void add_unpacked(const unpack::UnpackSpec& spec, size_t length, const std::string& how);
   void one_hot();
   void lookup();
+  void vocabulary(const ModelTables& all, size_t t);
   void place();
   void lists();
   void blobs();
@@ -366,13 +368,15 @@ inline void Model::one_hot() {
   }
 }
 
-// Rows of tables by number or by name, also of those that the table does not have.
+// Rows of tables by number or by name, also of those that the table does not have; or only the numbers of names.
 inline void Model::lookup() {
   static const ModelTables all;
   constexpr const char* where[] = {"", "resident: true", "on_device: true"};
   const size_t t = pick(ModelTables::count);
   const ModelTables::Table& table = all.tables[t];
-  const bool by_name = pick(2) == 1;
+  const uint64_t kind = pick(4);
+  if (kind == 2) return vocabulary(all, t);
+  const bool by_name = kind % 2 == 1;
   const auto count = static_cast<size_t>(table.shape.elements());
   const Finish cast = finish(table.dtype, table.shape.rank() == 0 ? 1 : static_cast<size_t>(table.shape.end()[-1]));
   const std::string named = declare(by_name ? DType::bytes : DType::int64, ""), file = all.dir.file(std::to_string(t));
@@ -390,6 +394,36 @@ inline void Model::lookup() {
     for (size_t i = 0; i < count; i++)
       output.of_record[r].values.push_back(
           cast(table.dtype, bits_of(std::string_view(stored).substr(i * size, size)), i));
+  }
+}
+
+// Numbers of a table's names, one in each record or several, also of names that the table does not have.
+inline void Model::vocabulary(const ModelTables& all, size_t t) {
+  constexpr int64_t others[] = {-1, 0, 3, std::numeric_limits<int32_t>::min()};
+  const uint64_t names = all.tables[t].rows;
+  const size_t rank = pick(3);
+  const std::vector<int64_t> axes(rank, static_cast<int64_t>(1 + pick(pick(4) == 3 ? 20 : 3)));
+  const auto count = static_cast<size_t>(Shape(axes).elements());
+  const std::string types[] = {"", "dtype: INT64", "dtype: INT32"};
+  const size_t type = pick(std::size(types)), size = type == 2 ? 4 : 8;
+  const bool has_other = pick(2) == 1;
+  const int64_t other = others[pick(std::size(others))];
+  const std::string named = declare(DType::bytes, fmt::format("shape: [{}]", fmt::join(axes, ",")));
+  ModelOutput& output =
+      add(Kind::dense, type == 2 ? DType::int32 : DType::int64, Shape(axes),
+          fmt::format("feature: '{}' {} vocabulary {{ keys_file: '{}.txt' {} }}", named, types[type],
+                      all.dir.file(std::to_string(t)), has_other ? fmt::format("unknown: {}", other) : std::string()));
+  output.zeros.assign(count * size, '\0');
+  for (size_t r = 0; r < records.size(); r++) {
+    Made& made = output.of_record[r];
+    std::vector<std::string> values;
+    for (size_t i = 0; i < count; i++) {
+      const uint64_t name = pick(8) == 7 ? near(names) : pick(names);
+      values.push_back(ModelTables::name_of(name));
+      made.fails = made.fails || (name >= names && !has_other);
+      made.values.push_back(bytes_of(name < names ? name : static_cast<uint64_t>(other), size));
+    }
+    put(r, wire::bytes_feature(values));
   }
 }
 
