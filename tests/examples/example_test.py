@@ -98,6 +98,18 @@ def tabular(out):
         equal(out(name), answer(number))
 
 
+def penguins(out):
+    """Each number is the place of the record's word in the file of words, or -1 if the record has no word."""
+    for name, file, unknown in (("species", "species.txt", None), ("sex", "sexes.txt", b"")):
+        words = (SOURCE / "examples" / file).read_bytes().split()
+        text, offsets = bytes(out(name + ".word.bytes")[1]), out(name + ".word.offsets")[1]
+        found = [text[begin:end] for begin, end in zip(offsets, offsets[1:])]
+        assert len(found) == 344 and set(found) == {*words, *([] if unknown is None else [unknown])}
+        equal(out(name), ((344,), [-1 if word == unknown else words.index(word) for word in found]))
+    shape, measured = out("measured")
+    assert shape == (344, 2) and all(-3 < x < 3 for x in measured)
+
+
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
