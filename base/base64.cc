@@ -1,18 +1,22 @@
 #include "base/base64.h"
 
-#include <cstddef>
-#include <cstdint>
+#include <sodium.h>
 
 namespace feedline {
 
 std::string base64(std::string_view bytes) {
-  constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    uint32_t word = 0;
-    for (size_t j = i; j < i + 3; j++) word = word << 8 | (j < bytes.size() ? static_cast<uint8_t>(bytes[j]) : 0u);
-    for (size_t j = 0; j < 4; j++) text += i + j <= bytes.size() ? digits[word >> (18 - 6 * j) & 63] : '=';
-  }
+  constexpr int variant = sodium_base64_VARIANT_ORIGINAL;
+  std::string text(sodium_base64_encoded_len(bytes.size(), variant), '\0');  // with a zero after the digits
+  sodium_bin2base64(text.data(), text.size(), reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(),
+                    variant);
+  text.pop_back();
+  return text;
+}
+
+std::string hexadecimal(std::span<const std::byte> bytes) {
+  std::string text(2 * bytes.size() + 1, '\0');  // with a zero after the digits
+  sodium_bin2hex(text.data(), text.size(), reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
+  text.pop_back();
   return text;
 }
 

@@ -2,6 +2,7 @@
 
 #include <sodium.h>
 
+#include "base/base64.h"
 #include "feedline/error.h"
 
 namespace feedline::net {
@@ -29,13 +30,6 @@ Proof proof_of(std::string_view secret, std::initializer_list<std::span<const st
   static_assert(sizeof proof == crypto_auth_hmacsha256_BYTES);
   crypto_auth_hmacsha256_final(&state, reinterpret_cast<unsigned char*>(proof.data()));
   return proof;
-}
-
-std::string hexadecimal(std::span<const std::byte> bytes) {
-  std::string text(2 * bytes.size() + 1, '\0');  // sodium_bin2hex() writes a zero after the digits
-  sodium_bin2hex(text.data(), text.size(), chars(bytes.data()), bytes.size());
-  text.pop_back();
-  return text;
 }
 
 bool same_text(std::string_view a, std::string_view b) noexcept {

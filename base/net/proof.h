@@ -27,7 +27,4 @@ Proof proof_of(std::string_view secret, std::initializer_list<std::span<const st
 bool same(const Proof& a, const Proof& b) noexcept;
 bool same_text(std::string_view a, std::string_view b) noexcept;
 
-/// Returns the bytes as hexadecimal digits.
-std::string hexadecimal(std::span<const std::byte> bytes);
-
 }  // namespace feedline::net

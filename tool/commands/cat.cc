@@ -5,7 +5,9 @@
 #include <cstdlib>
 #include <memory>
 #include <optional>
+#include <span>
 
+#include "base/base64.h"
 #include "feedline/records.h"
 #include "tool/commands/commands.h"
 #include "tool/commands/file_flags.h"
@@ -33,13 +35,10 @@ struct CatArgs {
 Json bytes_json(std::string_view bytes, bool full) {
   const bool text = is_printable(bytes);
   if (full || bytes.size() <= shown_bytes) {
-    return text ? Json(bytes) : Json{{"base64", to_base64(bytes)}, {"length", bytes.size()}};
+    return text ? Json(bytes) : Json{{"base64", base64(bytes)}, {"length", bytes.size()}};
   }
-  if (!text) return {{"base64_begin", to_base64(bytes.substr(0, shown_bytes))}, {"length", bytes.size()}};
-  size_t cut = shown_bytes;
-  // Do not cut inside a UTF-8 character.
-  while (cut > 0 && (static_cast<unsigned char>(bytes[cut]) & 0xc0) == 0x80) cut--;
-  return {{"text_begin", bytes.substr(0, cut)}, {"length", bytes.size()}};
+  if (!text) return {{"base64_begin", base64(bytes.substr(0, shown_bytes))}, {"length", bytes.size()}};
+  return {{"text_begin", cut_text(bytes, shown_bytes)}, {"length", bytes.size()}};
 }
 
 /// Returns the shortest decimal number that reads back as this float. NaN and infinities become strings, because JSON
@@ -63,7 +62,9 @@ Json values_json(const ExampleView& message, const ExampleView::Feature& feature
 }
 
 /// Returns a key as text. Keys are bytes; a key that is not UTF-8 is shown in hexadecimal.
-std::string shown_key(std::string_view key) { return is_utf8(key) ? std::string(key) : "hex " + to_hex(key); }
+std::string shown_key(std::string_view key) {
+  return is_utf8(key) ? std::string(key) : "hex " + hexadecimal(std::as_bytes(std::span(key)));
+}
 
 /// The members of a JSON object. They are collected here first, because a Json compares each key that is added with all
 /// keys that it has.

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <memory>
+#include <span>
 
+#include "base/base64.h"
 #include "base/byte_size.h"
 #include "tool/commands/commands.h"
 #include "tool/commands/file_flags.h"
@@ -50,7 +52,7 @@ std::vector<Row> rows_of(const DataStats& data) {
 
 Json row_json(const Row& row) {
   Json json = {{"name", row.name}, {"kind", row.kind}, {"records", row.stats.records}};
-  if (!is_utf8(row.name)) json["name_hex"] = to_hex(row.name);
+  if (!is_utf8(row.name)) json["name_hex"] = hexadecimal(std::as_bytes(std::span(row.name)));
   json["count_min"] = row.stats.count_min;
   json["count_max"] = row.stats.count_max;
   json["total"] = row.stats.total;

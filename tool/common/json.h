@@ -16,9 +16,6 @@ bool is_printable(std::string_view bytes);
 /// has neither control characters nor line ends, returns it unchanged. Otherwise returns its bytes as "hex 0a...".
 std::string printable(const std::string& text);
 
-std::string to_hex(std::string_view bytes);
-std::string to_base64(std::string_view bytes);
-
 /// Prints a command's only JSON document to standard output.
 void print_document(const Json& document);
 /// Prints JSON on one line, without the version `feedline_json` that a document has.

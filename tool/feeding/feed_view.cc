@@ -7,6 +7,7 @@
 
 #include "base/byte_size.h"
 #include "base/format_count.h"
+#include "base/utf8.h"
 #include "tool/common/json.h"
 #include "tool/common/terminal.h"
 
@@ -14,13 +15,6 @@ namespace feedline::tool {
 namespace {
 
 constexpr size_t bar_columns = 20, most_errors = 3;
-
-/// Cuts a line of UTF-8 to at most `width` bytes, but not within a character.
-void cut(std::string& line, size_t width) {
-  if (line.size() <= width) return;
-  while (width > 0 && (static_cast<unsigned char>(line[width]) & 0xc0) == 0x80) width--;
-  line.resize(width);
-}
 
 class View {
  public:
@@ -37,7 +31,7 @@ class View {
       for (size_t i = 0; i < std::min(errors.size(), most_errors); i++)
         lines.push_back("  " + printable(errors[i].at("message").get<std::string>()));
     }
-    for (std::string& line : lines) cut(line, width);
+    for (std::string& line : lines) line.resize(cut_text(line, width).size());
     return lines;
   }
 

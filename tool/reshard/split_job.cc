@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <span>
 #include <utility>
 
+#include "base/base64.h"
 #include "base/format_count.h"
 #include "base/mul_div.h"
 #include "io/file.h"
@@ -30,7 +32,9 @@ Json options_json(const SplitOptions& options) {
 }
 
 // A path may contain any bytes, but JSON must be UTF-8.
-Json path_json(const std::string& path) { return is_utf8(path) ? Json(path) : Json("hex " + to_hex(path)); }
+Json path_json(const std::string& path) {
+  return is_utf8(path) ? Json(path) : Json("hex " + hexadecimal(std::as_bytes(std::span(path))));
+}
 
 Json inputs_json(const std::vector<FileIdentity>& inputs) {
   Json list = Json::array();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/base64.h"
 #include "feedline_pipeline.pb.h"
 #include "tool/common/json.h"
 
@@ -93,8 +94,6 @@ std::vector<std::pair<Json, double>> class_weights(const std::vector<std::pair<J
   return weights;
 }
 
-Json text_json(std::string_view bytes) {
-  return is_printable(bytes) ? Json(bytes) : Json{{"base64", to_base64(bytes)}};
-}
+Json text_json(std::string_view bytes) { return is_printable(bytes) ? Json(bytes) : Json{{"base64", base64(bytes)}}; }
 
 }  // namespace feedline::tool

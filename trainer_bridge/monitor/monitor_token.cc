@@ -33,7 +33,7 @@ std::string token_proof(std::string_view token, std::string_view nonce, std::str
   // A nonce has no space in it, so a part of the target cannot be mistaken for a part of the nonce.
   const net::Proof proof =
       net::proof_of(token, {bytes_of("feedline monitor "), bytes_of(nonce), bytes_of(" "), bytes_of(target)});
-  return fmt::format("{}{} {}", scheme, nonce, net::hexadecimal(proof));
+  return fmt::format("{}{} {}", scheme, nonce, hexadecimal(proof));
 }
 
 MonitorToken::MonitorToken(std::string token)
@@ -51,7 +51,7 @@ uint64_t MonitorToken::second_of(Clock::time_point time) const {
 
 std::string MonitorToken::nonce_at(uint64_t second) const {
   const std::string text = fmt::format("{:x}", second);
-  return fmt::format("{}-{}", text, net::hexadecimal(net::proof_of(own_, {bytes_of(text)})));
+  return fmt::format("{}-{}", text, hexadecimal(net::proof_of(own_, {bytes_of(text)})));
 }
 
 bool MonitorToken::is_proven_by(std::string_view authorization, std::string_view target, uint64_t second) const {
