@@ -78,44 +78,18 @@ bool take_batch(Feeder& feeder, int replica, Batch& batch, Dumped& result) {
   }
 }
 
-/// Shows how far a dump is.
-class DumpProgress {
- public:
-  /// `most_steps` is the limit that --steps gives. 0: the only limit is the end of the epoch.
-  DumpProgress(const Feeder& feeder, uint64_t most_steps) : feeder_(feeder), most_steps_(most_steps) {}
-
-  /// Shows the progress if a line is due. `step` is the step of the epoch that was just written; `samples` counts the
-  /// samples of all steps so far.
-  void show(int64_t step, int64_t samples) {
-    if (!first_step_) first_step_ = step;
-    const auto now = LiveLine::Clock::now();
-    if (!line_.due(now)) return;
-    const double elapsed = std::chrono::duration<double>(now - start_).count();
-    std::string text = fmt::format("step {}", format_count(static_cast<uint64_t>(step + 1)));
-    int64_t end = feeder_.steps_per_epoch();  // the step before which the dump ends; -1: unknown
-    if (most_steps_ > 0 && (end < 0 || most_steps_ < static_cast<uint64_t>(end - *first_step_)))
-      end = *first_step_ + static_cast<int64_t>(std::min(most_steps_, static_cast<uint64_t>(INT64_MAX - *first_step_)));
-    if (end >= 0) text += fmt::format(" of {}", format_count(static_cast<uint64_t>(end)));
-    text += fmt::format(", {}, {} samples/s", format_count(static_cast<uint64_t>(samples), "sample"),
-                        format_rate(static_cast<double>(samples) / elapsed));
-    if (end >= 0)
-      text += fmt::format(", {} left", format_seconds(elapsed * static_cast<double>(end - step - 1) /
-                                                      static_cast<double>(step + 1 - *first_step_)));
-    line_.show(text, now);
-  }
-
- private:
-  const Feeder& feeder_;
-  const uint64_t most_steps_;
-  std::optional<int64_t> first_step_;
-  LiveLine line_;
-  const LiveLine::Clock::time_point start_ = LiveLine::Clock::now();
-};
+/// Returns how many steps a dump makes that has made `taken` of them before step `step` of the epoch; 0: unknown. `most`
+/// is the limit that --steps gives; 0: none.
+uint64_t steps_of_dump(const Feeder& feeder, uint64_t most, uint64_t taken, uint64_t step) {
+  if (feeder.steps_per_epoch() < 0) return most;
+  const uint64_t all = taken + static_cast<uint64_t>(feeder.steps_per_epoch()) - step;
+  return most > 0 ? std::min(most, all) : all;
+}
 
 /// Takes batches and writes them until the epoch ends, `steps` steps are done (0: no limit) or the feed fails. The rows
 /// of a step are written in the order of the replicas. Throws Error stalled after an interrupt.
 void take_epoch(Feeder& feeder, uint64_t steps, std::vector<std::unique_ptr<OutputFiles>>& outputs, Dumped& result) {
-  DumpProgress progress(feeder, steps);
+  Progress progress("dumping", steps, "step");
   bool more = true;
   for (uint64_t taken = 0; more && (steps == 0 || taken < steps); taken++) {
     more = false;
@@ -125,7 +99,7 @@ void take_epoch(Feeder& feeder, uint64_t steps, std::vector<std::unique_ptr<Outp
       more = true;
       for (const auto& output : outputs) output->append(batch);
       result.samples += batch->valid_count();
-      progress.show(batch->step(), result.samples);
+      progress.set(taken + 1, steps_of_dump(feeder, steps, taken, batch->step()));
     }
     Interrupt::check();
   }

@@ -256,20 +256,12 @@ int tune_pipeline(const TuneArgs& args) {
   try {
     const auto start = LiveLine::Clock::now();
     const std::string plan = runs.plan({});
-    LiveLine line;
     Tuning tuning{.settings = settings(args, plan, runs.backend()),
                   .beside_trainer = args.step_ms > 0,
                   .plan = [&](const Choices& choices) { return runs.plan(choices); },
-                  .measure = [&](const Choices& choices) { return runs.measure(choices); },
-                  .on_run =
-                      [&, first_run = LiveLine::Clock::now()](size_t done, size_t most) {
-                        if (!line.due() || done == 0) return;
-                        const double elapsed =
-                            std::chrono::duration<double>(LiveLine::Clock::now() - first_run).count();
-                        line.show(fmt::format(
-                            "tuning: run {} of at most {}, {} left", done + 1, most,
-                            format_seconds(elapsed / static_cast<double>(done) * static_cast<double>(most - done))));
-                      }};
+                  .measure = [&](const Choices& choices) { return runs.measure(choices); }};
+    Progress progress("tuning", 0, "run");
+    tuning.on_run = [&](size_t done, size_t most) { progress.set(done, most); };
     tuning.time_left = [&] { return LiveLine::Clock::now() - start < std::chrono::seconds(args.seconds); };
     // Of `seconds`, a third is for warming up and for making the feeders. All runs share the remaining two thirds.
     runs.choose_steps(static_cast<double>(args.seconds) / 1.5 / static_cast<double>(most_runs(tuning.settings)));

@@ -97,9 +97,9 @@ LiveLine::Room LiveLine::room() const {
 
 std::string LiveLine::to_begin() const { return shown_ > 1 ? fmt::format("\r\x1b[{}A", shown_ - 1) : "\r"; }
 
-void Progress::add(uint64_t bytes) {
+void Progress::add(uint64_t more) {
   const Lock lock(mutex_);
-  done_ += bytes;
+  done_ += more;
   show();
 }
 
@@ -121,10 +121,17 @@ void Progress::show() {
   const double elapsed = std::chrono::duration<double>(now - start_).count();
   const double rate = static_cast<double>(done_) / elapsed;
   const double left = static_cast<double>(total_ - std::min(done_, total_)) / rate;
-  const double percent = total_ ? 100.0 * static_cast<double>(done_) / static_cast<double>(total_) : 100.0;
-  line_.show(fmt::format("{} {:.0f} %, {}/s, {} left", what_, std::min(percent, 100.0),
-                         format_byte_size(static_cast<uint64_t>(rate)), format_seconds(left)),
-             now);
+  std::string text;
+  if (unit_.empty()) {
+    const double percent = total_ ? 100.0 * static_cast<double>(done_) / static_cast<double>(total_) : 100.0;
+    text = fmt::format("{} {:.0f} %, {}/s", what_, std::min(percent, 100.0),
+                       format_byte_size(static_cast<uint64_t>(rate)));
+  } else {
+    text = fmt::format("{}: {}{}, {} {}s/s", what_, format_count(done_, unit_),
+                       total_ ? " of " + format_count(total_) : "", format_rate(rate), unit_);
+  }
+  if (total_ || unit_.empty()) text += fmt::format(", {} left", format_seconds(left));
+  line_.show(text, now);
 }
 
 }  // namespace feedline::tool

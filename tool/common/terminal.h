@@ -83,14 +83,16 @@ class LiveLine {
   size_t shown_ = 0;  // how many lines are on the terminal
 };
 
-/// Shows how far a pass over files is: "verifying 43 %, 1.2 GiB/s, 12 s left". Thread-safe.
+/// Shows how far a command is: "verifying 43 %, 1.2 GiB/s, 12 s left". If it does not count bytes: "dumping: 1,234 steps
+/// of 5,000, 830 steps/s, 5 s left". Thread-safe.
 class Progress {
  public:
-  Progress(std::string what, uint64_t total_bytes) : what_(std::move(what)), total_(total_bytes) {}
+  /// `unit` is a noun in the singular, for what is counted; empty: bytes. `total` may be 0 if it is not known.
+  Progress(std::string what, uint64_t total, std::string unit = "")
+      : what_(std::move(what)), unit_(std::move(unit)), total_(total) {}
 
-  /// Counts `bytes` more as done.
-  void add(uint64_t bytes);
-  /// Sets the number of bytes that are done and the total.
+  /// Counts `more` as done.
+  void add(uint64_t more);
   void set(uint64_t done, uint64_t total);
   /// Removes the line from the terminal.
   void done();
@@ -98,7 +100,7 @@ class Progress {
  private:
   void show() FEEDLINE_REQUIRES(mutex_);
 
-  const std::string what_;
+  const std::string what_, unit_;
   Mutex mutex_;
   LiveLine line_ FEEDLINE_GUARDED_BY(mutex_);
   uint64_t done_ FEEDLINE_GUARDED_BY(mutex_) = 0, total_ FEEDLINE_GUARDED_BY(mutex_);

@@ -77,15 +77,13 @@ RowCheck::RowCheck(const Pipeline& given) : pipeline_(with_places(given)) {
   options.threads = 1;
   Feeder feeder(one_by_one(pipeline_), options);
   output_ = comparable(pipeline_, feeder);
-  LiveLine line;
+  Progress progress("feeding records one at a time", 0, "record");
   while (const Batch batch = feeder.next()) {
     for_each_row(batch, [&](int64_t source, int64_t record, uint64_t hash) {
       alone_[source].push_back({record, hash});
     });
-    if (!line.due()) continue;
-    const int64_t all = feeder.steps_per_epoch();  // negative: it is not known
-    line.show(fmt::format("feeding records one at a time: {}{}", format_count(batch.step() + 1, "record"),
-                          all < 0 ? "" : fmt::format(" of {}", format_count(static_cast<uint64_t>(all)))));
+    // steps_per_epoch() is negative while it is not known.
+    progress.set(batch.step() + 1, static_cast<uint64_t>(std::max<int64_t>(feeder.steps_per_epoch(), 0)));
   }
 }
 

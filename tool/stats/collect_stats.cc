@@ -199,23 +199,14 @@ class Collector {
 
   /// Shows how far the work is until all threads have ended.
   void watch() {
-    LiveLine line;
-    const auto start = LiveLine::Clock::now();
-    const double all = most_ == unknown ? 0 : static_cast<double>(most_);
+    const uint64_t all = most_ == unknown ? 0 : most_;
+    Progress progress("statistics", all, "sample");
     Lock lock(mutex_);
     while (!changed_.wait_for(lock, 20ms, [&]() FEEDLINE_REQUIRES(mutex_) { return running_ == 0; })) {
-      const auto now = LiveLine::Clock::now();
-      const double done = static_cast<double>(samples_ * ranks_);
+      const uint64_t done = samples_ * ranks_;
       lock.unlock();
       if (Interrupt::happened()) feeder_.stop();
-      if (line.due(now)) {
-        const double rate = done / std::chrono::duration<double>(now - start).count();
-        const std::string speed = fmt::format("{} samples/s", format_rate(rate));
-        line.show(all > 0 ? fmt::format("statistics {:.0f} %, {}, {} left", std::min(100.0, 100 * done / all), speed,
-                                        format_seconds(std::max(0.0, all - done) / rate))
-                          : fmt::format("statistics {}, {}", format_count(static_cast<uint64_t>(done)), speed),
-                  now);
-      }
+      progress.set(done, all);
       lock.lock();
     }
   }
