@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <cstdlib>
-#include <memory>
 #include <optional>
 #include <span>
 
@@ -140,20 +139,19 @@ int cat(const CatArgs& args) {
 }  // namespace
 
 void add_cat(CLI::App& app, Run& run) {
-  auto args = std::make_shared<CatArgs>();
-  CLI::App* command = app.add_subcommand("cat", "print records as JSON, one on each line; long values are shortened");
-  command->add_option("FILE", args->file, "a TFRecord file")->required()->option_text(" ");
-  CLI::Option* record = command->add_option("--record", args->record, "print only record N; the first is 0")
+  const auto [command, args] =
+      add_command(app, run, "cat", "print records as JSON, one on each line; long values are shortened", cat);
+  command.add_option("FILE", args.file, "a TFRecord file")->required()->option_text(" ");
+  CLI::Option* record = command.add_option("--record", args.record, "print only record N; the first is 0")
                             ->check(whole_number(0))
                             ->option_text("N");
-  command->add_option("--limit", args->limit, "print only the first N records (default: all)")
+  command.add_option("--limit", args.limit, "print only the first N records (default: all)")
       ->check(whole_number(1))
       ->option_text("N")
       ->excludes(record);
-  add_compression(*command, args->how.compression);
-  add_record_limit(*command, args->how.record_limit);
-  command->add_flag("--full", args->full, "print all values in full");
-  command->callback([args, &run] { run = [args] { return cat(*args); }; });
+  add_compression(command, args.how.compression);
+  add_record_limit(command, args.how.record_limit);
+  command.add_flag("--full", args.full, "print all values in full");
 }
 
 }  // namespace feedline::tool

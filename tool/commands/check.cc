@@ -2,7 +2,6 @@
 // data has drifted from earlier statistics.
 #include <fmt/format.h>
 
-#include <memory>
 #include <optional>
 #include <utility>
 
@@ -97,39 +96,38 @@ int check(const CheckArgs& args) {
 }  // namespace
 
 void add_check(CLI::App& app, Run& run) {
-  auto args = std::make_shared<CheckArgs>();
-  CLI::App* command = app.add_subcommand(
-      "check", "check that a pipeline fits its data; print the order, the outputs and the memory plan");
-  add_pipeline_args(*command, args->pipeline);
-  add_device_args(*command, args->pipeline);
+  const auto [command, args] =
+      add_command(app, run, "check",
+                  "check that a pipeline fits its data; print the order, the outputs and the memory plan", check);
+  add_pipeline_args(command, args.pipeline);
+  add_device_args(command, args.pipeline);
   CLI::Option* const records =
       command
-          ->add_option("--records", args->records,
-                       "parse the first N records of each file, but of at most 128 files; 0 parses none (default: 16)")
+          .add_option("--records", args.records,
+                      "parse the first N records of each file, but of at most 128 files; 0 parses none (default: 16)")
           ->check(whole_number(0))
           ->option_text("N");
   CLI::Option* const against =
       command
-          ->add_option("--against", args->against,
-                       "compare the data with the earlier statistics in FILE, which `feedline stats --json` printed; "
-                       "the exit code is 1 if a change is more than its bound (default: check the pipeline)")
+          .add_option("--against", args.against,
+                      "compare the data with the earlier statistics in FILE, which `feedline stats --json` printed; "
+                      "the exit code is 1 if a change is more than its bound (default: check the pipeline)")
           ->option_text("FILE")
           ->excludes(records);
-  const auto add_bound = [&](const char* flag, double& bound, const char* help) {
-    command->add_option(flag, bound, help)->check(share())->needs(against)->option_text("X");
+  const auto add_bound = [&command = command, against](const char* flag, double& bound, const char* help) {
+    command.add_option(flag, bound, help)->check(share())->needs(against)->option_text("X");
   };
-  add_bound("--max-shift", args->bounds.shift,
+  add_bound("--max-shift", args.bounds.shift,
             "how much a distribution may change: the fraction of values whose label is now a different one, or the "
             "largest change of the fraction of numbers up to any value (default: 0.1)");
-  add_bound("--max-range", args->bounds.range,
+  add_bound("--max-range", args.bounds.range,
             "how far values may lie outside the earlier range, as a fraction of its width (default: 0.1)");
-  add_bound("--max-missing", args->bounds.missing,
+  add_bound("--max-missing", args.bounds.missing,
             "by how much the fraction of missing values, of values that are not finite, and of bad records may grow "
             "(default: 0.01)");
-  add_bound("--max-new-labels", args->bounds.new_labels,
+  add_bound("--max-new-labels", args.bounds.new_labels,
             "which fraction of the values may have labels that the earlier statistics do not have (default: 0)");
-  command->add_flag("--json", args->json, "print the comparison as JSON")->needs(against);
-  command->callback([args, &run] { run = [args] { return check(*args); }; });
+  command.add_flag("--json", args.json, "print the comparison as JSON")->needs(against);
 }
 
 }  // namespace feedline::tool

@@ -9,26 +9,29 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <memory>
+#include <string>
+#include <utility>
 
 #include "tool/common/usage_error.h"
 
 namespace feedline::tool {
 
 using Run = std::function<int()>;
+using AddCommand = void(CLI::App& app, Run& run);
 
-void add_demo(CLI::App& app, Run& run);
-void add_run(CLI::App& app, Run& run);
-void add_top(CLI::App& app, Run& run);
-void add_tune(CLI::App& app, Run& run);
-void add_dump(CLI::App& app, Run& run);
-void add_check(CLI::App& app, Run& run);
-void add_show(CLI::App& app, Run& run);
-void add_stats(CLI::App& app, Run& run);
-void add_inspect(CLI::App& app, Run& run);
-void add_verify(CLI::App& app, Run& run);
-void add_index(CLI::App& app, Run& run);
-void add_cat(CLI::App& app, Run& run);
-void add_split(CLI::App& app, Run& run);
-void add_convert(CLI::App& app, Run& run);
+AddCommand add_demo, add_run, add_top, add_tune, add_dump, add_check, add_show, add_stats, add_inspect, add_verify,
+    add_index, add_cat, add_split, add_convert;
+
+/// Adds a subcommand that calls body(arguments). Returns the subcommand and its arguments, which live as long as the
+/// subcommand, for its flags to set.
+template <typename Args>
+std::pair<CLI::App&, Args&> add_command(CLI::App& app, Run& run, const std::string& name, const std::string& help,
+                                        int (*body)(const Args& args)) {
+  const auto args = std::make_shared<Args>();
+  CLI::App* const command = app.add_subcommand(name, help);
+  command->callback([args, body, &run] { run = [args, body] { return body(*args); }; });
+  return {*command, *args};
+}
 
 }  // namespace feedline::tool

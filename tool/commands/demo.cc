@@ -3,7 +3,6 @@
 
 #include <array>
 #include <filesystem>
-#include <memory>
 
 #include "feedline/records.h"
 #include "tool/commands/commands.h"
@@ -210,20 +209,19 @@ int demo(const DemoArgs& args) {
 }  // namespace
 
 void add_demo(CLI::App& app, Run& run) {
-  auto args = std::make_shared<DemoArgs>();
-  CLI::App* command = app.add_subcommand("demo", "make sample data from real records, and feed it to virtual replicas");
-  command->add_option("--dir", args->folder, "folder for the sample data (default: feedline-demo)")->option_text("DIR");
-  command->add_option("--replicas", args->replicas, "number of replicas on the host (default: 2)")
+  const auto [command, args] =
+      add_command(app, run, "demo", "make sample data from real records, and feed it to virtual replicas", demo);
+  command.add_option("--dir", args.folder, "folder for the sample data (default: feedline-demo)")->option_text("DIR");
+  command.add_option("--replicas", args.replicas, "number of replicas on the host (default: 2)")
       ->check(whole_number(1, 64))
       ->option_text("N");
-  command->add_option("--megabytes", args->megabytes, "size of the sample data in MB (default: 100)")
+  command.add_option("--megabytes", args.megabytes, "size of the sample data in MB (default: 100)")
       ->check(whole_number(1, 1000000))
       ->option_text("N");
   command
-      ->add_option("--golden", args->golden,
-                   "folder with the records to repeat (default: tests/golden of the source tree)")
+      .add_option("--golden", args.golden,
+                  "folder with the records to repeat (default: tests/golden of the source tree)")
       ->option_text("DIR");
-  command->callback([args, &run] { run = [args] { return demo(*args); }; });
 }
 
 }  // namespace feedline::tool

@@ -178,34 +178,32 @@ int dump(const DumpArgs& args) {
 }  // namespace
 
 void add_dump(CLI::App& app, Run& run) {
-  auto args = std::make_shared<DumpArgs>();
-  CLI::App* command =
-      app.add_subcommand("dump", "write the outputs of an epoch as .npy files, with a report.json beside them");
-  add_pipeline_args(*command, args->pipeline);
-  add_rank_args(*command, args->pipeline);
-  command->add_option("--out", args->out, "folder to write to; it is created if it does not exist")
+  const auto [command, args] = add_command(
+      app, run, "dump", "write the outputs of an epoch as .npy files, with a report.json beside them", dump);
+  add_pipeline_args(command, args.pipeline);
+  add_rank_args(command, args.pipeline);
+  command.add_option("--out", args.out, "folder to write to; it is created if it does not exist")
       ->required()
       ->option_text("DIR");
   CLI::Option* const epoch =
-      command->add_option("--epoch", args->epoch, "number of the epoch; the first is 0 (default: 0)")
+      command.add_option("--epoch", args.epoch, "number of the epoch; the first is 0 (default: 0)")
           ->check(whole_number(0))
           ->option_text("E");
-  command->add_option("--steps", args->steps, "write at most N steps (default: the whole epoch)")
+  command.add_option("--steps", args.steps, "write at most N steps (default: the whole epoch)")
       ->check(whole_number(1))
       ->option_text("N");
   CLI::Option* const state =
       command
-          ->add_option(
-              "--state", args->state,
+          .add_option(
+              "--state", args.state,
               "store the position of the dump in FILE; if FILE exists, continue at that position; use a different "
               "--out then")
           ->excludes(epoch)
           ->option_text("FILE");
   command
-      ->add_flag("--accept-changes", args->accept_changes,
-                 "continue at the step in the state file even if the data or the pipeline has changed since then")
+      .add_flag("--accept-changes", args.accept_changes,
+                "continue at the step in the state file even if the data or the pipeline has changed since then")
       ->needs(state);
-  command->callback([args, &run] { run = [args] { return dump(*args); }; });
 }
 
 }  // namespace feedline::tool

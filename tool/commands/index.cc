@@ -4,7 +4,6 @@
 #include <tbb/parallel_for.h>
 
 #include <algorithm>
-#include <memory>
 #include <string_view>
 
 #include "base/byte_size.h"
@@ -134,22 +133,20 @@ int index(const IndexArgs& args) {
 }  // namespace
 
 void add_index(CLI::App& app, Run& run) {
-  auto args = std::make_shared<IndexArgs>();
-  CLI::App* command =
-      app.add_subcommand("index", "make the indexes of TFRecord files in advance; a feed also makes missing indexes");
-  add_file_args(*command, args->input);
+  const auto [command, args] = add_command(
+      app, run, "index", "make the indexes of TFRecord files in advance; a feed also makes missing indexes", index);
+  add_file_args(command, args.input);
   command
-      ->add_option("--dir", args->dir, "folder for the indexes, as a pipeline's index.dir (default: beside each file)")
+      .add_option("--dir", args.dir, "folder for the indexes, as a pipeline's index.dir (default: beside each file)")
       ->option_text("DIR");
-  add_size(*command, "--stride", args->stride,
+  add_size(command, "--stride", args.stride,
            fmt::format("bytes of the file between two entries of its index, as a pipeline's index.stride (default: {})",
-                       format_byte_size(args->stride)),
+                       format_byte_size(args.stride)),
            io::smallest_stride, io::largest_stride);
-  command->add_flag(
-      "--check", args->check,
+  command.add_flag(
+      "--check", args.check,
       "write nothing; compare the indexes with the files; the exit code is 1 if an index is missing or wrong");
-  command->add_flag("--json", args->json, "print the result as JSON");
-  command->callback([args, &run] { run = [args] { return index(*args); }; });
+  command.add_flag("--json", args.json, "print the result as JSON");
 }
 
 }  // namespace feedline::tool

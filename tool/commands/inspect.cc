@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
 #include <span>
 
 #include "base/base64.h"
@@ -137,13 +136,12 @@ int inspect(const InspectArgs& args) {
 }  // namespace
 
 void add_inspect(CLI::App& app, Run& run) {
-  auto args = std::make_shared<InspectArgs>();
-  CLI::App* command = app.add_subcommand("inspect", "show what TFRecord files hold, or write a pipeline for them");
-  add_file_args(*command, args->input);
-  CLI::Option* json = command->add_flag("--json", args->json, "print the result as JSON");
-  command->add_flag("--pipeline", args->pipeline, "print a pipeline for these files, inferred from their records")
+  const auto [command, args] =
+      add_command(app, run, "inspect", "show what TFRecord files hold, or write a pipeline for them", inspect);
+  add_file_args(command, args.input);
+  CLI::Option* json = command.add_flag("--json", args.json, "print the result as JSON");
+  command.add_flag("--pipeline", args.pipeline, "print a pipeline for these files, inferred from their records")
       ->excludes(json);
-  command->callback([args, &run] { run = [args] { return inspect(*args); }; });
 }
 
 }  // namespace feedline::tool

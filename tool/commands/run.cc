@@ -221,79 +221,78 @@ int run_pipeline(const RunArgs& args) {
 }  // namespace
 
 void add_run(CLI::App& app, Run& run) {
-  auto args = std::make_shared<RunArgs>();
-  CLI::App* command =
-      app.add_subcommand("run", "feed a pipeline's batches to a simulated trainer, and report rates and waiting times");
-  add_pipeline_args(*command, args->pipeline);
-  add_device_args(*command, args->pipeline);
-  add_rank_args(*command, args->pipeline);
-  command->add_option("--epochs", args->how.epochs, "number of epochs to feed (default: 1)")
+  const auto [command, args] =
+      add_command(app, run, "run",
+                  "feed a pipeline's batches to a simulated trainer, and report rates and waiting times", run_pipeline);
+  add_pipeline_args(command, args.pipeline);
+  add_device_args(command, args.pipeline);
+  add_rank_args(command, args.pipeline);
+  command.add_option("--epochs", args.how.epochs, "number of epochs to feed (default: 1)")
       ->check(whole_number(1))
       ->option_text("N");
-  command->add_option("--steps", args->how.steps, "stop after N steps (default: feed whole epochs)")
+  command.add_option("--steps", args.how.steps, "stop after N steps (default: feed whole epochs)")
       ->check(whole_number(1))
       ->option_text("N");
   command
-      ->add_option(
-          "--step-ms", args->how.step_ms,
+      .add_option(
+          "--step-ms", args.how.step_ms,
           "milliseconds for which the simulated trainer keeps each batch (default: 0, which measures only the feed)")
       ->check(milliseconds())
       ->option_text("T");
   CLI::Option* const replay =
       command
-          ->add_option(
-              "--replay", args->how.replay,
+          .add_option(
+              "--replay", args.how.replay,
               "take N batches, then repeat them and feed nothing more: shows the rate of a trainer that never waits "
               "for data (default: off)")
           ->check(whole_number(1))
           ->option_text("N");
   CLI::Option* const state =
       command
-          ->add_option(
-              "--state", args->how.state,
+          .add_option(
+              "--state", args.how.state,
               "store the position of the run in FILE; if FILE exists, continue at that position; --epochs also counts "
               "the epochs before it")
           ->option_text("FILE");
   command
-      ->add_option("--state-every", args->how.state_every_ms,
-                   "milliseconds between two writes of the state file (default: 1000)")
+      .add_option("--state-every", args.how.state_every_ms,
+                  "milliseconds between two writes of the state file (default: 1000)")
       ->check(milliseconds())
       ->needs(state)
       ->option_text("T");
   command
-      ->add_flag("--accept-changes", args->how.accept_changes,
-                 "continue at the step in the state file even if the data or the pipeline has changed since then")
+      .add_flag("--accept-changes", args.how.accept_changes,
+                "continue at the step in the state file even if the data or the pipeline has changed since then")
       ->needs(state);
   replay->excludes(state);
   add_choice<BackendKind>(
-      *command, "--io", args->io.backend,
+      command, "--io", args.io.backend,
       {{"auto", BackendKind::automatic}, {"uring", BackendKind::uring}, {"pread", BackendKind::pread}},
       "how files are read: auto, uring or pread (default: auto)")
       ->option_text("HOW");
-  add_choice<Toggle>(*command, "--direct", args->io.direct,
+  add_choice<Toggle>(command, "--direct", args.io.direct,
                      {{"auto", Toggle::automatic}, {"on", Toggle::on}, {"off", Toggle::off}},
                      "whether files are read with O_DIRECT, which bypasses the page cache: auto, on or off (default: "
                      "auto)")
       ->option_text("HOW");
   command
-      ->add_option("--trace", args->trace,
-                   "write to FILE a trace of what each thread did and when, for Perfetto or chrome://tracing; with "
-                   "--meet, rank 0 writes one trace of all ranks (default: no trace)")
+      .add_option("--trace", args.trace,
+                  "write to FILE a trace of what each thread did and when, for Perfetto or chrome://tracing; with "
+                  "--meet, rank 0 writes one trace of all ranks (default: no trace)")
       ->option_text("FILE");
   command
-      ->add_option("--monitor", args->monitor,
-                   "serve a page, the report as JSON, and metrics of the run over HTTP at this address, such as "
-                   "127.0.0.1:9400 or unix:/run/feed.sock; the environment variable FEEDLINE_MONITOR_TOKEN holds the "
-                   "password (default: no monitor)")
+      .add_option("--monitor", args.monitor,
+                  "serve a page, the report as JSON, and metrics of the run over HTTP at this address, such as "
+                  "127.0.0.1:9400 or unix:/run/feed.sock; the environment variable FEEDLINE_MONITOR_TOKEN holds the "
+                  "password (default: no monitor)")
       ->option_text("ADDRESS");
   command
-      ->add_flag(
-          "--verify-rows", args->verify_rows,
+      .add_flag(
+          "--verify-rows", args.verify_rows,
           "compare each row of the first dense output with the row that the same record gives when records are fed one "
           "at a time; this feeds all records once more, before the run")
       ->excludes(replay);
-  command->add_flag("--json", args->json, "print the report as JSON");
-  command->callback([args, &run] { run = [args] { return run_pipeline(*args); }; });
+  command.add_flag("--json", args.json, "print the report as JSON");
 }
 
 }  // namespace feedline::tool

@@ -88,20 +88,9 @@ int run_tool(int argc, char** argv) {
   app.require_subcommand(1);
 
   Run command;
-  add_demo(app, command);
-  add_run(app, command);
-  add_top(app, command);
-  add_tune(app, command);
-  add_dump(app, command);
-  add_check(app, command);
-  add_show(app, command);
-  add_stats(app, command);
-  add_inspect(app, command);
-  add_verify(app, command);
-  add_index(app, command);
-  add_cat(app, command);
-  add_split(app, command);
-  add_convert(app, command);
+  for (AddCommand* const add : {add_demo, add_run, add_top, add_tune, add_dump, add_check, add_show, add_stats,
+                                add_inspect, add_verify, add_index, add_cat, add_split, add_convert})
+    add(app, command);
 
   const bool json = wants_json(argc, argv);
   const auto wrong = [&](const std::string& why) {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -147,19 +146,18 @@ int show(const ShowArgs& args) {
 }  // namespace
 
 void add_show(CLI::App& app, Run& run) {
-  auto args = std::make_shared<ShowArgs>();
-  CLI::App* command = app.add_subcommand("show", "draw the pictures of an epoch's first samples on one sheet, a PNG");
-  add_pipeline_args(*command, args->pipeline);
-  command->add_option("--out", args->out, "PNG file to write; an existing file is replaced")
+  const auto [command, args] =
+      add_command(app, run, "show", "draw the pictures of an epoch's first samples on one sheet, a PNG", show);
+  add_pipeline_args(command, args.pipeline);
+  command.add_option("--out", args.out, "PNG file to write; an existing file is replaced")
       ->required()
       ->option_text("FILE");
-  command->add_option("--samples", args->samples, "show the first N samples (default: 32)")
+  command.add_option("--samples", args.samples, "show the first N samples (default: 32)")
       ->check(whole_number(1, 1'000'000))
       ->option_text("N");
-  command->add_option("--epoch", args->epoch, "number of the epoch; the first is 0 (default: 0)")
+  command.add_option("--epoch", args.epoch, "number of the epoch; the first is 0 (default: 0)")
       ->check(whole_number(0))
       ->option_text("E");
-  command->callback([args, &run] { run = [args] { return show(*args); }; });
 }
 
 }  // namespace feedline::tool

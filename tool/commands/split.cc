@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <memory>
 #include <optional>
 
 #include "base/byte_size.h"
@@ -68,9 +67,9 @@ int advise(const SplitArgs& args) {
   return 0;
 }
 
-int split(SplitArgs args) {
+int split(const SplitArgs& args) {
   if (args.advise) return advise(args);
-  SplitOptions& options = args.options;
+  SplitOptions options = args.options;
   if (args.out.empty()) throw UsageError("--out is missing: name the folder for the shards (not needed with --advise)");
   if (!options.shards && !options.shard_bytes)
     throw UsageError("the number of shards is missing: give --shards N or --shard-size SIZE");
@@ -105,55 +104,53 @@ int split(SplitArgs args) {
 }  // namespace
 
 void add_split(CLI::App& app, Run& run) {
-  auto args = std::make_shared<SplitArgs>();
-  CLI::App* command =
-      app.add_subcommand("split", "write the records of TFRecord files to more or fewer shards, in order or shuffled");
-  command->footer(
+  const auto [command, args] = add_command(
+      app, run, "split", "write the records of TFRecord files to more or fewer shards, in order or shuffled", split);
+  command.footer(
       "The numbers of records in two shards differ by at most 1, so programs that divide data by files make equally\n"
       "many steps. Without --shuffle, shard i of n gets the records [i N/n, (i+1) N/n) of all N, so the shards, read\n"
       "in order, have the records in the order of the inputs. A shard appears only when it is complete. To continue a\n"
       "split that was stopped, start the same command again. Shards have names such as NAME-00000-of-00016.tfrecord,\n"
       "or .tfrecord.gz if they are compressed.");
-  add_files(*command, "IN", args->inputs, "TFRecord files, plain, gzip or zlib; their order matters")->required();
-  command->add_option("--out", args->out, "folder to write to; it is created if it does not exist")->option_text("DIR");
-  CLI::Option* shards = command->add_option("--shards", args->options.shards, "number of shards")
+  add_files(command, "IN", args.inputs, "TFRecord files, plain, gzip or zlib; their order matters")->required();
+  command.add_option("--out", args.out, "folder to write to; it is created if it does not exist")->option_text("DIR");
+  CLI::Option* shards = command.add_option("--shards", args.options.shards, "number of shards")
                             ->check(whole_number(1, most_shards))
                             ->option_text("N");
-  add_size(*command, "--shard-size", args->options.shard_bytes,
+  add_size(command, "--shard-size", args.options.shard_bytes,
            "approximate size of a shard, such as 150MB; this sets the number of shards")
       ->excludes(shards);
   command
-      ->add_option("--name", args->options.name,
-                   "the part of the shard names before -00000-of-00016 (default: from the name of the first input)")
+      .add_option("--name", args.options.name,
+                  "the part of the shard names before -00000-of-00016 (default: from the name of the first input)")
       ->option_text("NAME");
-  add_choice<bool>(*command, "--compression", args->options.gzip, {{"none", false}, {"gzip", true}},
+  add_choice<bool>(command, "--compression", args.options.gzip, {{"none", false}, {"gzip", true}},
                    "compression of the shards: none or gzip (default: none)")
       ->option_text("C");
-  command->add_flag("--skip-bad", args->options.skip_bad,
-                    "leave out bad records and list them (default: fail before anything is written)");
-  add_record_limit(*command, args->options.record_limit);
-  CLI::Option* shuffle = command->add_flag(
-      "--shuffle", args->options.shuffle,
+  command.add_flag("--skip-bad", args.options.skip_bad,
+                   "leave out bad records and list them (default: fail before anything is written)");
+  add_record_limit(command, args.options.record_limit);
+  CLI::Option* shuffle = command.add_flag(
+      "--shuffle", args.options.shuffle,
       "write the records in a uniformly random order; needs as much additional disk space as the data takes (default: "
       "in order)");
   command
-      ->add_option("--seed", args->options.seed,
-                   "seed of the random order; the same inputs and seed give the same order (default: 0)")
+      .add_option("--seed", args.options.seed,
+                  "seed of the random order; the same inputs and seed give the same order (default: 0)")
       ->check(whole_number(0))
       ->option_text("S")
       ->needs(shuffle);
-  add_size(*command, "--memory", args->memory,
+  add_size(command, "--memory", args.memory,
            "largest amount of memory that --shuffle uses (default: 1GiB, or a quarter of the memory that this process "
            "may use if that is less)");
   command
-      ->add_option("--readers", args->readers,
-                   "for the advice: how many files all ranks together read at the same time (default: 1)")
+      .add_option("--readers", args.readers,
+                  "for the advice: how many files all ranks together read at the same time (default: 1)")
       ->check(whole_number(1, 1'000'000))
       ->option_text("R");
-  command->add_flag("--advise", args->advise,
-                    "write nothing; print how many shards of the inputs' compression suit the number of --readers");
-  command->add_flag("--json", args->json, "print the result as JSON");
-  command->callback([args, &run] { run = [args] { return split(*args); }; });
+  command.add_flag("--advise", args.advise,
+                   "write nothing; print how many shards of the inputs' compression suit the number of --readers");
+  command.add_flag("--json", args.json, "print the result as JSON");
 }
 
 }  // namespace feedline::tool

@@ -60,19 +60,18 @@ int print_stats(const StatsArgs& args) {
 }  // namespace
 
 void add_stats(CLI::App& app, Run& run) {
-  auto args = std::make_shared<StatsArgs>();
-  CLI::App* command = app.add_subcommand(
-      "stats", "print statistics of a pipeline's outputs, and 'normalize' blocks and class weights based on them");
-  add_text_args(*command, args->pipeline);
-  add_rank_args(*command, args->pipeline);
+  const auto [command, args] = add_command(
+      app, run, "stats",
+      "print statistics of a pipeline's outputs, and 'normalize' blocks and class weights based on them", print_stats);
+  add_text_args(command, args.pipeline);
+  add_rank_args(command, args.pipeline);
   command
-      ->add_option("--records", args->records,
-                   "take a random sample: N records, or P% of all; files must not be compressed (default: all records)")
+      .add_option("--records", args.records,
+                  "take a random sample: N records, or P% of all; files must not be compressed (default: all records)")
       ->option_text("N|P%");
-  command->add_option("--html", args->html, "also write a page with histograms to FILE (default: none)")
+  command.add_option("--html", args.html, "also write a page with histograms to FILE (default: none)")
       ->option_text("FILE");
-  command->add_flag("--json", args->json, "print the statistics as JSON; of several ranks, only rank 0 prints them");
-  command->callback([args, &run] { run = [args] { return print_stats(*args); }; });
+  command.add_flag("--json", args.json, "print the statistics as JSON; of several ranks, only rank 0 prints them");
 }
 
 }  // namespace feedline::tool

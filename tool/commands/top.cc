@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -177,16 +176,15 @@ int watch(const TopArgs& args) {
 }  // namespace
 
 void add_top(CLI::App& app, Run& run) {
-  auto args = std::make_shared<TopArgs>();
-  CLI::App* command = app.add_subcommand("top", "watch feeds in a terminal, through their monitors (run --monitor)");
+  const auto [command, args] =
+      add_command(app, run, "top", "watch feeds in a terminal, through their monitors (run --monitor)", watch);
   command
-      ->add_option("ADDRESS", args->addresses,
-                   "addresses of monitors, such as 127.0.0.1:9400 or unix:/run/feed.sock; the environment variable "
-                   "FEEDLINE_MONITOR_TOKEN holds their password")
+      .add_option("ADDRESS", args.addresses,
+                  "addresses of monitors, such as 127.0.0.1:9400 or unix:/run/feed.sock; the environment variable "
+                  "FEEDLINE_MONITOR_TOKEN holds their password")
       ->required()
       ->option_text("...");
-  command->add_flag("--once", args->once, "print the current state once and exit; the default without a terminal");
-  command->callback([args, &run] { run = [args] { return watch(*args); }; });
+  command.add_flag("--once", args.once, "print the current state once and exit; the default without a terminal");
 }
 
 }  // namespace feedline::tool

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
 #include <utility>
 
 #include "base/machine.h"
@@ -279,29 +278,29 @@ int tune_pipeline(const TuneArgs& args) {
 }  // namespace
 
 void add_tune(CLI::App& app, Run& run) {
-  auto args = std::make_shared<TuneArgs>();
-  CLI::App* command = app.add_subcommand(
-      "tune", "try settings of a pipeline in short runs, one after another; print the settings that feed it best");
-  add_pipeline_args(*command, args->pipeline);
+  const auto [command, args] =
+      add_command(app, run, "tune",
+                  "try settings of a pipeline in short runs, one after another; print the settings that feed it best",
+                  tune_pipeline);
+  add_pipeline_args(command, args.pipeline);
   command
-      ->add_option("--step-ms", args->step_ms,
-                   "milliseconds for which the simulated trainer keeps each batch; the goal is then less waiting, and "
-                   "after that less CPU time (default: 0; the goal is more records per second)")
+      .add_option("--step-ms", args.step_ms,
+                  "milliseconds for which the simulated trainer keeps each batch; the goal is then less waiting, and "
+                  "after that less CPU time (default: 0; the goal is more records per second)")
       ->check(milliseconds())
       ->option_text("T");
   command
-      ->add_option("--seconds", args->seconds,
-                   "about how many seconds all runs may take; longer runs show smaller differences (default: 60)")
+      .add_option("--seconds", args.seconds,
+                  "about how many seconds all runs may take; longer runs show smaller differences (default: 60)")
       ->check(whole_number(1, 86400))
       ->option_text("N");
-  command->add_flag("--change-order", args->change_order,
-                    "also try shuffle.block_size, which changes the order of the records");
-  command->add_flag("--json", args->json, "print the result as JSON");
-  command->footer(
+  command.add_flag("--change-order", args.change_order,
+                   "also try shuffle.block_size, which changes the order of the records");
+  command.add_flag("--json", args.json, "print the result as JSON");
+  command.footer(
       "Settings that change the order of the records are tried only with --change-order. Settings that need more\n"
       "memory than memory.limit are not run. All runs repeat the same steps, so their files are in the page cache as\n"
       "far as they fit.");
-  command->callback([args, &run] { run = [args] { return tune_pipeline(*args); }; });
 }
 
 }  // namespace feedline::tool

@@ -1,8 +1,6 @@
 // feedline verify: reads every byte of the files and checks both checksums of every record.
 #include <fmt/format.h>
 
-#include <memory>
-
 #include "base/byte_size.h"
 #include "tool/commands/commands.h"
 #include "tool/commands/file_flags.h"
@@ -40,12 +38,10 @@ int verify(const VerifyArgs& args) {
 }  // namespace
 
 void add_verify(CLI::App& app, Run& run) {
-  auto args = std::make_shared<VerifyArgs>();
-  CLI::App* command =
-      app.add_subcommand("verify", "verify every byte of TFRecord files; the exit code is 1 if a file is damaged");
-  add_file_args(*command, args->input);
-  command->add_flag("--json", args->json, "print the result as JSON");
-  command->callback([args, &run] { run = [args] { return verify(*args); }; });
+  const auto [command, args] = add_command(
+      app, run, "verify", "verify every byte of TFRecord files; the exit code is 1 if a file is damaged", verify);
+  add_file_args(command, args.input);
+  command.add_flag("--json", args.json, "print the result as JSON");
 }
 
 }  // namespace feedline::tool
