@@ -142,12 +142,9 @@ void add_cat(CLI::App& app, Run& run) {
   const auto [command, args] =
       add_command(app, run, "cat", "print records as JSON, one on each line; long values are shortened", cat);
   command.add_option("FILE", args.file, "a TFRecord file")->required()->option_text(" ");
-  CLI::Option* record = command.add_option("--record", args.record, "print only record N; the first is 0")
-                            ->check(whole_number(0))
-                            ->option_text("N");
-  command.add_option("--limit", args.limit, "print only the first N records (default: all)")
-      ->check(whole_number(1))
-      ->option_text("N")
+  CLI::Option* record =
+      add_number(command, "--record N", args.record, whole_number(0), "print only record N; the first is 0");
+  add_number(command, "--limit N", args.limit, whole_number(1), "print only the first N records (default: all)")
       ->excludes(record);
   add_compression(command, args.how.compression);
   add_record_limit(command, args.how.record_limit);

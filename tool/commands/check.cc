@@ -102,11 +102,8 @@ void add_check(CLI::App& app, Run& run) {
   add_pipeline_args(command, args.pipeline);
   add_device_args(command, args.pipeline);
   CLI::Option* const records =
-      command
-          .add_option("--records", args.records,
-                      "parse the first N records of each file, but of at most 128 files; 0 parses none (default: 16)")
-          ->check(whole_number(0))
-          ->option_text("N");
+      add_number(command, "--records N", args.records, whole_number(0),
+                 "parse the first N records of each file, but of at most 128 files; 0 parses none (default: 16)");
   CLI::Option* const against =
       command
           .add_option("--against", args.against,
@@ -114,19 +111,20 @@ void add_check(CLI::App& app, Run& run) {
                       "the exit code is 1 if a change is more than its bound (default: check the pipeline)")
           ->option_text("FILE")
           ->excludes(records);
-  const auto add_bound = [&command = command, against](const char* flag, double& bound, const char* help) {
-    command.add_option(flag, bound, help)->check(share())->needs(against)->option_text("X");
-  };
-  add_bound("--max-shift", args.bounds.shift,
-            "how much a distribution may change: the fraction of values whose label is now a different one, or the "
-            "largest change of the fraction of numbers up to any value (default: 0.1)");
-  add_bound("--max-range", args.bounds.range,
-            "how far values may lie outside the earlier range, as a fraction of its width (default: 0.1)");
-  add_bound("--max-missing", args.bounds.missing,
-            "by how much the fraction of missing values, of values that are not finite, and of bad records may grow "
-            "(default: 0.01)");
-  add_bound("--max-new-labels", args.bounds.new_labels,
-            "which fraction of the values may have labels that the earlier statistics do not have (default: 0)");
+  add_number(command, "--max-shift X", args.bounds.shift, share(),
+             "how much a distribution may change: the fraction of values whose label is now a different one, or the "
+             "largest change of the fraction of numbers up to any value (default: 0.1)")
+      ->needs(against);
+  add_number(command, "--max-range X", args.bounds.range, share(),
+             "how far values may lie outside the earlier range, as a fraction of its width (default: 0.1)")
+      ->needs(against);
+  add_number(command, "--max-missing X", args.bounds.missing, share(),
+             "by how much the fraction of missing values, of values that are not finite, and of bad records may grow "
+             "(default: 0.01)")
+      ->needs(against);
+  add_number(command, "--max-new-labels X", args.bounds.new_labels, share(),
+             "which fraction of the values may have labels that the earlier statistics do not have (default: 0)")
+      ->needs(against);
   command.add_flag("--json", args.json, "print the comparison as JSON")->needs(against);
 }
 

@@ -212,12 +212,10 @@ void add_demo(CLI::App& app, Run& run) {
   const auto [command, args] =
       add_command(app, run, "demo", "make sample data from real records, and feed it to virtual replicas", demo);
   command.add_option("--dir", args.folder, "folder for the sample data (default: feedline-demo)")->option_text("DIR");
-  command.add_option("--replicas", args.replicas, "number of replicas on the host (default: 2)")
-      ->check(whole_number(1, 64))
-      ->option_text("N");
-  command.add_option("--megabytes", args.megabytes, "size of the sample data in MB (default: 100)")
-      ->check(whole_number(1, 1000000))
-      ->option_text("N");
+  add_number(command, "--replicas N", args.replicas, whole_number(1, 64),
+             "number of replicas on the host (default: 2)");
+  add_number(command, "--megabytes N", args.megabytes, whole_number(1, 1000000),
+             "size of the sample data in MB (default: 100)");
   command
       .add_option("--golden", args.golden,
                   "folder with the records to repeat (default: tests/golden of the source tree)")

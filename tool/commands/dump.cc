@@ -186,12 +186,8 @@ void add_dump(CLI::App& app, Run& run) {
       ->required()
       ->option_text("DIR");
   CLI::Option* const epoch =
-      command.add_option("--epoch", args.epoch, "number of the epoch; the first is 0 (default: 0)")
-          ->check(whole_number(0))
-          ->option_text("E");
-  command.add_option("--steps", args.steps, "write at most N steps (default: the whole epoch)")
-      ->check(whole_number(1))
-      ->option_text("N");
+      add_number(command, "--epoch E", args.epoch, whole_number(0), "number of the epoch; the first is 0 (default: 0)");
+  add_number(command, "--steps N", args.steps, whole_number(1), "write at most N steps (default: the whole epoch)");
   CLI::Option* const state =
       command
           .add_option(

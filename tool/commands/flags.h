@@ -64,6 +64,15 @@ inline CLI::Validator share() {
   return number_that<double>([](double value) { return value >= 0; }, "a number of at least 0, such as 0.1");
 }
 
+/// Adds a flag that takes a number that `check` accepts. `flag` is followed by what --help shows in place of the number,
+/// as in "--steps N".
+template <typename Number>
+CLI::Option* add_number(CLI::App& command, const std::string& flag, Number& number, const CLI::Validator& check,
+                        const std::string& help) {
+  const size_t space = flag.find(' ');
+  return command.add_option(flag.substr(0, space), number, help)->check(check)->option_text(flag.substr(space + 1));
+}
+
 /// Adds a flag that takes a size as people write it, for example 16KiB, from `least` to `most` bytes.
 template <typename Size>
 CLI::Option* add_size(CLI::App& command, const std::string& flag, Size& size, const std::string& help,

@@ -20,9 +20,8 @@ void add_text_args(CLI::App& command, PipelineArgs& args) {
 
 void add_pipeline_args(CLI::App& command, PipelineArgs& args) {
   add_text_args(command, args);
-  command.add_option("--replicas", args.replicas, "number of replicas on the host that share each batch (default: 1)")
-      ->check(whole_number(1, 1024))
-      ->option_text("N");
+  add_number(command, "--replicas N", args.replicas, whole_number(1, 1024),
+             "number of replicas on the host that share each batch (default: 1)");
 }
 
 void add_device_args(CLI::App& command, PipelineArgs& args) {
@@ -35,12 +34,9 @@ void add_device_args(CLI::App& command, PipelineArgs& args) {
 }
 
 void add_rank_args(CLI::App& command, PipelineArgs& args) {
-  command.add_option("--rank", args.rank, "rank of this process (default: 0)")
-      ->check(whole_number(0, INT32_MAX))
-      ->option_text("R");
-  command.add_option("--world-size", args.world_size, "number of processes that share the data (default: 1)")
-      ->check(whole_number(1, INT32_MAX))
-      ->option_text("W");
+  add_number(command, "--rank R", args.rank, whole_number(0, INT32_MAX), "rank of this process (default: 0)");
+  add_number(command, "--world-size W", args.world_size, whole_number(1, INT32_MAX),
+             "number of processes that share the data (default: 1)");
   CLI::Option* const meet =
       command
           .add_option(

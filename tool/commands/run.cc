@@ -227,26 +227,15 @@ void add_run(CLI::App& app, Run& run) {
   add_pipeline_args(command, args.pipeline);
   add_device_args(command, args.pipeline);
   add_rank_args(command, args.pipeline);
-  command.add_option("--epochs", args.how.epochs, "number of epochs to feed (default: 1)")
-      ->check(whole_number(1))
-      ->option_text("N");
-  command.add_option("--steps", args.how.steps, "stop after N steps (default: feed whole epochs)")
-      ->check(whole_number(1))
-      ->option_text("N");
-  command
-      .add_option(
-          "--step-ms", args.how.step_ms,
-          "milliseconds for which the simulated trainer keeps each batch (default: 0, which measures only the feed)")
-      ->check(milliseconds())
-      ->option_text("T");
+  add_number(command, "--epochs N", args.how.epochs, whole_number(1), "number of epochs to feed (default: 1)");
+  add_number(command, "--steps N", args.how.steps, whole_number(1), "stop after N steps (default: feed whole epochs)");
+  add_number(
+      command, "--step-ms T", args.how.step_ms, milliseconds(),
+      "milliseconds for which the simulated trainer keeps each batch (default: 0, which measures only the feed)");
   CLI::Option* const replay =
-      command
-          .add_option(
-              "--replay", args.how.replay,
-              "take N batches, then repeat them and feed nothing more: shows the rate of a trainer that never waits "
-              "for data (default: off)")
-          ->check(whole_number(1))
-          ->option_text("N");
+      add_number(command, "--replay N", args.how.replay, whole_number(1),
+                 "take N batches, then repeat them and feed nothing more: shows the rate of a trainer that never waits "
+                 "for data (default: off)");
   CLI::Option* const state =
       command
           .add_option(
@@ -254,12 +243,9 @@ void add_run(CLI::App& app, Run& run) {
               "store the position of the run in FILE; if FILE exists, continue at that position; --epochs also counts "
               "the epochs before it")
           ->option_text("FILE");
-  command
-      .add_option("--state-every", args.how.state_every_ms,
-                  "milliseconds between two writes of the state file (default: 1000)")
-      ->check(milliseconds())
-      ->needs(state)
-      ->option_text("T");
+  add_number(command, "--state-every T", args.how.state_every_ms, milliseconds(),
+             "milliseconds between two writes of the state file (default: 1000)")
+      ->needs(state);
   command
       .add_flag("--accept-changes", args.how.accept_changes,
                 "continue at the step in the state file even if the data or the pipeline has changed since then")

@@ -152,12 +152,9 @@ void add_show(CLI::App& app, Run& run) {
   command.add_option("--out", args.out, "PNG file to write; an existing file is replaced")
       ->required()
       ->option_text("FILE");
-  command.add_option("--samples", args.samples, "show the first N samples (default: 32)")
-      ->check(whole_number(1, 1'000'000))
-      ->option_text("N");
-  command.add_option("--epoch", args.epoch, "number of the epoch; the first is 0 (default: 0)")
-      ->check(whole_number(0))
-      ->option_text("E");
+  add_number(command, "--samples N", args.samples, whole_number(1, 1'000'000),
+             "show the first N samples (default: 32)");
+  add_number(command, "--epoch E", args.epoch, whole_number(0), "number of the epoch; the first is 0 (default: 0)");
 }
 
 }  // namespace feedline::tool

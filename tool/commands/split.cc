@@ -114,9 +114,8 @@ void add_split(CLI::App& app, Run& run) {
       "or .tfrecord.gz if they are compressed.");
   add_files(command, "IN", args.inputs, "TFRecord files, plain, gzip or zlib; their order matters")->required();
   command.add_option("--out", args.out, "folder to write to; it is created if it does not exist")->option_text("DIR");
-  CLI::Option* shards = command.add_option("--shards", args.options.shards, "number of shards")
-                            ->check(whole_number(1, most_shards))
-                            ->option_text("N");
+  CLI::Option* shards =
+      add_number(command, "--shards N", args.options.shards, whole_number(1, most_shards), "number of shards");
   add_size(command, "--shard-size", args.options.shard_bytes,
            "approximate size of a shard, such as 150MB; this sets the number of shards")
       ->excludes(shards);
@@ -134,20 +133,14 @@ void add_split(CLI::App& app, Run& run) {
       "--shuffle", args.options.shuffle,
       "write the records in a uniformly random order; needs as much additional disk space as the data takes (default: "
       "in order)");
-  command
-      .add_option("--seed", args.options.seed,
-                  "seed of the random order; the same inputs and seed give the same order (default: 0)")
-      ->check(whole_number(0))
-      ->option_text("S")
+  add_number(command, "--seed S", args.options.seed, whole_number(0),
+             "seed of the random order; the same inputs and seed give the same order (default: 0)")
       ->needs(shuffle);
   add_size(command, "--memory", args.memory,
            "largest amount of memory that --shuffle uses (default: 1GiB, or a quarter of the memory that this process "
            "may use if that is less)");
-  command
-      .add_option("--readers", args.readers,
-                  "for the advice: how many files all ranks together read at the same time (default: 1)")
-      ->check(whole_number(1, 1'000'000))
-      ->option_text("R");
+  add_number(command, "--readers R", args.readers, whole_number(1, 1'000'000),
+             "for the advice: how many files all ranks together read at the same time (default: 1)");
   command.add_flag("--advise", args.advise,
                    "write nothing; print how many shards of the inputs' compression suit the number of --readers");
   command.add_flag("--json", args.json, "print the result as JSON");

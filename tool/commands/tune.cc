@@ -283,17 +283,11 @@ void add_tune(CLI::App& app, Run& run) {
                   "try settings of a pipeline in short runs, one after another; print the settings that feed it best",
                   tune_pipeline);
   add_pipeline_args(command, args.pipeline);
-  command
-      .add_option("--step-ms", args.step_ms,
-                  "milliseconds for which the simulated trainer keeps each batch; the goal is then less waiting, and "
-                  "after that less CPU time (default: 0; the goal is more records per second)")
-      ->check(milliseconds())
-      ->option_text("T");
-  command
-      .add_option("--seconds", args.seconds,
-                  "about how many seconds all runs may take; longer runs show smaller differences (default: 60)")
-      ->check(whole_number(1, 86400))
-      ->option_text("N");
+  add_number(command, "--step-ms T", args.step_ms, milliseconds(),
+             "milliseconds for which the simulated trainer keeps each batch; the goal is then less waiting, and "
+             "after that less CPU time (default: 0; the goal is more records per second)");
+  add_number(command, "--seconds N", args.seconds, whole_number(1, 86400),
+             "about how many seconds all runs may take; longer runs show smaller differences (default: 60)");
   command.add_flag("--change-order", args.change_order,
                    "also try shuffle.block_size, which changes the order of the records");
   command.add_flag("--json", args.json, "print the result as JSON");
