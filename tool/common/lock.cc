@@ -1,30 +1,25 @@
 #include "tool/common/lock.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 
 #include "feedline/error.h"
+#include "tool/common/text_file.h"
 
 namespace feedline::tool {
 namespace {
 
 constexpr int most_tries = 100;
 
-Error failed(const std::string& path, const std::string& why) {
-  return Error(Category::io_error, why, Place::of_file(path));
-}
-
 /// Opens the file or folder and locks it. Returns its descriptor; -1 if another process holds the lock.
 int open_locked(const std::string& path, int flags) {
   const int fd = open(path.c_str(), flags | O_CLOEXEC, 0666);
-  if (fd < 0) throw failed(path, fmt::format("cannot be opened: {}", std::strerror(errno)));
+  if (fd < 0) refused(path, "cannot be opened", std::strerror(errno));
   // Only EWOULDBLOCK means that another process holds the lock. Every other failure of flock() is ignored, because some
   // network file systems cannot lock.
   if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
@@ -45,14 +40,13 @@ bool is_at(const std::string& path, int fd) {
 }  // namespace
 
 LockedFolder::LockedFolder(const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (error) throw failed(path, fmt::format("the folder cannot be created: {}", error.message()));
+  make_folder(path);
   fd_ = open_locked(path, O_RDONLY | O_DIRECTORY);
   if (fd_ < 0)
-    throw failed(
-        path,
-        "another feedline process is writing to this folder; wait until that process ends, or use a different folder");
+    throw Error(
+        Category::io_error,
+        "another feedline process is writing to this folder; wait until that process ends, or use a different folder",
+        Place::of_file(path));
 }
 
 LockedFolder::~LockedFolder() { close(fd_); }
@@ -65,8 +59,9 @@ LockedFile::LockedFile(const std::string& path) : lock_(path + ".lock"), fd_(ope
     fd_ = open_locked(lock_, O_RDWR | O_CREAT);
   }
   if (fd_ < 0)
-    throw failed(path,
-                 "another feedline process is using this file; wait until that process ends, or use a different file");
+    throw Error(Category::io_error,
+                "another feedline process is using this file; wait until that process ends, or use a different file",
+                Place::of_file(path));
 }
 
 LockedFile::~LockedFile() {

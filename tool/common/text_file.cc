@@ -4,8 +4,10 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <span>
+#include <system_error>
 #include <utility>
 
 #include "feedline/error.h"
@@ -15,8 +17,7 @@ namespace feedline::tool {
 
 std::string read_text(const std::string& path) {
   std::optional<std::string> text = find_text(path);
-  if (!text)
-    throw Error(Category::io_error, fmt::format("cannot be read: {}", std::strerror(ENOENT)), Place::of_file(path));
+  if (!text) refused(path, "cannot be read", std::strerror(ENOENT));
   return std::move(*text);
 }
 
@@ -27,8 +28,7 @@ std::optional<std::string> find_text(const std::string& path) {
   std::string text;
   char part[65536];
   while (in.read(part, sizeof part) || in.gcount() > 0) text.append(part, static_cast<size_t>(in.gcount()));
-  if (!in.eof())
-    throw Error(Category::io_error, fmt::format("cannot be read: {}", std::strerror(errno)), Place::of_file(path));
+  if (!in.eof()) refused(path, "cannot be read", std::strerror(errno));
   return text;
 }
 
@@ -36,6 +36,16 @@ void write_text(const std::string& path, std::string_view text) {
   io::OutputFile file(path);
   file.write(std::as_bytes(std::span(text)));
   file.publish();
+}
+
+void make_folder(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) refused(folder, "the folder cannot be created", error.message());
+}
+
+void refused(const std::string& path, const char* what, const std::string& why) {
+  throw Error(Category::io_error, fmt::format("{}: {}", what, why), Place::of_file(path));
 }
 
 }  // namespace feedline::tool

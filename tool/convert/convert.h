@@ -109,8 +109,6 @@ class ShardWriter {
 /// `comments` and `features` are as for pipeline_text().
 void publish(OutputFolder& out, Converted& result, const std::vector<std::string>& comments,
              const std::vector<TextFeature>& features);
-/// Creates the folder if it does not exist. Throws Error io_error.
-void make_folder(const std::string& folder);
 /// Throws Error bad_pipeline with `file` as its place. `why` says what is wrong with this input of the command.
 [[noreturn]] void refuse_input(const std::string& file, const std::string& why);
 /// Returns the nearest float32; nullopt if the number is finite but beyond the range of float32.

@@ -32,12 +32,6 @@ struct Image {
   uint64_t bytes = 0, version = 0;
 };
 
-/// Throws Error io_error: the system has refused to open or list a path, so it is not known which pictures are there.
-[[noreturn]] void cannot_be(const char* done, const fs::path& path, const std::error_code& error) {
-  throw Error(Category::io_error, fmt::format("cannot be {}: {}", done, error.message()),
-              Place::of_file(path.string()));
-}
-
 /// Returns what is in the folder, in ascending order of name.
 std::vector<fs::directory_entry> list(const fs::path& folder) {
   std::vector<fs::directory_entry> entries;
@@ -45,7 +39,7 @@ std::vector<fs::directory_entry> list(const fs::path& folder) {
   if (!error)
     for (fs::directory_iterator entry(folder, error); !error && entry != fs::end(entry); entry.increment(error))
       entries.push_back(*entry);
-  if (error) cannot_be("listed", folder, error);
+  if (error) refused(folder, "cannot be listed", error.message());
   std::sort(entries.begin(), entries.end());
   return entries;
 }
@@ -58,7 +52,7 @@ Is what(const fs::directory_entry& entry) {
   std::error_code error(injected<TypeOp>(), std::generic_category());
   if (!error && entry.is_directory(error)) return Is::folder;
   if (!error && entry.is_regular_file(error)) return Is::file;
-  if (error) cannot_be("opened", entry.path(), error);
+  if (error) refused(entry.path(), "cannot be opened", error.message());
   return Is::other;
 }
 
@@ -80,7 +74,7 @@ class FilesBelow {
     struct stat status {};
     int error = injected<TypeOp>();
     if (!error && stat(folder.c_str(), &status) != 0) error = errno;
-    if (error) cannot_be("listed", folder, {error, std::generic_category()});
+    if (error) refused(folder, "cannot be listed", std::generic_category().message(error));
     const std::pair id(status.st_dev, status.st_ino);
     if (std::find(above_.begin(), above_.end(), id) != above_.end()) {
       left_out_.push_back(folder.string() + ": is a link to a folder that contains the link");

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 
 #include "base/format_count.h"
 #include "io/index/index.h"
@@ -73,14 +72,6 @@ void publish(OutputFolder& out, Converted& result, const std::vector<std::string
   result.pipeline = pipeline_text(comments, set.pattern(), features, set.records, set.payload_bytes);
   out.publish();
   write_text(out.pipeline(), result.pipeline);
-}
-
-void make_folder(const std::string& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (!error) return;
-  throw Error(Category::io_error, fmt::format("the folder cannot be created: {}", error.message()),
-              Place::of_file(folder));
 }
 
 void refuse_input(const std::string& file, const std::string& why) {

@@ -1,7 +1,5 @@
 #include "tool/convert/output_folder.h"
 
-#include <fmt/format.h>
-
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -9,8 +7,8 @@
 #include <utility>
 
 #include "base/syscall_hooks.h"
-#include "feedline/error.h"
 #include "io/output_file.h"
+#include "tool/common/text_file.h"
 
 namespace feedline::tool {
 namespace {
@@ -19,10 +17,6 @@ namespace fs = std::filesystem;
 
 using HiddenFolderOp = HookedCall<"hidden folder", EACCES>;
 using RemoveOp = HookedCall<"remove pipeline", EIO>;
-
-[[noreturn]] void refused(const std::string& path, const char* what, const std::string& why) {
-  throw Error(Category::io_error, fmt::format("{}: {}", what, why), Place::of_file(path));
-}
 
 }  // namespace
 

@@ -17,6 +17,7 @@
 #include "feedline/error.h"
 #include "io/file.h"
 #include "io/records/crc32c.h"
+#include "tool/common/text_file.h"
 
 namespace feedline::tool {
 namespace {
@@ -35,11 +36,6 @@ struct Header {
 };
 static_assert(sizeof(Header) == io::frame_bytes, "a bucket is as large as its records in their files");
 
-[[noreturn]] void fail(const std::string& path, const char* what, const std::string& why,
-                       Category category = Category::io_error) {
-  throw Error(category, fmt::format("{}: {}", what, why), Place::of_file(path));
-}
-
 /// An open file.
 class Descriptor {
  public:
@@ -49,7 +45,7 @@ class Descriptor {
       fd_ = open(path.c_str(), flags | O_CLOEXEC, 0666);
       error = fd_ < 0 ? errno : 0;
     }
-    if (error) fail(path, "cannot be opened", std::strerror(error));
+    if (error) refused(path, "cannot be opened", std::strerror(error));
   }
   ~Descriptor() { close(fd_); }
   Descriptor(const Descriptor&) = delete;
@@ -68,7 +64,7 @@ void write_all(const std::string& path, std::span<const std::byte> bytes) {
     const ssize_t count = error ? -1 : write(file.get(), bytes.data(), bytes.size());
     if (count < 0 && !error) error = errno;
     if (count < 0 && error == EINTR) continue;
-    if (count < 0) fail(path, "cannot be written", std::strerror(error));
+    if (count < 0) refused(path, "cannot be written", std::strerror(error));
     bytes = bytes.subspan(static_cast<size_t>(count));
   }
 }
@@ -77,7 +73,7 @@ void sync(const std::string& path) {
   const Descriptor file(path, O_RDONLY);
   int error = injected<SyncOp>();
   if (!error && fsync(file.get()) != 0) error = errno;
-  if (error) fail(path, "cannot be synced", std::strerror(error));
+  if (error) refused(path, "cannot be synced", std::strerror(error));
 }
 
 }  // namespace
@@ -107,7 +103,7 @@ BucketWriter::BucketWriter(std::string folder, std::vector<uint64_t> bounds, uin
   std::error_code error(injected<FolderOp>(), std::generic_category());
   if (!error) fs::remove_all(folder_, error);
   if (!error) fs::create_directory(folder_, error);
-  if (error) fail(folder_, "cannot be created", error.message());
+  if (error) refused(folder_, "cannot be created", error.message());
 }
 
 BucketWriter::~BucketWriter() {
@@ -157,8 +153,8 @@ void BucketReader::read(const BucketFile& bucket, uint64_t memory,
                         const std::function<void(std::span<const std::byte>)>& on_record) {
   const io::InputFile file(bucket.path);
   const auto damaged = [&] {
-    fail(bucket.path, "the temporary file is damaged", "split again with a different --out or --name",
-         Category::bad_data_crc);
+    throw Error(Category::bad_data_crc, "the temporary file is damaged: split again with a different --out or --name",
+                Place::of_file(bucket.path));
   };
   if (file.size() != bucket.bytes || bucket.records > bucket.bytes / sizeof(Header)) damaged();
   const bool whole = bucket_memory(bucket.bytes, bucket.records) <= memory;
