@@ -15,7 +15,6 @@
 #include "tool/feeding/pipeline_args.h"
 #include "tool/stats/collect_stats.h"
 #include "tool/stats/drift.h"
-#include "tool/stats/stats_json.h"
 #include "tool/stats/stats_table.h"
 
 namespace feedline::tool {

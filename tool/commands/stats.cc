@@ -14,8 +14,6 @@
 #include "tool/feeding/epoch_audit.h"
 #include "tool/feeding/pipeline_args.h"
 #include "tool/stats/collect_stats.h"
-#include "tool/stats/stats_json.h"
-#include "tool/stats/stats_page.h"
 #include "tool/stats/stats_table.h"
 
 namespace feedline::tool {

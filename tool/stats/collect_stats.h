@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "feedline/feeder.h"
 #include "feedline/pipeline.h"
 #include "tool/stats/output_stats.h"
@@ -40,5 +41,9 @@ struct CollectedStats {
 /// With `sample`, only a random part of the samples is counted. Each sample of the data is drawn with the same
 /// probability, and at most once. Every call draws the same samples.
 CollectedStats collect_stats(const Pipeline& pipeline, Options options, const std::optional<SampleSize>& sample);
+
+/// Returns the statistics as `feedline stats --json` prints them, but without `feedline_json`. docs/statistics.md lists
+/// the keys. The table, the page and the comparison for drift are made of this document.
+Json stats_json(const CollectedStats& stats, const Pipeline& pipeline, const std::optional<SampleSize>& sample);
 
 }  // namespace feedline::tool

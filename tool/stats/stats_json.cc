@@ -1,11 +1,10 @@
-#include "tool/stats/stats_json.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
+#include "tool/stats/collect_stats.h"
 #include "tool/stats/training_advice.h"
 
 namespace feedline::tool {

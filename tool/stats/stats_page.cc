@@ -1,5 +1,3 @@
-#include "tool/stats/stats_page.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Statistics for people: a table for the terminal.
+// Statistics for people: a table for the terminal, and a page for a browser.
 #pragma once
 
 #include <string>
@@ -24,5 +24,9 @@ std::string stats_summary(const Json& statistics);
 
 /// Returns what stats_json() says as text: a table, then labels, class weights and `normalize` blocks.
 std::string stats_table(const Json& statistics);
+
+/// Returns what stats_json() says as one HTML page, with a histogram of each row of numbers. The page needs neither
+/// network nor scripts, and is light or dark as the reader's system. Names may hold any bytes.
+std::string stats_page(const Json& statistics);
 
 }  // namespace feedline::tool
