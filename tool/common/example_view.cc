@@ -10,9 +10,9 @@ namespace {
 
 namespace wire = flow::wire;
 
-/// Takes one field after another from the front of a message that lies `level` messages deep in the record. Each
-/// take_...() function, and skip(), returns false if protobuf would refuse the message. The output argument of the
-/// function is then undefined.
+/// Reads the fields of a message one after another. `level` says how many messages deep the message lies in the record.
+/// Each take_...() function, and skip(), returns false if protobuf would refuse the message; its output argument is
+/// then undefined.
 class Fields {
  public:
   Fields(std::string_view message, int level)
@@ -34,7 +34,7 @@ class Fields {
     next_ += 4;
     return true;
   }
-  /// Skips the rest of an unknown field. Precondition: its tag has been taken.
+  /// Skips the value of an unknown field, whose tag was taken before.
   bool skip(uint32_t tag) { return moved(wire::skip_field(tag, next_, end_, wire::max_depth - level_)); }
 
  private:

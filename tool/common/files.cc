@@ -61,7 +61,7 @@ FileSummary verify_file(const std::string& file, const FileArgs& args, Progress&
   summary.file = file;
   try {
     summary.size = size_of({file});
-    // A large stride, because the entries of the index are not used.
+    // The stride (bytes between two entries of the index) is large, because no entry is used.
     const io::CountOptions options{
         .compression = args.compression, .record_limit = args.record_limit, .stride = uint64_t{1} << 20};
     const io::FileIndex index = io::count_records(file, options, [&](uint64_t bytes) { progress.add(bytes); });

@@ -36,7 +36,7 @@ struct FileSummary {
 
   /// Returns whether the file has a record that is longer than FileArgs::record_limit. Such a file need not be damaged.
   bool exceeds_limit() const noexcept;
-  /// Fills in what a counting pass found in `file`.
+  /// Fills in what counting the records of `file` has found.
   void take(const io::FileIndex& index);
   bool opened() const noexcept { return compression != Compression::automatic; }
 };

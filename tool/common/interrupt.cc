@@ -28,8 +28,8 @@ void look() noexcept {
 }
 
 // Returns whether the command has worked for seconds without looking at the flag, for example on a plan of many
-// features. Much time must have passed on both clocks. A process that was stopped has used no CPU time meanwhile, and a
-// process with many threads uses much CPU time in a moment.
+// features. Both clocks must show this: time also passes while a process is stopped, and a process with many threads
+// uses a second of CPU time in a moment.
 bool nobody_looks() noexcept {
   constexpr int64_t long_ago = 2'000'000'000, much_cpu = 1'000'000'000;
   return now_ns(CLOCK_MONOTONIC) - looked_ns > long_ago && now_ns(CLOCK_PROCESS_CPUTIME_ID) - looked_cpu_ns > much_cpu;

@@ -12,13 +12,13 @@ namespace feedline::tool {
 /// Returns whether the bytes are UTF-8 without control characters other than tab and line ends.
 bool is_printable(std::string_view bytes);
 
-/// Returns `text`, which may hold any bytes, as one line that can be printed. If `text` is UTF-8 and
-/// has neither control characters nor line ends, returns it unchanged. Otherwise returns its bytes as "hex 0a...".
+/// Returns `text`, which may hold any bytes, as one line that can be printed. If `text` is UTF-8 and has neither
+/// control characters nor line ends, returns it unchanged. Otherwise returns its bytes as "hex 0a...".
 std::string printable(const std::string& text);
 
 /// Prints a command's only JSON document to standard output.
 void print_document(const Json& document);
-/// Prints JSON on one line, without the version `feedline_json` that a document has.
+/// Prints `json` on one line to standard output. Adds no `feedline_json`, the version that print_document() adds.
 void print_json_line(const Json& json);
 
 }  // namespace feedline::tool

@@ -11,8 +11,7 @@
 namespace feedline::tool {
 namespace {
 
-// If the pictures have different sizes, their output has at most this height and width. Networks that are trained on
-// ImageNet take 224 x 224.
+// Pictures of different sizes are resized to at most this height and width. Networks for ImageNet take 224 x 224.
 constexpr int64_t usual_side = 224;
 
 std::string sizes_of(const PictureStats& pictures) {
@@ -63,8 +62,8 @@ std::string describe(const PictureStats& pictures, uint64_t values) {
 void decode_pictures(TextFeature& feature, const PictureStats& pictures, uint64_t values, uint64_t most) {
   const bool grey = pictures.grey == pictures.count();
   const auto largest = static_cast<uint64_t>(pictures.pixels_max);
-  // Later pictures may be somewhat larger than those that were seen. A progressive picture in CMYK needs a third more
-  // memory than decoder_memory() has for its pixels.
+  // A third is added, because later pictures may be larger than those that were seen, and because a progressive picture
+  // in CMYK needs a third more memory than decoder_memory() reserves for its pixels.
   const auto max_pixels = std::min<uint64_t>(round_up(largest + largest / 3, 1 << 16), pictures::most_pixels);
   int64_t height = pictures.height_max, width = pictures.width_max;
   std::string why = "the size of all pictures";

@@ -31,8 +31,8 @@ struct PictureStats {
 /// number of the feature's values.
 std::string describe(const PictureStats& pictures, uint64_t values);
 
-/// Sets how the output of `feature` is made: its values, which are these pictures, are decoded, and resized to one
-/// size. `values` is the number of the feature's values, and `most` is the maximum number of values in a record.
+/// Lets the pipeline decode the values of `feature`, whose statistics are `pictures`, and resize them to one size.
+/// `values` is the number of the feature's values, and `most` is the maximum number of values in a record.
 void decode_pictures(TextFeature& feature, const PictureStats& pictures, uint64_t values, uint64_t most = 1);
 
 }  // namespace feedline::tool

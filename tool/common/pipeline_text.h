@@ -24,7 +24,7 @@ struct TextFeature {
   bool in_list = false, sequence = false;
   std::vector<int64_t> shape = {};
   int64_t length = 0;       // bytes of each value, for BYTES; 0: values differ in length
-  uint64_t max_values = 0;  // the maximum number of values in a record; 0: not written
+  uint64_t max_values = 0;  // the maximum number of values in a record; 0: left out of the text
   // Some records lack the feature. If it is neither variable nor a sequence, it gets a default value for them.
   bool missing = false;
   // How an output is made from the feature, for example "decode_raw { ... }". If there are several texts, each is
@@ -45,7 +45,7 @@ void name_features(const std::vector<TextFeature*>& features);
 /// Returns the `feature` line of a feature that has a name.
 std::string text_feature(const TextFeature& feature);
 
-/// Collects the outputs of a pipeline.
+/// Collects the text of a pipeline's outputs.
 class TextOutputs {
  public:
   /// Adds the output of a feature.

@@ -51,8 +51,7 @@ class RecordMap {
 
   const std::vector<MappedFile>& files() const noexcept { return files_; }
   uint64_t records() const noexcept { return first_.back(); }
-  /// Returns the index of a file's first record. `file` may equal the number of files; then the function returns
-  /// records().
+  /// Returns the number of a file's first record. If `file` is the number of files, returns records().
   uint64_t first_record(size_t file) const noexcept { return first_[file]; }
   /// Returns the file that contains a record.
   size_t file_of(uint64_t record) const noexcept;

@@ -25,6 +25,6 @@ constexpr uint64_t shard_begin(uint64_t shard, uint64_t shards, uint64_t records
   return shard * (records / shards) + shard * (records % shards) / shards;
 }
 
-inline constexpr uint64_t most_shards = 99'999;  // the largest number with five digits
+inline constexpr uint64_t most_shards = 99'999;  // because names have five digits for this number
 
 }  // namespace feedline::tool
