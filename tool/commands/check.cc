@@ -28,8 +28,9 @@ struct CheckArgs {
   bool json = false;
 };
 
-/// Makes rows of the first records of each file, at most `of_each_file`, and prints the result. Returns whether a feed
-/// can succeed with such records: all of them must fit the pipeline or, if it skips bad records, at least one.
+/// Parses the first records of each file, at most `of_each_file`, makes rows of them, and prints the result. Returns
+/// whether a feed can succeed with such records: all of them must fit the pipeline or, if it skips bad records, at
+/// least one.
 bool try_records(const Feeder& feeder, uint64_t of_each_file) {
   const TriedRecords tried = feeder.try_records(of_each_file);
   if (tried.records > 0)

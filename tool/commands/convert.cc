@@ -19,7 +19,7 @@
 namespace feedline::tool {
 namespace {
 
-constexpr size_t told_left_out = 20;  // how many files that were left out are named at most without --json
+constexpr size_t told_left_out = 20;  // without --json: how many left-out files are named at most
 constexpr int64_t most_decoded_pixels = (int64_t{255} << 20) / 3;  // 3 bytes each; a record has at most 256 MiB
 
 struct ConvertArgs {

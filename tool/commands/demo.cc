@@ -1,4 +1,4 @@
-// feedline demo: feeds real records to virtual replicas; needs nothing but this source tree.
+// feedline demo: repeats records of this source tree, and feeds them to replicas on the host.
 #include <fmt/format.h>
 
 #include <array>
@@ -65,9 +65,9 @@ output  { name: "image" dtype: FLOAT32 feature: "image" decode_raw { stored: UIN
 output  { name: "label" feature: "label" }
 )text"},
     {"planar",
-     "32x32 pictures, planes one after another, into normalised float16",
+     "32x32 planar pictures (CHW) into normalised float16",
      {"images/cifar_like.tfrecord"},
-     R"text(# Pictures as three planes of 32 x 32 bytes; normalised to float16, as they lie.
+     R"text(# Pictures as three planes of 32 x 32 bytes; normalised to float16, still CHW.
 source  { files: "planar-*.tfrecord" }
 feature { name: "image" dtype: BYTES length: 3072 }
 feature { name: "label" dtype: INT64 }

@@ -58,8 +58,8 @@ std::vector<std::unique_ptr<OutputFiles>> open_outputs(const std::string& folder
 
 struct Dumped {
   Report report;
-  std::vector<std::string> files;  // the data files, indexed by the numbers that `@file` gives
-  int64_t samples = 0;             // written samples, without filler rows
+  std::vector<std::string> files;  // the data files; `@file` is an index into this list
+  int64_t samples = 0;             // written samples, without rows that stand in for missing records
   std::optional<Error> error;
 };
 
@@ -78,8 +78,8 @@ bool take_batch(Feeder& feeder, int replica, Batch& batch, Dumped& result) {
   }
 }
 
-/// Returns how many steps a dump makes that has made `taken` of them before step `step` of the epoch; 0: unknown. `most`
-/// is the limit that --steps gives; 0: none.
+/// Returns how many steps the dump will have made at its end; 0: unknown. It has made `taken` steps, and now makes step
+/// `step` of the epoch. `most` is the limit that --steps sets; 0: no limit.
 uint64_t steps_of_dump(const Feeder& feeder, uint64_t most, uint64_t taken, uint64_t step) {
   if (feeder.steps_per_epoch() < 0) return most;
   const uint64_t all = taken + static_cast<uint64_t>(feeder.steps_per_epoch()) - step;

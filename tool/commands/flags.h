@@ -64,8 +64,8 @@ inline CLI::Validator share() {
   return number_that<double>([](double value) { return value >= 0; }, "a number of at least 0, such as 0.1");
 }
 
-/// Adds a flag that takes a number that `check` accepts. `flag` is followed by what --help shows in place of the number,
-/// as in "--steps N".
+/// Adds a flag that takes a number that `check` accepts. `flag` is the flag, and the letter that --help shows for the
+/// number: "--steps N".
 template <typename Number>
 CLI::Option* add_number(CLI::App& command, const std::string& flag, Number& number, const CLI::Validator& check,
                         const std::string& help) {

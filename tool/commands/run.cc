@@ -55,7 +55,7 @@ Json run_json(const RunArgs& args, const FeedResult& result, const RowCheck* row
   json["cpu_s"] = result.cpu_s;
   json["cpu_ns_per_record"] = result.records > 0 ? Json(cpu_ns_per_record(result)) : Json();
   json["rss_peak_bytes"] = result.rss_peak_bytes;
-  if (args.how.replay)  // the trainer has not waited for the feed
+  if (args.how.replay)  // in a replay nobody waits for the feed
     json["verdict"] = json["next_wait_ratio"] = json["next_wait_share"] = Json();
   json["errors"] = errors_json(report, result.error);
   json["error"] = result.error ? error_json(*result.error) : Json();
@@ -196,8 +196,8 @@ int run_pipeline(const RunArgs& args) {
     result.interrupted = Interrupt::happened();
     if (!result.interrupted) result.error = error;
   }
-  // A rank that has not come to the end must be silent. The others, which audit first, would take its trace for its
-  // part of the audit.
+  // A rank that has not reached the end sends no trace. The other ranks exchange their audits first, and would take the
+  // trace for this rank's audit.
   if (trace) try {
       trace->write(result.error || result.interrupted ? nullptr : ranks);
     } catch (const Error& error) {  // the report must not be lost with the trace

@@ -49,7 +49,8 @@ struct Watched {
     try {
       Json report = parse_json(http_get(address, "/report.json", token, Clock::now() + patience));
       feed_view(report, {}, report.at("wall_s").get<double>(), usual_width);  // throws if this is no report
-      // A feed that was set to a state counts its records from 0 again. Then no rates follow from the report before.
+      // A feed whose state was restored counts its records from 0 again. Then the report before cannot be used for
+      // rates.
       const bool goes_on = now.is_object() && report.at("records") >= now.at("records");
       before = goes_on ? std::move(now) : Json();
       before_at = now_at;
@@ -83,8 +84,8 @@ void ask_all(std::vector<Watched>& feeds, std::string_view token) {
   for (Watched& feed : feeds) threads.start([&feed, token] { feed.ask(token); });
 }
 
-/// The terminal's second screen, without a cursor, and keys that are read at once. The destructor restores everything.
-/// Ctrl-C is a key like any other: as a signal, the second one would end the process before the destructor.
+/// The terminal's alternate screen, without a cursor; keys are read without waiting for Enter. The destructor restores
+/// the terminal. Ctrl-C is read as a key: a second signal would end the process without the destructor.
 class Screen {
  public:
   Screen() {

@@ -1,4 +1,4 @@
-// feedline tune: tries settings of a pipeline by short runs in turn, and prints the settings with which it is fed best.
+// feedline tune: tries settings of a pipeline in short runs, one after another, and prints those that feed it best.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,19 +26,19 @@ struct TuneArgs {
   bool json = false;
 };
 
-/// The pipeline and the options of its feeder, with changes.
+/// A pipeline and the options of its feeder, with changed settings.
 struct Fed {
   Pipeline pipeline;
   Options options;
 };
 
-/// Feeds the pipeline with changes. All runs feed the same steps.
+/// Makes runs of the pipeline with changed settings. All runs feed the same steps.
 class Runs {
  public:
   explicit Runs(const TuneArgs& args) : args_(args), pipeline_(load(args.pipeline)) {}
 
-  /// Returns the text of the plan, without the line that says how long counting took. Choices that no plan shows, such
-  /// as --direct, come before the text.
+  /// Returns the text of the plan, without the line that says how long counting took. Puts choices that no plan shows,
+  /// such as --direct, before the text.
   std::string plan(const Choices& choices) const {
     Fed fed = changed(choices);
     fed.options.plan_only = true;
@@ -49,7 +49,7 @@ class Runs {
     return flags + text.substr(std::min(text.find('\n'), text.size()));
   }
 
-  /// Returns what reads the files, in words.
+  /// Feeds once, and returns in words how the files were read: by io_uring or pread, from the page cache or not.
   std::string backend() const { return feed_once({}).report.backend; }
 
   /// Finds out how many steps take about `seconds` seconds, by runs that become longer.
