@@ -1,4 +1,4 @@
-// Reads the batches of CIFAR-10's "binary version" (cs.toronto.edu/~kriz/cifar.html), as they are in its archive.
+// Reads the batches of CIFAR-10's "binary version" (cs.toronto.edu/~kriz/cifar.html): the .bin files in its archive.
 #pragma once
 
 #include <cstddef>

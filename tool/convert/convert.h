@@ -44,10 +44,10 @@ struct Converted {
 Converted convert_cifar10(const std::string& archive, const ConvertTarget& target);
 
 /// Converts a folder that holds one folder for each class. The classes are numbered in the order of their names.
-/// `image` is the JPEG or PNG file as it is. With `decode_to` it is the file's pixels, uint8 [height, width, 3], turned
-/// as the EXIF data says and resized. `label` is the number of the class; folder/labels.txt holds the classes' names.
-/// Symbolic links are followed. Throws Error io_error if a file or a folder cannot be read; what is not a picture is
-/// left out.
+/// `image` is the unchanged JPEG or PNG file. With `decode_to` it is the file's pixels, uint8 [height, width, 3],
+/// turned as the EXIF data says and resized. `label` is the number of the class; folder/labels.txt holds the classes'
+/// names. Symbolic links are followed. Throws Error io_error if a file or a folder cannot be read; what is not a
+/// picture is left out.
 Converted convert_image_classes(const std::string& images, const std::optional<pictures::Size>& decode_to,
                                 const ConvertTarget& target);
 /// Converts one folder for each feature, given as (name, folder): each relative path that all folders have becomes one
@@ -61,22 +61,23 @@ Converted convert_image_sets(const std::vector<std::pair<std::string, std::strin
 Converted convert_npy(const std::vector<std::pair<std::string, std::string>>& arrays, const ConvertTarget& target);
 
 /// Converts a table (RFC 4180) whose first row names the features. A column is int64, float32 or bytes: what `types`
-/// says, or else the first of these that all its cells allow. An empty cell without quotes is a missing feature. If no
-/// `delimiter` is named, it is the comma, and a first row that seems to have a different delimiter is refused.
+/// says, or else the first of these types that can hold all its cells. An empty cell without quotes is a missing
+/// feature. If no `delimiter` is named, it is the comma, and a first row that seems to have a different delimiter is
+/// refused.
 Converted convert_csv(const std::string& file, const std::map<std::string, Kind>& types, std::optional<char> delimiter,
                       const ConvertTarget& target);
 
 /// Converts shards of WebDataset, which are tar archives, compressed by gzip or not. Files that follow each other and
-/// have the same path up to the first dot of their name are a sample. Each extension, in lower case, is a feature with
-/// the file as it is; but `cls`, `cls2`, `class`, `count`, `index`, `inx` and `id` are int64 if all of their files are
-/// numbers. `__key__` is the path before the dot.
+/// have the same path up to the first dot of their name are a sample. Each extension, in lower case, becomes a feature
+/// that holds the unchanged file. But `cls`, `cls2`, `class`, `count`, `index`, `inx` and `id` are int64 if all of
+/// their files are numbers. `__key__` is the path before the dot.
 Converted convert_webdataset(const std::vector<std::string>& archives, const ConvertTarget& target);
 
-// What the converters use:
+// Helpers of the converters:
 
-/// Writes a known number of records into shards with equal numbers of records. A skipped record counts as one of them,
-/// but is not written. Throws Error io_error, also if there are more or fewer records than were counted, because then
-/// the input has changed.
+/// Writes a known number of records into shards with equal numbers of records. A record that skip() leaves out counts
+/// as one of them. Throws Error io_error, also if there are more or fewer records than were counted, because then the
+/// input has changed.
 class ShardWriter {
  public:
   /// `bytes` is the expected size of all records, which decides the number of shards. Each record's size is added to
@@ -105,7 +106,7 @@ class ShardWriter {
   Meter meter_;
 };
 
-/// Gives the files of the folder their names, and writes pipeline.textproto, which feeds the first of the sets.
+/// Gives the files of the folder their final names, and writes pipeline.textproto, which feeds the first of the sets.
 /// `comments` and `features` are as for pipeline_text().
 void publish(OutputFolder& out, Converted& result, const std::vector<std::string>& comments,
              const std::vector<TextFeature>& features);

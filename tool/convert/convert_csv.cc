@@ -14,8 +14,8 @@
 namespace feedline::tool {
 namespace {
 
-/// The narrowest type that keeps a text as it is. The types are in order from narrow to wide. "007" and whole numbers
-/// beyond int64 are text, because numbers would not keep them as they are.
+/// The narrowest type that can hold a text without changing it. The types are in order from narrow to wide. "007" and
+/// whole numbers beyond int64 are text, because they would change as numbers.
 enum class Reads : uint8_t { as_int, as_float, as_text };
 
 template <typename T>
@@ -62,7 +62,7 @@ struct CsvColumn {
 
 bool is_missing(const CsvReader::Cell& cell) { return cell.text.empty() && !cell.quoted; }
 
-/// A table, which is read twice: look() finds out the types of the columns, then for_rows() gives out the rows.
+/// A table, which is read twice: look() finds out the types of the columns, then for_rows() passes the rows on.
 class Csv {
  public:
   Csv(const std::string& file, const std::map<std::string, Kind>& types, std::optional<char> delimiter)
@@ -155,7 +155,7 @@ class Csv {
       if (!seen.contains(key)) refuse_input(file_, fmt::format("--type: there is no column {}", text_literal(key)));
   }
 
-  const io::InputFile input_;  // stays open, so that both readings are of one file
+  const io::InputFile input_;  // stays open, so that both passes read the same file
   const std::string file_;
   const std::map<std::string, Kind>& types_;
   const std::optional<char> delimiter_;

@@ -99,7 +99,7 @@ class FilesBelow {
 
   std::vector<std::string>& left_out_;
   std::vector<std::string> files_;
-  std::vector<std::pair<dev_t, ino_t>> above_;  // the folders that are being listed
+  std::vector<std::pair<dev_t, ino_t>> above_;  // the folder that is being listed, and those around it
 };
 
 /// Looks at a file. Returns nullopt if the file is not to be converted; `why` then has the reason. Throws Error
@@ -141,8 +141,8 @@ void read_image(const Image& image, std::vector<std::byte>& content) {
   file.check_unchanged();
 }
 
-/// Makes the pixels of pictures in one size: uint8 [height, width, 3]. Pictures are turned as their EXIF data says,
-/// because pixels alone have no EXIF data.
+/// Decodes pictures, and resizes them to one size: uint8 [height, width, 3]. Turns them as their EXIF data says,
+/// because the stored pixels have no EXIF data.
 class Decoder {
  public:
   explicit Decoder(const pictures::Size& size)
@@ -151,7 +151,8 @@ class Decoder {
   /// Returns the pixels, which are valid until the next call. Throws BadPicture.
   std::span<const std::byte> decode(std::span<const std::byte> picture) {
     const pictures::PictureInfo info = pictures::picture_info(picture);
-    // A third more is what a progressive picture in CMYK may need: 8 bytes a pixel, where decoder_memory() has 6.
+    // A third is added, because a progressive picture in CMYK may need 8 bytes for each pixel, and decoder_memory()
+    // reserves 6.
     const int64_t most = std::min(pictures::most_pixels, info.width * info.height * 4 / 3);
     const pictures::DecodeOptions options{.max_pixels = most, .apply_exif = true};
     scratch_.resize(std::max<size_t>(scratch_.size(), pictures::render_memory(options, size_.height)));
@@ -187,7 +188,7 @@ struct Plan {
   std::vector<int64_t> labels;              // a label for each record; empty: the records have no labels
 };
 
-/// How a feature is stored, and what its pictures are.
+/// Reads the pictures of a feature in the form that records store, and collects their statistics.
 class ImageFeature {
  public:
   ImageFeature(std::string key, const std::optional<pictures::Size>& decode_to) : key_(std::move(key)) {

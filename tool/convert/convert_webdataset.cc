@@ -40,7 +40,7 @@ struct Archive {
 
   std::string path;
   uint64_t size = 0, version = 0;
-  std::set<std::string> linked;  // the targets of hard links, as far as they are known
+  std::set<std::string> linked;  // the targets of the hard links that were found so far
 };
 
 struct Sample {
@@ -52,8 +52,8 @@ struct Sample {
 /// Calls on_sample(sample, path of its archive) for each sample of the archives, in order, and left_out with a text for
 /// each member that belongs to no sample. Calls progress as read_archive() does.
 ///
-/// The target of a hard link is kept in memory if it is in Archive::linked already. Otherwise the target is noted
-/// there, and the link's sample lacks the file: then all archives must be read again.
+/// Files that Archive::linked names are kept in memory for the hard links to them. If a hard link has another target,
+/// the target is added to Archive::linked, and the link's sample lacks the file. Then all archives must be read again.
 void for_each_sample(std::vector<Archive>& archives, auto&& left_out, auto&& progress, auto&& on_sample) {
   for (Archive& archive : archives) {
     Sample sample;
@@ -128,7 +128,7 @@ void for_each_sample(std::vector<Archive>& archives, auto&& left_out, auto&& pro
   }
 }
 
-/// Returns the integer that the text is, with white space around it or not; nullopt if the text is not an integer.
+/// Returns the text as an integer, and ignores white space around it. Returns nullopt if the text is not an integer.
 std::optional<int64_t> integer_of(std::string_view text) {
   const auto is_space = [](char c) { return c == ' ' || (c >= '\t' && c <= '\r'); };
   while (!text.empty() && is_space(text.front())) text.remove_prefix(1);

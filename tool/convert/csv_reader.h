@@ -46,7 +46,7 @@ class CsvReader {
   const io::InputFile& file_;
   const std::string ends_;  // the characters that end a cell without quotes; the delimiter is the first
   uint64_t file_position_ = 0;
-  std::string buffer_;     // a part of the file, which has the whole current row
+  std::string buffer_;     // a part of the file that contains the whole current row
   size_t next_ = 0;        // the offset in buffer_ of the end of the current row
   std::string rewritten_;  // cells that had doubled quotes, one after another
   std::vector<Piece> pieces_;

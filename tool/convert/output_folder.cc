@@ -30,7 +30,7 @@ OutputFolder::OutputFolder(std::string path)
 }
 
 OutputFolder::~OutputFolder() {
-  std::error_code ignored;  // the next conversion removes it
+  std::error_code ignored;  // the next conversion removes what is left
   fs::remove_all(hidden_, ignored);
 }
 

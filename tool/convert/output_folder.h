@@ -1,4 +1,5 @@
-// The folder that a conversion writes to. Its files get their names together, so that nobody is fed a part of them.
+// The folder that a conversion writes to. Its files get their final names together, at the end, so that nobody reads
+// only some of them.
 #pragma once
 
 #include <string>
@@ -16,16 +17,16 @@ class OutputFolder {
   /// Creates the folder if it does not exist, and removes what a killed conversion has left there. Throws if another
   /// process writes to the folder.
   explicit OutputFolder(std::string path);
-  /// Removes the new files, unless publish() has given them their names.
+  /// Removes the new files, unless publish() has given them their final names.
   ~OutputFolder();
   OutputFolder(const OutputFolder&) = delete;
   OutputFolder& operator=(const OutputFolder&) = delete;
 
   /// Returns the path at which the file `name` is to be written.
   std::string place(const std::string& name);
-  /// Gives the new files their names, and replaces old files that have these names. The old pipeline.textproto is
-  /// removed first: if the call is interrupted, no pipeline names a mixture of two data sets. The caller writes the new
-  /// pipeline.textproto after this call. May be called once.
+  /// Gives the new files their final names, and replaces old files that have these names. The old pipeline.textproto is
+  /// removed first: if the call is interrupted, no pipeline.textproto refers to old and new files together. The caller
+  /// writes the new pipeline.textproto after this call. May be called once.
   void publish();
 
   std::string pipeline() const { return path_ + "/pipeline.textproto"; }

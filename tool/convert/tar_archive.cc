@@ -100,10 +100,10 @@ bool read_archive(const io::InputFile& file, uint64_t most_bytes, const ArchiveC
       calls.on_file(name, read_content(name));
       continue;
     }
-    check(archive_read_data_skip(tar.get()));  // not read: a few bytes of a sparse file may be exabytes of zeros
+    check(archive_read_data_skip(tar.get()));  // a sparse file may expand to exabytes of zeros
     if (type == AE_IFLNK)
       calls.on_other(name, "a symbolic link to " + symlink);
-    else if (type != AE_IFREG && !target.empty())  // if a pax archive stores the content again, the link is a file
+    else if (type != AE_IFREG && !target.empty())  // a link with content, as in pax archives, is a file
       calls.on_hard_link(name, target);
     else if (type != AE_IFREG && type != AE_IFDIR)
       calls.on_other(name, "not a regular file");
