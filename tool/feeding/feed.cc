@@ -42,7 +42,7 @@ double cpu_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-/// Keeps the lines of the log while a view is on the terminal. Otherwise the view would be drawn over the lines.
+/// Holds lines of the log back while a live view is on the terminal, because the view would be drawn over them.
 class KeptLog {
  public:
   KeptLog()
@@ -61,7 +61,7 @@ class KeptLog {
     const Lock lock(mutex_);
     return !lines_.empty();
   }
-  /// Gives the kept lines to the sink that was set before.
+  /// Passes the lines that were held back to the log sink that was set before.
   void write() {
     std::vector<std::pair<LogLevel, std::string>> lines;
     {
@@ -168,7 +168,7 @@ class Feed {
       if (failed) std::rethrow_exception(failed);
       if (report.last_epoch && report.last_epoch->verdict == EpochAudit::Verdict::differs)
         report.differing_epochs = std::max<uint64_t>(1, report.differing_epochs);
-    } catch (const Error& error) {  // another rank did not come to the end, so the ranks did not feed a whole epoch
+    } catch (const Error& error) {  // another rank did not reach the end of the run
       result_.error = Error(error.category(), fmt::format("not all ranks reached the end of the run, so it is unknown "
                                                           "whether the epochs delivered all of the data: {}",
                                                           error.message()));
@@ -245,7 +245,7 @@ class Feed {
     while (!batches.empty() && steps < wanted && !stopping_ && train(batches[steps % batches.size()], steps)) continue;
   }
 
-  /// Returns the number of steps that each replica makes; nullopt: the run has no end, or one that nobody will see.
+  /// Returns the number of steps that each replica makes; nullopt: not known, without end, or too large for 64 bits.
   std::optional<uint64_t> steps_wanted() const {
     if (how_.steps) return how_.steps;
     if (feeder_.steps_per_epoch() < 0) return std::nullopt;
@@ -311,7 +311,7 @@ class Feed {
   /// Runs in the main thread until all threads that running_ counts have ended: shows how far the run is, samples the
   /// memory, saves the state and handles signals.
   void watch(const std::string& title) {
-    std::optional<KeptLog> log;  // destroyed after `line`: the log is written when the view has been removed
+    std::optional<KeptLog> log;  // destroyed after `line`: writes the log when the view has gone
     LiveLine line;
     Clock::time_point shown = Clock::now();
     uint64_t records = records_, bytes = feeder_.report().read_bytes;
@@ -379,7 +379,7 @@ class Feed {
     std::string text = progress_text(now);
     text += fmt::format("  {}, {}/s, {}/s", format_count(now.records, "record"), format_rate(rate),
                         format_byte_size(static_cast<uint64_t>(bytes_rate)));
-    // A trainer that takes no time always waits, and every trainer waits for its first batch.
+    // How much a trainer waits says something only if its steps take time, and only after its first batch.
     const bool real_trainer = how_.step_ms > 0 && !how_.replay && now.steps > 0;
     if (real_trainer) text += fmt::format("  trainer waits {:.0f} % of the time", 100 * now.next_wait_ratio);
     if (!now.waited_for.empty() && (!real_trainer || now.next_wait_ratio >= 0.005))

@@ -40,8 +40,8 @@ struct FeedResult {
   uint64_t steps = 0;      // the steps that every replica has made
   double wall_s = 0;
   double cpu_s = 0;
-  // By how many bytes RssAnon + RssShmem of the process (/proc/self/status) were at most larger than before the feeder
-  // was made. Sampled every 20 ms.
+  // The largest growth of the process's memory, RssAnon + RssShmem of /proc/self/status, since before the feeder was
+  // made. Sampled every 20 ms.
   uint64_t rss_peak_bytes = 0;
 
   /// Returns `amount` per second; nullopt if the run was too short for a rate. The clock starts at the first batch,
@@ -56,7 +56,7 @@ Json errors_json(const Report& report, const std::optional<Error>& last);
 /// Feeds the pipeline to one thread for each device. The threads look at the data only if `how.rows` is set. Shows on
 /// standard error how far the feed is: on a terminal as `feedline top` does, elsewhere by a line now and then. `title`
 /// is put before this text. A signal that the caller's Interrupt catches ends the feed. Throws Error if the feeder
-/// cannot be made or cannot be set to its state.
+/// cannot be made, or if its state cannot be restored.
 FeedResult feed(const Pipeline& pipeline, Options options, const FeedOptions& how, const std::string& title);
 
 }  // namespace feedline::tool

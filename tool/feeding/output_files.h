@@ -17,7 +17,8 @@ std::string file_name(std::string_view output);
 
 /// Writes one output. A dense output is NAME.npy. A variable one is NAME.values.npy and NAME.row_splits.npy. Bytes are
 /// NAME.bytes.npy and NAME.offsets.npy, with NAME.row_splits.npy if a record may have several values. If steps may have
-/// different numbers of values, there is NAME.step_splits.npy, too. Filler rows are left out. Throws Error io_error.
+/// different numbers of values, there is NAME.step_splits.npy, too. Filler rows, which stand in for missing records,
+/// are left out. Throws Error io_error.
 class OutputFiles {
  public:
   OutputFiles(const std::string& folder, const ElementSpec& element);
@@ -38,7 +39,7 @@ class OutputFiles {
 
   /// Opens the file of the next tensor, tensors_[files_.size()].
   NpyWriter& open(DType dtype, const Shape& row_shape);
-  /// Returns the longest ranges of consecutive rows that are not filler, in ascending order.
+  /// Returns the longest ranges of consecutive rows that have a record, in ascending order.
   static std::vector<Range> valid_rows(const Batch& batch);
   /// Returns the number of values in the batch, with padding.
   int64_t values_in(const Batch& batch) const;

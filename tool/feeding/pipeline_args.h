@@ -27,9 +27,9 @@ struct PipelineArgs {
 /// text that makes no sense.
 Pipeline load(const PipelineArgs& args);
 
-/// Returns the feeder's options: the devices or virtual replicas, and a callback that shows how far the counting of the
-/// records is, and ends the counting on Ctrl-C. With --meet, also makes a communicator and waits until the other ranks
-/// have connected.
+/// Returns the feeder's options: the devices, or the replicas on the host, and a callback that shows how far the
+/// counting of the records is, and ends the counting on Ctrl-C. With --meet, also makes a communicator and waits until
+/// the other ranks have connected.
 Options feeder_options(const PipelineArgs& args);
 
 /// Compares `flags` between the ranks that have met: the command, and the flags that decide where the run begins and

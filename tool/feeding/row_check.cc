@@ -117,7 +117,7 @@ std::optional<uint64_t> RowCheck::hash_of(int64_t source, int64_t record) const 
   return row != of_source->second.end() && row->record == record ? std::optional(row->hash) : std::nullopt;
 }
 
-// Calls body(source, record, hash) for each row (with windows, for each frame of a row) that is not filler.
+// Calls body(source, record, hash) for each row that has a record; with windows, for each such frame of a row.
 template <typename Body>
 void RowCheck::for_each_row(const Batch& batch, const Body& body) const {
   const auto valid = batch.at("@valid").as<uint8_t>();

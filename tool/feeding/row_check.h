@@ -29,7 +29,7 @@ class RowCheck {
 
   struct Result {
     uint64_t rows = 0, differing = 0;
-    std::optional<std::string> first = {};  // the place of the first row that differs; nullopt if all are equal
+    std::optional<std::string> first = {};  // says where the first differing row is; nullopt: none differs
   };
   Result result() const;
 

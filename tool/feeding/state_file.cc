@@ -41,7 +41,7 @@ std::string state_at(const std::string& path) {
   try {
     return "the state of " + state_in_words(*text);
   } catch (const nlohmann::json::exception&) {
-    return "a state that cannot be read";  // Feeder::set_state() says why
+    return "a state that cannot be read";  // Feeder::set_state() will throw the reason
   }
 }
 

@@ -15,8 +15,8 @@ class StateFile {
   /// Locks the file against other processes until the destructor runs. Throws if another process holds the lock.
   explicit StateFile(std::string path);
 
-  /// Sets the feeder to the state in the file. Returns false if there is no file yet. Removes unfinished files that a
-  /// killed process has left. Also throws what Feeder::set_state throws.
+  /// Restores the feeder's state from the file. Returns false if there is no file yet. Removes temporary files that
+  /// killed processes have left. Also throws what Feeder::set_state() throws.
   bool restore(Feeder& feeder, bool accept_changes);
 
   /// Replaces the state in the file, and returns when the new state is on the disk. Does nothing if the file has this

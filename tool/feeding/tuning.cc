@@ -47,8 +47,8 @@ class Search {
   }
 
  private:
-  /// Tries a choice together with the best choices so far. `plan` is the plan of the best choices, before and after the
-  /// call.
+  /// Tries a choice together with the best choices so far. `plan` is the plan of the best choices; it is replaced if
+  /// the choice becomes one of them.
   void try_choice(const Choice& choice, std::string& plan) {
     const Choices changed = with(tuned_.best, choice);
     Trial trial{.choice = choice};
@@ -61,7 +61,7 @@ class Search {
       else if (!tuning_.time_left())
         trial.verdict = Trial::Verdict::no_time;
       else
-        measure(changed);  // not counted: what it reads is in the page cache afterwards
+        measure(changed);  // the figures are not used: this run brings the files into the page cache
     } catch (const Error& error) {
       trial.why = error.what();
       changed_plan = plan;

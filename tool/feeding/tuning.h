@@ -1,6 +1,5 @@
-// Looks for the settings with which a pipeline is fed best. The search changes one setting at a time, and compares by
-// short runs with and without the change in turn. The functions that plan and measure are passed to it, so that tests
-// can do without a clock.
+// Looks for the settings that feed a pipeline best. The search changes one setting at a time, and compares short runs
+// with the change and without it. The functions that plan and measure are arguments, so that tests need no clock.
 #pragma once
 
 #include <cstddef>
@@ -41,7 +40,7 @@ struct Spread {
   double median = 0, noise = 0;
 };
 
-/// How runs with a change compare with runs of the best choices before the change.
+/// Compares runs with a change and runs of the best choices before the change.
 struct Comparison {
   Spread rate;   // records per second with the change / without it
   Spread waits;  // Measured::wait_share with the change - without it
@@ -79,8 +78,8 @@ struct Tuning {
   std::function<Measured(const Choices&)> measure;
   /// Called before each run with the number of runs that are done and the maximum number of runs.
   std::function<void(size_t done, size_t most)> on_run = [](size_t, size_t) {};
-  /// Returns whether there is time to try another value. If there is not, the search ends with the comparison of the
-  /// best choices.
+  /// Returns whether there is time to try another value. If not, no further value is tried, and the best choices are
+  /// compared with the unchanged pipeline.
   std::function<bool()> time_left = [] { return true; };
 };
 
