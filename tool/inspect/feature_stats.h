@@ -17,7 +17,7 @@ namespace feedline::tool {
 /// Statistics of the records in which a feature has values of one kind.
 struct KindStats {
   uint64_t records = 0;
-  uint64_t count_min = 0, count_max = 0, total = 0;  // the minimum and maximum number of values in a record; the sum
+  uint64_t count_min = 0, count_max = 0, total = 0;  // values in a record: fewest, most; in all records
   uint64_t length_min = 0, length_max = 0;           // the shortest and longest value, in bytes; bytes_list only
   PictureStats pictures = {};                        // of the values that are pictures
 

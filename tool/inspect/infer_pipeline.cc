@@ -20,7 +20,7 @@
 namespace feedline::tool {
 namespace {
 
-/// A feature as the pipeline names it or, if it cannot be fed, a comment line that says why.
+/// A feature for the text of the pipeline or, if it cannot be fed, a comment line that says why.
 struct Described {
   std::optional<TextFeature> feature;
   std::string left_out = {};
