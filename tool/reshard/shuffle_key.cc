@@ -23,7 +23,8 @@ std::vector<uint64_t> keys_at(const ShuffleKeys& keys, uint64_t records, std::sp
       counts[bin_of(keys(r))].fetch_add(1, std::memory_order_relaxed);
   });
 
-  // The bins that contain the wanted ranks, and the rank of each bin's first key.
+  // The bins that hold the keys with the wanted ranks, and the rank of each bin's first key. A key's rank is the number
+  // of smaller keys.
   struct Bin {
     size_t number;
     uint64_t first_rank;

@@ -83,8 +83,8 @@ RecordMap map_from(const Json& list, const std::vector<FileIdentity>& inputs, ui
   return RecordMap(std::move(files), record_limit);
 }
 
-/// Returns whether counting the records of some file can give this result. RecordCursor relies on such a result, and
-/// the job's file, from which it was read, may be damaged.
+/// Returns whether counting the records of a file can have given this result. The check is needed because RecordCursor
+/// relies on the result, and the job's file, from which it was read, may be damaged.
 bool can_be(const MappedFile& file) {
   const bool is_plain = file.compression == Compression::none;
   io::IndexEntry next;  // the minimum offset and record number of the next mark

@@ -1,5 +1,5 @@
-// What a split must do, and how far it is, in a small file beside the shards: `.NAME.split.json`. With this file a run
-// continues where a killed run stopped, and a run with different inputs or options is refused.
+// Stores what a split must do, and how far it is, in a small file beside the shards: `.NAME.split.json`. With this file
+// a run continues where a killed run stopped, and a run with different inputs or options is refused.
 #pragma once
 
 #include <cstdint>

@@ -31,8 +31,8 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t range_bytes = uint64_t{64} << 20;          // the input that a thread scatters to buckets at a time
 constexpr uint64_t least_bucket_buffer = uint64_t{64} << 10;  // so that writes to buckets are large
-// The size of buckets in bytes: buckets larger than `fair_bucket` make nothing faster. They are larger only if there
-// would otherwise be more than `many_buckets`.
+// Buckets have at most `fair_bucket` bytes, because larger ones make nothing faster. They are larger only if there
+// would otherwise be more than `many_buckets` of them.
 constexpr uint64_t fair_bucket = uint64_t{128} << 20, many_buckets = 4096;
 constexpr size_t told_bad = 20;  // how many bad places are listed at most if they end the split
 
@@ -57,7 +57,7 @@ class Split {
       refuse_foreign_files();
     }
     const std::vector<uint64_t> missing = missing_shards();
-    // Somebody has removed a shard whose buckets were removed before. So all records are written to buckets again.
+    // If somebody has removed a shard whose buckets are gone, too, all records must be written to buckets again.
     const bool scatters_again =
         job_.buckets && !std::ranges::all_of(missing, [&](uint64_t i) { return has_buckets(i); });
     if (scatters_again) job_.buckets.reset();
@@ -292,7 +292,8 @@ class Split {
     std::vector<uint64_t> ranks;
     for (uint64_t unit = 0; unit < units(); unit++)
       for (uint64_t b = 0; b < job_.buckets->buckets_per_unit; b++) ranks.push_back(rank(unit, b));
-    // If there are fewer records than shards, buckets at the end may be empty. Their ranks have no key.
+    // If there are fewer records than shards, buckets at the end may be empty. No record has the rank at which they
+    // begin, so there is no key for it.
     const auto known = std::lower_bound(ranks.begin(), ranks.end(), records);
     std::vector<uint64_t> bounds = keys_at(keys, records, {ranks.begin(), known});
     if (!bounds.empty()) bounds.front() = 0;

@@ -28,8 +28,9 @@ struct SplitResult {
 /// memory.
 ///
 /// `memory` bounds the bytes of records and tables that all threads of a shuffle hold at once. Reading and writing take
-/// more: at most the longest record and a few MiB for each thread. A `memory` that is too small for the write buffers
-/// of enough buckets is exceeded by the table of a bucket: 16 bytes for each of its records.
+/// more: at most the longest record and a few MiB for each thread. If `memory` is too small for the write buffers of
+/// enough buckets, the buckets are larger, and the table of a bucket (16 bytes for each of its records) may exceed
+/// `memory`.
 ///
 /// Throws Error bad_pipeline if the inputs have bad records that are not skipped, or if the folder has files with the
 /// shards' names that this split has not written; io_error if a file cannot be read or written, or changes, or if the
