@@ -27,11 +27,11 @@ using namespace std::chrono_literals;
 
 constexpr uint64_t unknown = UINT64_MAX;  // a number of samples that is not known
 
-// If rows have many floats, only some values of each part are counted by value: at least looked_at_in_row in each row,
-// and all values of the part if all rows together have at most looked_at_in_all of them.
+// Of long rows of floats, only some values of each part (channel or column) are counted by value: at least
+// looked_at_in_row in each row, and up to looked_at_in_all in all rows together.
 constexpr uint64_t looked_at_in_row = 4, looked_at_in_all = 1 << 20;
 
-/// Returns whether the output is a class vector in which the largest number stands at the place of the class.
+/// Returns whether the output is a one-hot vector: its largest number is at the index of the class.
 bool is_one_hot(const std::string& name, const Pipeline& pipeline) {
   for (const config::Output& output : pipeline.message().output()) {
     const config::Normalize& normalize = output.normalize();
@@ -147,21 +147,21 @@ class Collector {
     const Lock lock(taking_);
     if (ended_) return {};
     Batch batch = feeder_.next();
-    // If a sample of a mixture is taken, only the first steps of the epoch count, and the epoch goes on after them.
+    // For a sample of a mixture, only the first steps of the epoch are counted, and the epoch has more steps.
     ended_ = !batch || first_row(batch) >= most_;
     return ended_ ? Batch() : std::move(batch);
   }
 
-  /// Returns the number in the epoch of the first row of the batch's step.
+  /// Returns the index, in the epoch, of the first row of the batch's step.
   uint64_t first_row(const Batch& batch) const { return batch->step() * static_cast<uint64_t>(batch->rows()) * ranks_; }
 
   struct Found {
-    uint64_t first = 0;    // the number in the epoch of the batch's first row; with windows, of its first frame
+    uint64_t first = 0;    // the index, in the epoch, of the batch's first row; with windows, of its first frame
     uint64_t samples = 0;  // rows that have a sample
     uint64_t lost = 0;     // rows whose record turned out bad
   };
 
-  /// Sets `rows` to the rows of the batch that count; with windows, to the frames that count.
+  /// Sets `rows` to the rows of the batch that are to be counted; with windows, to the frames.
   Found find_rows(const Batch& batch, std::vector<int64_t>& rows) const {
     const auto valid = batch->at("@valid").as<const bool>();
     const auto batch_rows = static_cast<uint64_t>(batch->rows());
@@ -181,8 +181,8 @@ class Collector {
     return found;
   }
 
-  /// Removes the rows that the given pipeline would refuse while it pads them. Returns how many they are. Throws Error
-  /// wrong_count if there is such a row and bad records are not skipped.
+  /// Removes the rows that the given pipeline would refuse, because their values do not fill whole steps. Returns how
+  /// many rows were removed. Throws Error wrong_count if there is such a row and bad records are not skipped.
   size_t remove_partial_steps(const Batch& batch, const std::vector<OutputStats>& stats,
                               std::vector<int64_t>& rows) const {
     size_t removed = 0;
@@ -286,8 +286,8 @@ CollectedStats collect_stats(const Pipeline& pipeline, Options options, const st
     const uint64_t samples = count_samples(fed.pipeline, options);
     stats.samples_of_data = static_cast<int64_t>(samples);
     counted = samples > 0 ? sample->of(samples) : 0;
-    // The epoch ends with the sample, so that nothing after the sample is read. The report has the missing values only
-    // of an epoch that has ended.
+    // The epoch ends with the sample, so that nothing after the sample is read. The report has the numbers of missing
+    // values only after the epoch has ended.
     const uint64_t step = static_cast<uint64_t>(fed.rows) * static_cast<uint64_t>(options.world_size);
     if (counted > 0 && !pipeline.message().has_mixture())
       fed.pipeline = fed.pipeline.with("epoch.steps", std::to_string((counted + step - 1) / step));
@@ -320,7 +320,7 @@ CollectedStats collect_stats(const Pipeline& pipeline, Options options, const st
     if (sample)
       stats.bad_records_of_data = stats.report.skipped_total;
     else if (ranks && counted != unknown && !pipeline.message().has_window())
-      known_bad = stats.report.skipped_total;  // this rank's feed may also have read the lost records of other ranks
+      known_bad = stats.report.skipped_total;  // bad_records may include lost records of other ranks
     else
       known_bad = stats.report.bad_records - std::min(stats.report.bad_records, collector.lost());
   }

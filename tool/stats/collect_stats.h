@@ -19,7 +19,7 @@ struct CollectedStats {
   std::vector<OutputStats> outputs;  // after settle()
   uint64_t samples = 0;              // how many were counted, over all ranks
   int64_t samples_of_data = -1;      // how many the epoch has; -1: unknown
-  uint64_t bad_records = 0;          // with a sample: of the samples to be counted; else all; over all ranks
+  uint64_t bad_records = 0;          // over all ranks; if a sample was taken, only those in the sample
   /// If a sample was taken: the bad records that were found in all the data before the sample was drawn. Otherwise 0,
   /// because bad_records includes them.
   uint64_t bad_records_of_data = 0;
@@ -34,9 +34,9 @@ struct CollectedStats {
 
 /// Feeds the pipeline once, to as many threads as this process has CPUs, and returns the statistics of what it
 /// delivers. With Options::communicator the ranks share the work: all ranks must make this call, and each gets the
-/// statistics of all. Shows progress. The result does not depend on the number of threads and ranks, but for the bad
-/// records of windows and of epochs without an end that ranks found while they were fed. Throws the Error of the feed,
-/// and Error stalled after an interrupt.
+/// statistics of all. Shows progress. The result does not depend on the number of threads and ranks, except for how
+/// many bad records are found during the feed if the pipeline has windows, or an epoch without an end. Throws the Error
+/// of the feed, and Error stalled after an interrupt.
 ///
 /// With `sample`, only a random part of the samples is counted. Each sample of the data is drawn with the same
 /// probability, and at most once. Every call draws the same samples.

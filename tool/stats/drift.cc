@@ -135,8 +135,8 @@ class OutputComparison {
                      value_text(now.at("max")), value_text(before.at("min")), value_text(before.at("max"))));
   }
 
-  /// Compares, for any x, the shares of the values that are at most x (the distance of Kolmogorov and Smirnov), to one
-  /// per cent.
+  /// Compares, for every x, the share of the values that are at most x (the Kolmogorov-Smirnov distance). The
+  /// percentiles give it to 1 %.
   void compare_shares(const std::string& name, const Json& before, const Json& now) {
     const auto was = before.at("percentiles").get<std::vector<double>>(),
                is = now.at("percentiles").get<std::vector<double>>();

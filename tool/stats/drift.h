@@ -8,16 +8,16 @@
 
 namespace feedline::tool {
 
-/// How far statistics may differ from earlier statistics. All bounds are shares: 0.1 means 10 %.
+/// Bounds for differences from earlier statistics. All bounds are shares: 0.1 means 10 %.
 struct DriftBounds {
-  // For labels: which share of the values may have a different label than before (the total variation distance). For
-  // other numbers: by how much the share of the values that are at most x may have changed, for any x.
+  // For labels: the share of the values that may have a different label than before (the total variation distance). For
+  // other numbers: the largest change, for any x, of the share of the values that are at most x.
   double shift = 0.1;
-  // How far values may lie outside of the earlier range, in parts of its width.
+  // The largest distance of a value from the earlier range, as a share of the width of that range.
   double range = 0.1;
-  // By how much each of three shares may have risen: of missing values, of values that are not finite, of bad records.
+  // The largest rise of each of three shares: of missing values, of values that are not finite, and of bad records.
   double missing = 0.01;
-  // Which share of the values may have labels that no value had before.
+  // The share of the values that may have labels which no value had before.
   double new_labels = 0;
 };
 
@@ -37,7 +37,7 @@ Json read_statistics(const std::string& file);
 /// by stats_json().
 std::vector<Drift> find_drift(const Json& before, const Json& now, const DriftBounds& bounds);
 
-/// Returns the list as JSON.
+/// Returns the drifts and the bounds as JSON.
 Json drift_json(const std::vector<Drift>& drifts, const DriftBounds& bounds);
 
 }  // namespace feedline::tool

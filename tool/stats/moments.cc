@@ -63,8 +63,8 @@ using FloatDifferences = Differences<EightFloats, EightSmallCounts, turns>;
 template <size_t turns>
 using DoubleDifferences = Differences<Eight, EightCounts, turns>;
 
-/// Adds numbers, eight at a time. Their differences from the pivots are summed in doubles. `values` has rounds * turns
-/// * lanes numbers.
+/// Adds numbers, eight at a time. Sums, in doubles, their differences from the pivots, which are the first numbers of
+/// the parts. `values` has rounds * turns * lanes numbers.
 template <typename Number, typename Vector, typename Counts, size_t turns>
 void add_rounds(const Number* values, size_t rounds, Differences<Vector, Counts, turns>& to) {
   Differences<Vector, Counts, turns> sums = to;
@@ -84,7 +84,7 @@ void add_rounds(const Number* values, size_t rounds, Differences<Vector, Counts,
   to = sums;
 }
 
-/// Moments::add_row() for as many parts as the sums have turns.
+/// Does what Moments::add_row() says for `turns` parts.
 template <typename Number, typename Vector, typename Counts, size_t turns>
 bool add_row_of(std::span<const Number> values, std::span<Moments> parts, Differences<Vector, Counts, turns> sums) {
   constexpr size_t of_round = turns * lanes;
@@ -98,7 +98,7 @@ bool add_row_of(std::span<const Number> values, std::span<Moments> parts, Differ
   }
   constexpr auto add = add_rounds<Number, Vector, Counts, turns>;
   compiled_for<add>(simd_level())(values.data(), values.size() / of_round, sums);
-  std::array<double, turns> filled{};  // zeros that only fill up the last round
+  std::array<double, turns> filled{};  // how many zeros only fill up the last round
   if (const auto rest = values.last(values.size() % of_round); !rest.empty()) {
     std::array<Number, of_round> round;
     std::ranges::copy(rest, round.begin());
@@ -129,7 +129,8 @@ bool add_row_of(std::span<const Number> values, std::span<Moments> parts, Differ
     const size_t count = values.size() / turns;
     to.zeros += static_cast<uint64_t>(zeros);
     to.count += count;
-    // The sum of p + d is n p + sum d, and that of its square n p^2 + 2 p sum d + sum d^2.
+    // With the pivot p and the differences d, the n numbers p + d have the sum n p + sum d. Their squares have the sum
+    // n p^2 + 2 p sum d + sum d^2.
     const auto n = static_cast<double>(count);
     const auto pivot = static_cast<double>(values[part]);
     const DoubleDouble sum{differences[part], 0};

@@ -15,7 +15,7 @@
 
 namespace feedline::tool {
 
-/// What is counted of an output.
+/// Says how the values of an output are divided into rows, parts and steps, and which of them are counted.
 struct OutputShape {
   /// The number of parts into which the values of a row of a dense output fall: the channels of pictures, the columns
   /// of a stack. Each part has its own statistics. All parts of a row have the same number of values.
@@ -30,7 +30,7 @@ struct OutputShape {
   size_t looked_at = 64;
 };
 
-/// The rows of a batch that count, and their numbers in the epoch.
+/// The rows of a batch that are to be counted, and their numbers in the epoch.
 struct CountedRows {
   std::span<const int64_t> rows;
   uint64_t first = 0;  // the number in the epoch of the batch's first row

@@ -26,7 +26,7 @@ bool goes_on_for_ever(const config::Pipeline& pipeline) {
   return pipeline.has_mixture() && pipeline.mixture().stop() == config::Mixture::CYCLE_FOREVER;
 }
 
-// Pictures that would be padded are counted as they are stored, since no tensor of pictures is ragged.
+// Pictures that would be padded are counted as encoded bytes, because no tensor of pictures is ragged.
 void leave_encoded(config::Output& output) {
   config::Output as_it_is;
   as_it_is.set_name(output.name());
@@ -60,7 +60,7 @@ StatsPipeline for_stats(const Pipeline& given, bool sample, unsigned threads) {
   for (config::Feature& feature : *changed->mutable_feature()) make_ragged(feature);
   for (config::Source& source : *changed->mutable_source()) {
     for (config::Feature& feature : *source.mutable_feature()) make_ragged(feature);
-    if (sample) source.mutable_index()->set_mode(config::Index::BUILD);  // LAZY has only file order
+    if (sample) source.mutable_index()->set_mode(config::Index::BUILD);  // LAZY allows only file order
   }
   changed->clear_distribute();
   changed->clear_shuffle();

@@ -1,4 +1,4 @@
-// How often each string comes, if there are few different strings and all are short, as labels are.
+// Counts how often each string occurs, if there are few different strings and all are short, as labels are.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What follows from statistics for a training: how to normalise an output, and how to weigh classes.
+// Derives from statistics how a training should normalise an output, and how it should weigh classes.
 #pragma once
 
 #include <optional>

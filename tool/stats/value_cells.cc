@@ -35,7 +35,7 @@ uint64_t ValueCells::key_of(uint64_t code) const noexcept {
   return value < 0 ? 0 - magnitude : magnitude;
 }
 
-// Adds the cell to the bucket of its key, which exists or is made.
+// Adds the cell to the bucket of its key. Makes the bucket if there is none.
 void ValueCells::insert(const Bucket& cell) {
   const size_t mask = buckets_.size() - 1;
   size_t i = cell.key * 0x9e3779b97f4a7c15u >> std::countl_zero(mask);
@@ -164,7 +164,7 @@ ValueCells ValueCells::get(MessageReader& message, bool integers) {
   ValueCells cells(integers);
   if (message.get<uint64_t>() != static_cast<uint64_t>(integers)) message.refuse("counts numbers of a different type");
   cells.bits_ = message.get<int>();
-  const int most_bits = integers ? all_bits - 2 : stored_bits - 1;  // once cells have been made coarser
+  const int most_bits = integers ? all_bits - 2 : stored_bits - 1;  // the most that coarsen() leaves
   if (cells.bits_ != all_bits && (cells.bits_ < 0 || cells.bits_ > most_bits))
     message.refuse(fmt::format("has cells of {} bits", cells.bits_));
   const std::vector<Bucket> buckets = message.get_rows<Bucket>();

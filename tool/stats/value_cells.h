@@ -1,5 +1,5 @@
-// How often each value comes: exactly while there are few values, otherwise in cells as narrow as a fixed amount of
-// memory allows.
+// Counts how often each value occurs: exactly while there are few values, otherwise in cells (ranges of values) that
+// are as narrow as a fixed amount of memory allows.
 #pragma once
 
 #include <cstdint>

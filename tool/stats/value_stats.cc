@@ -17,7 +17,7 @@ bool all_finite(const double* values, size_t count) {
 }
 
 struct ByteRange {
-  uint8_t bits = 0;  // the bits that any of the bytes has
+  uint8_t bits = 0;  // all bytes, combined by OR
   uint32_t sum = 0;
 };
 

@@ -14,12 +14,12 @@
 
 namespace feedline::tool {
 
-/// Collects the moments of numbers, and how often each value comes. A float that is not finite is counted, and is left
-/// out of everything else. Objects of the same dtype can be merged; the result does not depend on which object was
-/// given which numbers. Not thread-safe.
+/// Collects the moments of numbers, and counts how often each value occurs. A float that is not finite is counted, and
+/// is left out of everything else. Objects of the same dtype can be merged; the result does not depend on which object
+/// was given which numbers. Not thread-safe.
 class ValueStats {
  public:
-  /// How the numbers of a dtype are given to add().
+  /// The form in which add() takes the numbers of a dtype.
   enum class Form : uint8_t { bytes, integers, floats };
   static Form form_of(DType dtype) noexcept;
 
@@ -69,7 +69,7 @@ class ValueStats {
   // Counts of each byte since settle(), in four tables. Neighbouring bytes go to different tables, so that an increment
   // need not wait for the one before it if both bytes are equal.
   std::array<std::array<uint64_t, 256>, 4> of_bytes_{};
-  std::vector<double> finite_;  // the numbers of a call that are finite, if some are not
+  std::vector<double> finite_;  // the finite numbers of a call, if some are not finite
 };
 
 }  // namespace feedline::tool
