@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# ./dev bench dlio: feedline beside the readers of DLIO, inside it.
+# ./dev bench dlio: compares feedline, as a reader of DLIO, with DLIO's own readers.
 set -euo pipefail
 source scripts/common.sh
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# ./dev bench peers: feedline beside other loaders.
+# ./dev bench peers: compares feedline with other loaders.
 set -euo pipefail
 source scripts/common.sh
 
@@ -10,7 +10,7 @@ python=build/peers/venv/bin/python
 virtual_environment build/peers/venv
 "$python" -m pip install --quiet --requirement bench/peers/requirements.txt
 "$python" bench/peers/make_data.py --data build/peers/data
-# Exits with 1 where a figure is short of what is wanted.
+# feed_bench exits with 1 if a figure misses its target, which must not end this script.
 build/bench/feed_bench --threads "$(nproc)" --rounds 5 --json build/peers/ceilings.json || true
 "$python" bench/peers/compare.py --tool build/feedline --data build/peers/data --out build/peers \
   --ceilings build/peers/ceilings.json "$@"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# ./dev bench trainers: trainers with feedline's loader, and with their frameworks' own.
+# ./dev bench trainers: runs trainers with feedline's loader, and with the loaders of their frameworks.
 set -euo pipefail
 source scripts/common.sh
 

@@ -13,7 +13,7 @@ import shlex
 import subprocess
 import sys
 
-# What clang does not know, or what would be made.
+# Options that clang does not know, or that would make it write files.
 LEFT_OUT = re.compile(r"-(MD|c|Werror|Wno-psabi|Wno-restrict|fpch-preprocess|Winvalid-pch)$")
 LEFT_OUT_WITH_VALUE = {"-MQ", "-MF", "-o", "-include"}
 

@@ -1,4 +1,4 @@
-# What the scripts of ./dev share. A script sources it after `cd` to the root of the source tree.
+# Functions that the scripts of ./dev share. A script sources it after `cd` to the root of the source tree.
 # shellcheck shell=bash
 
 die() {
@@ -11,7 +11,7 @@ need() {
   scripts/packages.sh install "$@"
 }
 
-# configure FOLDER OPTIONS...
+# configure FOLDER OPTIONS...: has Meson configure the build in FOLDER.
 configure() {
   local folder=$1 again=()
   shift
@@ -24,7 +24,7 @@ configure() {
   fi
 }
 
-# compile FOLDER TARGETS...: says at the end how long it took, and what took longest.
+# compile FOLDER TARGETS...: compiles, then says how long it took, and what took longest.
 compile() {
   local folder=$1 start=$SECONDS
   shift
@@ -33,12 +33,12 @@ compile() {
   scripts/times.py compiled "$folder" --before "$folder/ninja_log.before" --seconds $((SECONDS - start)) || true
 }
 
-# tested_build OPTIONS...: installs what the build that is tested needs, and configures it, with kernels for one
-# generation of GPUs where there is no GPU.
+# tested_build OPTIONS...: installs what the tests need, and configures the folder build with tests. On a machine
+# without a GPU, kernels are compiled only for the GPUs that the tests simulate.
 tested_build() {
   need package tool mpi tests python
   python_environment requirements
-  local architectures=90  # that of the fake GPUs of the tests
+  local architectures=90  # of the GPUs that the tests simulate
   [[ -e /dev/nvidiactl ]] && architectures=$(all_gpu_architectures)
   configure build -Dcuda=auto "-Dgpu_archs=$architectures" -Dtests=true -Dpython=enabled \
     "-Dpython_interpreter=$PWD/build/python-env/bin/python" "$@"
@@ -48,15 +48,16 @@ all_gpu_architectures() {
   sed -n "s/^option('gpu_archs'.* value: \[\([^]]*\)\].*/\1/p" meson_options.txt | tr -d "' "
 }
 
-# virtual_environment FOLDER [PYTHON]: makes it, unless it is there and whole. Whoever installs into it then writes down
-# there what, so that nothing is believed to be in one that was made anew.
+# virtual_environment FOLDER [PYTHON]: makes a virtual environment of Python, unless FOLDER has one that works. Callers
+# note in FOLDER what they have installed, so that the notes are gone if the environment is made anew.
 virtual_environment() {
   "$1/bin/python" -m pip --version > /dev/null 2>&1 && return
   mkdir -p "$(dirname "$1")"
   "${2:-python3}" -m venv --clear "$1"
 }
 
-# python_environment LIST...: a virtual environment, build/python-env, with what these lists of tests/python name.
+# python_environment LIST...: makes a virtual environment, build/python-env, with the packages of these lists of
+# tests/python.
 python_environment() {
   local python=build/python-env/bin/python list options
   virtual_environment build/python-env
@@ -69,7 +70,8 @@ python_environment() {
   done
 }
 
-# run_tests FOLDER ARGUMENTS...: `meson test`, then the last word on the run. Fails where a test failed.
+# run_tests FOLDER ARGUMENTS...: runs `meson test`, then prints how long it took, and which tests did not pass. Fails if
+# a test failed.
 run_tests() {
   local folder=$1 status=0 start=$SECONDS log=$1/meson-logs/testlog-count_cpu.sh.json
   shift
@@ -91,8 +93,9 @@ run_tests() {
   return "$status"
 }
 
-# in_background LOG COMMAND...: runs it, and ends it with the script, with all that it has started. Its standard input is
-# empty, because what is in the background cannot ask. wait_for_it waits for it, and returns how it ended.
+# in_background LOG COMMAND...: runs COMMAND in the background. When the script ends, COMMAND and all processes that it
+# has started are ended. Its standard input is empty, because it cannot ask the user anything. wait_for_it waits for
+# COMMAND, and returns its exit status.
 in_background() {
   local log=$1
   shift
@@ -109,7 +112,8 @@ wait_for_it() {
   return "$code"
 }
 
-# memory_folder: a new folder in memory, if there is room and what is written there can be executed. Else prints nothing.
+# memory_folder: makes a folder in memory (tmpfs) and prints its path, if there is room and programs can be run from
+# there. Otherwise prints nothing.
 memory_folder() {
   local folder
   [[ $(stat -f -c %T /dev/shm 2> /dev/null) == tmpfs && $(df --output=avail -B 1G /dev/shm | tail -n 1) -ge 4 ]] || return 0
@@ -123,11 +127,12 @@ memory_folder() {
   fi
 }
 
-# in_memory COMMAND...: runs it with temporary files in memory: a test of logic need not wait for a disk. TMPDIR, if it is
-# set, decides.
+# in_memory COMMAND...: runs COMMAND with its temporary files in memory, because a test of logic need not wait for a
+# disk. If TMPDIR is set, the files are there instead.
 in_memory() (
   if [[ -z ${TMPDIR:-} ]]; then
-    # Nothing else has this name: when a signal ends a function, the trap sees the local variables of that function.
+    # No other variable may have this name: if a signal ends a function, the trap sees the local variables of that
+    # function.
     temporary_in_memory=$(memory_folder)
     if [[ -n $temporary_in_memory ]]; then
       trap 'rm -rf "$temporary_in_memory"' EXIT
@@ -138,9 +143,9 @@ in_memory() (
   "$@"
 )
 
-# python_package: the Python package in build/python, with every framework in build/python-env.
+# python_package: builds the Python package in build/python, and installs every framework in build/python-env.
 python_package() {
   tested_build -Dbench=false
   python_environment torch-alone frameworks frameworks-alone frameworks-last
-  compile build python/feedline/_feedline.pyi  # the package's last file
+  compile build python/feedline/_feedline.pyi  # the file of the package that is made last
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# count_cpu.sh TEST ARGUMENTS...: runs a test, and writes its words and what `times` says to a file in
-# $FEEDLINE_CPU_TIMES. scripts/times.py reads them. Meson keeps in memory what a test prints, so a test that goes on
-# printing is ended by SIGPIPE after 32 MiB, of which the log then has the last lines.
+# count_cpu.sh TEST ARGUMENTS...: runs a test, and writes its command line and the output of `times` to a file in
+# $FEEDLINE_CPU_TIMES, for scripts/times.py. Meson keeps in memory what a test prints. So a test that prints more than
+# 32 MiB is ended by SIGPIPE, and the log has the last lines of these 32 MiB.
 "$@" > >(head -c 32M) 2> >(head -c 32M >&2)
 status=$?
 {

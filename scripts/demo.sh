@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# ./dev demo: from nothing to a feed that one can watch.
+# ./dev demo: builds the tool, and runs its demo.
 set -euo pipefail
 source scripts/common.sh
 
 need package tool
-# It needs nothing of the tests. Its replicas are on the host: only where there is a GPU does it take the time to compile
-# kernels.
+# The demo needs no tests, and feeds replicas on the host. So kernels, which take long to compile, are compiled only if
+# there is a GPU.
 options=()
 if [[ ! -f build/build.ninja ]]; then
   options=(-Dtests=false -Dbench=false -Dpython=disabled)

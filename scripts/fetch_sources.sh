@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # fetch_sources.sh NAME...: puts the sources of subprojects (protobuf, catch2, cli11, nlohmann_json, tbb) into
-# subprojects/, from the distribution's source packages, if these have the version that the wrap file names. It leaves
-# alone what is there, but for our Meson files. Where it brings nothing, Meson downloads what the wrap file names.
+# subprojects/, from the distribution's source packages, if these have the version that the wrap file names. Of sources
+# that are there already, it replaces only our Meson files. If there is no such source package, Meson downloads what the
+# wrap file names.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../subprojects"
 
@@ -10,7 +11,8 @@ declare -A package_of=([protobuf]=protobuf [catch2]=catch2 [cli11]=cli11 [nlohma
 work=''
 trap '[[ -z $work ]] || rm -rf "$work"' EXIT
 
-# Lists of source packages, which need not be among the system's sources, in a folder of our own: so no root is needed.
+# Downloads apt's lists of source packages, which the system may not use, into a folder of our own. So no root is
+# needed.
 make_lists() {
   mkdir -p "$work/sources" "$work/lists" "$work/cache"
   sed 's/^Types:.*/Types: deb-src/' /etc/apt/sources.list.d/*.sources > "$work/sources/all.sources" 2> /dev/null || true
@@ -44,5 +46,5 @@ for name in "$@"; do
   fi
   tar xf "${archive[0]}" -C "$unpacked" --strip-components 1
   cp "packagefiles/$name/meson.build" "$unpacked"
-  mv -T "$unpacked" "$folder" 2> /dev/null || [[ -d $folder ]] # another configuration may have been faster
+  mv -T "$unpacked" "$folder" 2> /dev/null || [[ -d $folder ]] # another process may have made the folder first
 done

@@ -9,7 +9,7 @@ case "${1:-}" in
   --check) options=(--dry-run --Werror) ;;
   *) die "format takes --check or nothing, not '$1'" ;;
 esac
-# Every folder, so that none is forgotten, except what is built or fetched.
+# Searches every folder, so that none is forgotten, except those of builds and of downloaded sources.
 find . \( -path './build*' -o -path ./subprojects -o -path './.?*' \) -prune -o \
   \( -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -print0 \
   | xargs -0 clang-format "${options[@]}"

@@ -13,7 +13,7 @@ while [[ $# -gt 0 ]]; do
 done
 [[ $seconds =~ ^[1-9][0-9]*$ ]] || die "--seconds takes a number of seconds, not '$seconds'"
 need package tool mpi tests fuzz
-# Coverage is that of clang's own counters: of lines, as llvm-cov counts them.
+# Coverage is measured by clang's own counters, from which llvm-cov counts the lines.
 CC=clang CXX=clang++ CXXFLAGS="-fprofile-instr-generate -fcoverage-mapping" LDFLAGS=-fprofile-instr-generate \
   configure build-fuzz -Dpython=disabled -Dcuda=disabled -Dbench=false -Dfuzzing_engine=libfuzzer -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
 compile build-fuzz fuzz
@@ -30,8 +30,8 @@ for source in tests/fuzz/*_fuzz.cc; do
   name=$(basename "$source" _fuzz.cc)
   mkdir -p "build-fuzz/found/$name"
   rm -f "build-fuzz/$name".{profraw,profdata,result}
-  # New inputs go to the first folder; what breaks the target lies beside the log.
-  # -entropic=0: all inputs are changed equally often, because each reaches something that no other does.
+  # New inputs go to the first folder; inputs that make the target fail go beside the log. -entropic=0: all inputs are
+  # changed equally often, because each reaches something that no other does.
   LLVM_PROFILE_FILE=build-fuzz/$name.profraw UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
     "build-fuzz/tests/fuzz/${name}_fuzz" -max_total_time="$seconds" -timeout=10 -entropic=0 -print_final_stats=1 \
     -artifact_prefix="build-fuzz/$name-" "build-fuzz/found/$name" \
@@ -39,7 +39,8 @@ for source in tests/fuzz/*_fuzz.cc; do
     && echo ok > "build-fuzz/$name.result" || echo failed > "build-fuzz/$name.result" &
 done
 wait
-# lines_reached NAME: what scripts/fuzz_lines.py says of the files that a target names ("// covers: FILE...").
+# lines_reached NAME: prints how many lines a target has reached (scripts/fuzz_lines.py) of the files that it names in
+# "// covers: FILE...".
 lines_reached() {
   local -a files
   read -ra files <<< "$(sed -n 's,^// covers: ,,p' "tests/fuzz/$1_fuzz.cc" | tr '\n' ' ')"

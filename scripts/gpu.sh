@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# ./dev gpu [--for 90] [--python PYTHON]: a kit for a machine that has a GPU, and neither a compiler nor a network: tests
-# and benchmarks, what they need, and `run`, in build/gpu-suite and packed as build/gpu-suite.tgz.
+# ./dev gpu [--for 90] [--python PYTHON]: makes a kit for a machine that has a GPU, but neither a compiler nor a
+# network: tests, benchmarks, what they need, and the program `run`. The kit is build/gpu-suite, packed as
+# build/gpu-suite.tgz.
 set -euo pipefail
 source scripts/common.sh
 
@@ -33,11 +34,12 @@ suite=build/gpu-suite
 rm -rf "$suite" "$suite.tgz"
 mkdir -p "$suite/lib" "$suite/lib-of-compiler"
 for program in "${programs[@]}"; do
-  strip --strip-debug -o "$suite/$(basename "$program")" "build/$program"  # what hangs shows the names of its functions
-  # Less what belongs to the other machine: its C library, and NCCL and cuBLAS, which are large.
+  strip --strip-debug -o "$suite/$(basename "$program")" "build/$program"  # function names stay, for stacks
+  # Leaves out libraries that the other machine has: the C library, and NCCL and cuBLAS, which are large.
   ldd "build/$program" | awk '$3 ~ /^\// && $1 !~ /^(libc|libm|libdl|librt|libpthread|ld-linux|libnccl|libcublas|libcublasLt)[.-]/ { print $3 }'
 done | sort -u | while read -r library; do
-  # The compiler's libraries need a C library that is as new as this machine's; so the other machine's own are better.
+  # The compiler's libraries need a C library as new as this machine's. So they lie apart, and `run` uses them only if
+  # the other machine's are too old.
   case "$library" in
     *libstdc++* | *libgcc_s*) folder=$suite/lib-of-compiler ;;
     *) folder=$suite/lib ;;
@@ -46,14 +48,14 @@ done | sort -u | while read -r library; do
 done
 if [[ -n $python ]]; then
   scripts/wheel.sh "$python"
-  # shellcheck disable=SC2012 # the newest, whose name has nothing odd
+  # shellcheck disable=SC2012 # the newest wheel; no name of a wheel has special characters
   cp "$(ls -t build/wheels/feedline-*.whl | head -n 1)" "$suite"
   # What the random pipelines need besides NumPy.
   "$python" -m pip download --quiet --no-deps --only-binary :all: --dest "$suite" google-crc32c ml_dtypes pillow protobuf
 else
   echo "the kit has no wheel, so its checks of the Python package are skipped: there is none of ${pythons[*]}"
 fi
-# What the steps read of the source tree lies where it lies there.
+# Files of the source tree that steps read have the same paths in the kit.
 tar c --exclude='*.feedline-*' --exclude=__pycache__ examples bench/peers/*.textproto bench/trainers \
   tests/golden/{captions,chess,images,proto,sequence,video} tests/property tests/reference | tar x -C "$suite"
 cp tests/examples/train_gpu_test.py scripts/gpu/*.py "$suite"

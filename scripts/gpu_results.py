@@ -11,7 +11,7 @@ import sys
 MARKS = "<!-- ./dev gpu-results writes what follows -->", "<!-- until here -->"
 NOT_YET = re.compile(r"[Nn]othing has run on|run on a (real )?GPU yet|[Oo]nly one and two( cores)?")
 
-# What docs/limits.md wants: the steps that show it, or the figure of gpu_bench.
+# What docs/limits.md wants: what is checked, the wanted result, and the steps that show it or the figure of gpu_bench.
 WANTED = (
     ("the suite `gpu`: kernels bit for bit, feeds, NCCL, graphs captured beside feeds, data parallelism", "passes",
      ("unpack", "copy", "copy-after-host-function", "feed", "nccl", "nccl-feed", "nccl-processes", "data-parallel")),
@@ -114,7 +114,7 @@ def steps(results: Results) -> list[str]:
     columns = sorted({column for figures in kernels.values() for column in figures})
     looked_at = [[name.removeprefix("ncu-"), *(figures.get(column, "") for column in columns)] for name, figures in kernels.items()]
     lines = ["[scripts/gpu/steps.py](../scripts/gpu/steps.py) says what each step runs.", ""]
-    alike: dict[tuple[str, str], list[str]] = {}  # steps by what is to be said of them
+    alike: dict[tuple[str, str], list[str]] = {}  # (result, where) -> the steps with this result
     for name, said, where in rows:
         alike.setdefault((said, where), []).append(name)
     lines += table(["steps", "what came of them", "on which GPU, when"], [[", ".join(n), *of] for of, n in alike.items()])

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# install_cuda.sh [FOLDER]: puts CUDA's compiler and runtime, NCCL and cuBLAS from PyPI into FOLDER (/usr/local/cuda), for
-# machines whose distribution has none, such as those of CI. They need no GPU: the tests have GPUs of their own.
+# install_cuda.sh [FOLDER]: puts CUDA's compiler and runtime, NCCL and cuBLAS from PyPI into FOLDER (/usr/local/cuda),
+# for machines whose distribution has none, such as those of CI. No GPU is needed: the tests simulate GPUs.
 set -euo pipefail
 
 folder=${1:-/usr/local/cuda}
@@ -19,7 +19,7 @@ python3 -m venv --clear "$folder-packages"
 packages=$("$folder-packages/bin/python" -c 'import nvidia; print(list(nvidia.__path__)[0])')
 ln -sf "$packages/nccl/include/"* "$packages/cu13/include"
 ln -sf "$packages/nccl/lib/"* "$packages/cu13/lib"
-# What linkers look for has no version in its name.
+# Linkers look for names without a version.
 for library in "$packages/cu13/lib/"*.so.*; do
   ln -sf "$(basename "$library")" "${library%%.so.*}.so"
 done

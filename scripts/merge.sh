@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# ./dev merge: the tests that a change must pass besides those of a commit, before it is merged: the build as a whole,
-# the frameworks, the feeder in its other ways, files on a disk, and what clang says of locks.
+# ./dev merge: the tests that a change must pass before it is merged, besides those of a commit: the build as a whole,
+# the frameworks, further settings of the feeder, files on a disk, and clang's analysis of locks.
 set -euo pipefail
 source scripts/common.sh
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# ./dev nightly [PART...] [--seconds N]: what neither a commit nor a merge waits for. Each part has a log in
-# build/nightly, and what fails does not keep the others from running. Exits with 1 where one failed.
+# ./dev nightly [PART...] [--seconds N]: runs the checks that take too long for a commit or a merge. Each part has a log
+# in build/nightly. A part that fails does not keep the others from running. Exits with 1 if a part failed.
 set -euo pipefail
 source scripts/common.sh
 
 run_part() { # PART SECONDS
   case "$1" in
-    stress) # killing tests, thousands of times
+    stress) # tests that kill processes, thousands of times
       tested_build -Dbench=false
       # shellcheck disable=SC2046 # a list of words
       compile build $(scripts/targets_of.py build nightly)
@@ -53,7 +53,7 @@ while [[ $# -gt 0 ]]; do
 done
 [[ ${#chosen[@]} -gt 0 ]] || chosen=("${parts[@]}")
 
-need package tool mpi tests python fuzz tidy # now, while it can ask
+need package tool mpi tests python fuzz tidy # now, while the user can be asked
 mkdir -p build/nightly
 : > build/nightly/summary
 failed=0
@@ -62,7 +62,7 @@ for part in "${chosen[@]}"; do
   log=build/nightly/$part.log
   echo "$part: $log"
   code=0
-  # In the background, because Meson answers an interrupt from the terminal by ending one test, and goes on.
+  # In the background, because Meson answers Ctrl-C in the terminal by ending one test, and continues with the next.
   in_background "$log" scripts/nightly.sh --part "$part" "$seconds"
   wait_for_it || code=$?
   case "$code" in

@@ -26,7 +26,8 @@ for sanitizer in "${sanitizers[@]}"; do
     # The suite no-workers repeats all cases of the feeder three times, which takes two hours under ThreadSanitizer. Each
     # case runs once without it, and those that are about threads run on one CPU, too.
     echo "== ThreadSanitizer: the same tests, without the suite no-workers"
-    # It sees only what is compiled with it. So oneTBB, which synchronises the feed's threads, is compiled with it, too.
+    # ThreadSanitizer sees only code that is compiled with it. So oneTBB, which synchronises the feed's threads, is
+    # compiled with it, too.
     scripts/fetch_sources.sh tbb
     configure build-tsan "${options[@]}" -Dpython=disabled -Db_sanitize=thread -Dforce_fallback_for=tbb
     compile build-tsan

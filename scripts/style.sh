@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# ./dev style: what .pre-commit-config.yaml checks before a commit, on every file, and the files for CI by their schemas.
+# ./dev style: runs the checks of .pre-commit-config.yaml on every file, and checks the files for CI by their schemas.
 set -euo pipefail
 source scripts/common.sh
 

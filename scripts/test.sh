@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# ./dev test: the tests of a commit. With arguments, which go to `meson test`, any others.
+# ./dev test: runs the tests of a commit or, with arguments for `meson test`, any other tests.
 set -euo pipefail
 source scripts/common.sh
 

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# What clang-tidy says of the product, by the list in .clang-tidy.
+# Runs clang-tidy on the product, with the checks that .clang-tidy lists.
 set -euo pipefail
 source scripts/common.sh
 
 need package tool fuzz tidy
-# Every file by itself, without precompiled headers: so each must include what it uses.
+# Compiles every file by itself, without precompiled headers, so that each must include what it uses.
 configure build-tidy -Dcuda=auto -Dgpu_archs=90 -Dtests=false -Dbench=false -Dpython=disabled -Dunity=off -Db_pch=false
 compile build-tidy
 here=$(pwd -P)
-# run-clang-tidy takes an expression, and is content where no file fits it.
+# run-clang-tidy takes a regular expression, and reports no error if no file matches it.
 pattern="^$(sed 's/[^[:alnum:]_/-]/\\&/g' <<< "$here")/(base|io|unpack|gpu|ranks|pictures|flowgraph|trainer_bridge|tool)/"
 files=$(python3 - "$pattern" << 'END'
 import json, os, re, sys

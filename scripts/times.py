@@ -39,9 +39,10 @@ def steps(folder: str, before: str | None = None) -> dict[str, float]:
             if len(words) != 5:
                 continue
             begin, end, _, output, command = words
-            # A step of several outputs has a line for each.
+            # A step with several outputs has a line for each of them.
             output = seen.setdefault((begin, command), output)
-            # A source outside the tree, such as nanobind's, has the whole of its path in its object's name.
+            # If a source is outside the tree, as nanobind's are, its object's name has the whole path. Removes this
+            # path.
             output = re.sub(r"[^/]*_site-packages_", "", output)
             found[output] = (int(end) - int(begin)) / 1000
     return found
@@ -49,7 +50,7 @@ def steps(folder: str, before: str | None = None) -> dict[str, float]:
 
 def cpu_of_tests(folder: str) -> dict[str, float]:
     """The CPU seconds of each test, from what scripts/count_cpu.sh wrote."""
-    ran = durations(folder)  # two tests may have one command, and differ in their environment
+    ran = durations(folder)  # only these: two tests may have one command, and differ in their environment
     with open(os.path.join(folder, "meson-info/intro-tests.json"), encoding="utf-8") as file:
         tests = [test for test in json.load(file) if test["name"] in ran]
     names = {tuple(os.path.basename(word) for word in test["cmd"]): test["name"] for test in reversed(tests)}

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# ./dev wheel PYTHON...: builds a wheel with each interpreter, and tries it. Python 3.12 and newer share one.
+# ./dev wheel PYTHON...: builds a wheel with each interpreter, and tries it. Python 3.12 and newer can use the same
+# wheel.
 set -euo pipefail
 source scripts/common.sh
 

@@ -23,7 +23,7 @@ import time
 import warnings
 from typing import NamedTuple
 
-os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # torch and the feed want memory of the GPU, too
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # torch and the feed need GPU memory, too
 
 from in_turn import Check, Skip, results, work
 
@@ -169,7 +169,7 @@ def torch_on_a_busy_side_stream(bench):
 
 @check()
 def torch_on_a_second_stream(bench):
-    """A tensor that was taken on one stream is named to another one, which reads it late."""
+    """A tensor that was taken on one stream is taken on a second stream, too, which reads it late."""
     bench.need_gpu()
     torch = bench.torch()
     second, copies = torch.cuda.Stream(), []
@@ -187,7 +187,7 @@ def torch_on_a_second_stream(bench):
 @check()
 def torch_keeps_all_and_a_thread_frees_them(bench):
     torch = bench.torch()
-    warnings.simplefilter("ignore")  # that batches are copied
+    warnings.simplefilter("ignore")  # the warning that batches are copied
     with bench.loader() as loader:
         kept = [torch.from_dlpack(batch["board"]) for batch in loader]
         copied = loader.report()["batches_copied"]
@@ -227,13 +227,13 @@ def torch_captures_while_feeding(bench):
 
 @check()
 def torch_drops_inside_a_capture(bench):
-    """This cannot work, and must be told."""
+    """A tensor that is dropped during a capture must end the feed with an Error."""
     bench.need_gpu()
     torch = bench.torch()
     steps, stream = iter(bench.loader()), torch.cuda.Stream()
     with torch.cuda.stream(stream):
         board = torch.from_dlpack(next(steps)["board"])
-    next(steps)  # until then the iterator has the batch, too
+    next(steps)  # makes the iterator release the batch
     stream.synchronize()
     with torch.cuda.graph(torch.cuda.CUDAGraph(), stream=stream):
         torch.zeros(4, device=bench.device)
@@ -252,7 +252,7 @@ def torch_compiles_a_step(bench):
     torch = bench.torch()
     from shutil import which
 
-    # What makes kernels needs a C compiler, which a machine that only trains may lack.
+    # inductor needs a C compiler to make kernels, and a machine that only trains may have none.
     backends = ["aot_eager", *(["cudagraphs"] if bench.gpu else []), *(["inductor"] if bench.gpu and which("cc") else [])]
     for backend in backends:
         step = torch.compile(lambda board: 2 * board + 1, backend=backend)
@@ -368,7 +368,7 @@ def alive_at_exit(bench):
         )
         ended = subprocess.run([sys.executable, "-X", "faulthandler", "-c", code], timeout=45, stderr=subprocess.PIPE, text=True)
         print(ended.stderr, end="", file=sys.stderr)
-        assert ended.returncode == 0, f"the program with {framework} ended with {ended.returncode}"
+        assert ended.returncode == 0, f"the program with {framework} ended with exit status {ended.returncode}"
         assert "Exception ignored" not in ended.stderr
         done.append(framework)
     if not done:
@@ -431,7 +431,7 @@ def main():
     parser.add_argument("--device", required=True, help="cuda:N or cpu")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="only these checks")
     parser.add_argument("--json", metavar="FILE", help="where results go")
-    parser.add_argument("--work", nargs="+", help=argparse.SUPPRESS)  # a pipe, and the checks that this process makes
+    parser.add_argument("--work", nargs="+", help=argparse.SUPPRESS)  # for child processes: pipe, checks
     flags = parser.parse_args()
     if flags.device != "cpu" and not flags.device.removeprefix("cuda:").isdecimal():
         parser.error(f"--device {flags.device}: it must be cpu, or a GPU such as cuda:0")

@@ -32,11 +32,11 @@ class Skip(Exception):
 
 def work(checks: list[Check], pipe: int) -> None:
     """Runs the checks until one fails, and tells the pipe, in lines of JSON, what begins and what came of it."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # one that is ended because it hangs writes its stacks, not its memory
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a process that hangs is aborted, and must write no core file
     with os.fdopen(pipe, "w", encoding="utf-8") as out:
         for check in checks:
             print(json.dumps({"begins": check.name}), file=out, flush=True)
-            print(f"==== {check.name}\n", end="", flush=True)  # in one piece, as another process writes there, too
+            print(f"==== {check.name}\n", end="", flush=True)  # in one write, because another process writes there, too
             verdict, figure, why = "passed", None, ""
             try:
                 figure = check.run()
@@ -91,7 +91,7 @@ def _failure(why):
 
 
 def _ended(code):
-    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
+    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
 
 
 class _Lines:

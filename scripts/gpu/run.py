@@ -40,8 +40,9 @@ from steps import STEPS
 TELLING = re.compile(r"\bFAILED|\bMISSED|[Ee]rror\b|^skipped: |not found|cannot ")
 MOST_LOG = 1 << 20  # bytes of a log's beginning, and of its end, that are packed
 
-# Prints the names of the GPUs that programs see and an empty line, and then keeps a context on the first one until
-# standard input ends: without persistence mode the first call of each process would take seconds else.
+# Prints the names of the GPUs that programs see, the last one first, and an empty line. Then keeps a context on the
+# first GPU until standard input ends. Without this, and without persistence mode, each process would wait seconds for
+# the driver.
 HOLD = """
 import ctypes, sys
 cuda = ctypes.CDLL("libcuda.so.1")
@@ -77,7 +78,7 @@ class Gpus:
         self.holder = subprocess.Popen([sys.executable, "-c", HOLD], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL,
                                        start_new_session=True, text=True)
         self.names = []
-        if select.select([self.holder.stdout], [], [], 60)[0]:  # a driver that hangs says nothing
+        if select.select([self.holder.stdout], [], [], 60)[0]:  # a driver that hangs prints nothing
             while name := self.holder.stdout.readline().strip():
                 self.names.insert(0, name)
 
@@ -112,7 +113,7 @@ def library_path() -> str:
     except ImportError:
         wheels = []
     folders = [str(KIT / "lib"), *wheels, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
-    # A C++ library that is older than the compiler's makes every program fail. Then the compiler's is the last resort.
+    # No program starts if the machine's C++ library is older than the compiler's. Then the compiler's is used.
     program = next(filter(None, map(program_of, STEPS)), "")
     if re.search(r"GLIBCXX|libstdc\+\+|libgcc_s", " ".join(missing(program, ":".join(folders)))):
         folders.append(str(KIT / "lib-of-compiler"))
@@ -171,7 +172,7 @@ def end_group(process: subprocess.Popen) -> None:
     """Ends all processes of a group, also those that its first one has left."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    with contextlib.suppress(subprocess.TimeoutExpired):  # a process that the kernel does not let go
+    with contextlib.suppress(subprocess.TimeoutExpired):  # if the kernel cannot end the process yet
         process.wait(10)
 
 
@@ -196,7 +197,7 @@ class Call:
         for wheel in KIT.glob("*.whl"):
             zipfile.ZipFile(wheel).extractall(self.work / "site")
         sys.path.append(str(self.work / "site"))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a step that hangs is aborted
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a step that hangs is aborted, and must write no core file
 
     def order(self, only: list[str]) -> list:
         """Returns the steps to run."""
@@ -284,7 +285,7 @@ class Call:
         else:
             verdict, why = "not run", f"the call was ended after {seconds:.0f} s of its {step.seconds} s"
         if verdict == "not run" and before["verdict"] != "not run":
-            self.results[step.name] = before  # that it failed, or hung, in the call before
+            self.results[step.name] = before  # keeps the result of an earlier call
         else:
             self.note(step, verdict, why=why, seconds=seconds, exit=code, **found)
         if verdict in ("failed", "hung"):
@@ -343,7 +344,7 @@ def figures(step, text: str, json_file: pathlib.Path) -> dict:
     content = json_file.read_text(encoding="utf-8", errors="replace") if json_file.exists() else ""
     found = []
     for part in content.splitlines() if step.has_parts else [content]:
-        with contextlib.suppress(ValueError):  # what was being written when the step was ended
+        with contextlib.suppress(ValueError):  # the last line may be cut if the step was ended
             found.append(json.loads(part))
     if step.has_parts:
         return {"parts": found}
@@ -356,7 +357,7 @@ def line_of(entry: dict) -> str:
 
 
 def shorten(path: pathlib.Path) -> None:
-    """Cuts the middle out of a log that is too large to travel."""
+    """Cuts the middle out of a log that is too large to be packed."""
     if path.stat().st_size > 2 * MOST_LOG:
         content = path.read_bytes()
         path.write_bytes(content[:MOST_LOG] + b"\n[...]\n" + content[-MOST_LOG:])
@@ -366,7 +367,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=8, help="for all steps together")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("results"), help="a folder for the results")
-    parser.add_argument("--from", dest="before", type=pathlib.Path, help="the results.json of the call to go on from")
+    parser.add_argument("--from", dest="before", type=pathlib.Path,
+                        help="results.json of an earlier run to continue: its passed steps are kept, the others are run")
     parser.add_argument("--only", nargs="+", metavar="NAME", default=[], help="steps")
     parser.add_argument("--list", action="store_true")
     flags = parser.parse_args()
@@ -377,7 +379,7 @@ def main() -> int:
             print(f"{step.name:<24} {step.seconds:>4} s  {step.command}")
         return 0
     if flags.minutes <= 0:
-        parser.error(f"--minutes: {flags.minutes:g} is no time")
+        parser.error(f"--minutes must be more than 0, not {flags.minutes:g}")
     if (flags.out / "results.json").exists():
         parser.error(f"{flags.out} has the results of another call; name a new folder")
     before = []

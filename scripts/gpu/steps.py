@@ -13,15 +13,16 @@ class Step(NamedTuple):
     name: str
     seconds: int  # its budget: about twice what it is expected to take
     command: str
-    modules: tuple = ()  # of Python, without which it is skipped
-    needs_gpu: bool = False  # it is skipped without one; compiled programs say so themselves
+    modules: tuple = ()  # Python modules without which the step is skipped
+    needs_gpu: bool = False  # skipped without a GPU; compiled programs find this out themselves
     environment: dict = {}
-    pattern: str = ""  # finds figures in its log, each a name and a value, instead of in {json}
+    pattern: str = ""  # a regular expression that finds names and values of figures in the log; empty: {json} has them
     has_parts: bool = False  # {json} has a line for each of its parts, with a name and a verdict
-    always: bool = False  # it is run in each call
+    always: bool = False  # it is run again in each call of `run`
 
 
-# Cases that hold a stream until another one has gone on: with compute-sanitizer streams may wait for one another.
+# Leaves out cases that stop a stream until another stream has continued: with compute-sanitizer, streams may wait for
+# one another.
 HELD = "~[holds]"
 THOUSAND = "a thousand feeders*"
 TABLES = ("rows of a table that lies on each GPU*", "a table on GPUs*")
@@ -51,11 +52,11 @@ def profiled(name: str, case: str) -> Step:
 
 STEPS = [
     Step("facts", 30, "{python} facts.py", always=True),
-    # Kernels, bit for bit.
+    # Kernels, compared bit for bit with the host's code.
     Step("unpack", 60, "./unpack_gpu_check"),
     Step("copy", 30, "./copy_gpu_check -d yes"),
     Step("copy-after-host-function", 20, "./host_function_copy_test", pattern=r"^(.+ bytes): (.+)$"),
-    # Feeds, byte for byte what the host is given.
+    # Feeds to GPUs, compared byte for byte with feeds to the host.
     Step("feed", 110, f"./device_feed_test -d yes '~{THOUSAND}' '~{TABLES[0]}' '~{TABLES[1]}'"),
     Step(
         "python",
@@ -78,7 +79,7 @@ STEPS = [
     Step("nccl", 40, "./nccl_communicator_test -d yes"),
     Step("nccl-feed", 60, "./nccl_feed_test -d yes"),
     Step("nccl-processes", 40, "./nccl_processes_test -d yes"),
-    # What it costs.
+    # Benchmarks.
     Step("gpu-bench", 75, "./gpu_bench --rounds 3 --data {data} --json {json}"),
     Step(
         "trainers",
@@ -90,20 +91,20 @@ STEPS = [
     Step("train-chess", 60, "{python} train_gpu_test.py ./train_chess ./train_chess . {gpus}", needs_gpu=True),
     Step("tables", 40, f"./device_feed_test -d yes -w NoTests '{TABLES[0]},{TABLES[1]}'"),
     Step("thousand-feeders", 60, f"./device_feed_test -w NoTests '{THOUSAND}'"),
-    # compute-sanitizer over small sets.
+    # compute-sanitizer, on small sets of cases.
     sanitized("memcheck-unpack", 60, "./unpack_gpu_check --cases 60"),
     sanitized("memcheck-copy", 40, "./copy_gpu_check"),
     sanitized("racecheck-unpack", 60, "./unpack_gpu_check --cases 20"),
     sanitized("initcheck-unpack", 60, "./unpack_gpu_check --cases 20"),
     sanitized("synccheck-unpack", 60, "./unpack_gpu_check --cases 20"),
-    # The kernels that write most of what trainers are fed.
+    # Profiles of the kernels that write most of the data for trainers.
     profiled("ncu-bits", "chess board FLOAT32"),
     profiled("ncu-planes", "image 256x256 HWC to CHW normalized BFLOAT16"),
     profiled("ncu-bytes", "image 256x256 HWC to HWC normalized FLOAT32"),
     profiled("ncu-casts", "vector FLOAT32 to BFLOAT16"),
-    # The host's part, on more cores than were measured elsewhere.
+    # Feeds to the host, on more cores than other measurements had.
     Step("cores", 150, "./feed_bench --rounds 1 --threads {powers} --data {data} --json {json}"),
-    # Streams that share the hardware's queues, as with the default number of connections, and with a trainer's.
+    # With fewer hardware queues (connections), which streams then share: 8 is CUDA's default, and some trainers set 1.
     Step("feed-8-connections", 110, f"./device_feed_test -d yes '~{THOUSAND}'", environment={"CUDA_DEVICE_MAX_CONNECTIONS": "8"}),
     Step(
         "gpu-bench-1-connection",
@@ -111,7 +112,7 @@ STEPS = [
         "./gpu_bench --rounds 3 --data {data} --json {json}",
         environment={"CUDA_DEVICE_MAX_CONNECTIONS": "1"},
     ),
-    # What takes long.
+    # Checks that take long.
     sanitized("memcheck-feed", 180, f"./device_feed_test '~{THOUSAND}' '{HELD}'"),
     sanitized("memcheck-data-parallel", 90, "./data_parallel_gpu_test", ours_alone=True),
     sanitized("memcheck-nccl-feed", 90, f"./nccl_feed_test '{HELD}'", ours_alone=True),

@@ -89,9 +89,9 @@ def test_checks_that_do_not_pass(root, tmp_path):
         ("killed", "failed", "its process was ended by SIGKILL"),
         ("passes_again", "passed", ""),
         ("and_again", "passed", ""),
-        ("ends", "failed", "its process ended with 3"),
+        ("ends", "failed", "its process ended with exit status 3"),
         ("spoils", "passed", ""),
-        ("exit", "failed", "the process of 1 checks ended with 4"),
+        ("exit", "failed", "the process of 1 checks ended with exit status 4"),
     ]
     assert found[5]["figure"] == found[6]["figure"] != found[0]["figure"]
     assert "in hangs_for_ever" in done.stderr and "in fails" in done.stderr

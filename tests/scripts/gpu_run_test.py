@@ -207,7 +207,7 @@ def test_what_it_refuses(kit: Kit) -> None:
     for arguments, wanted in (
         (["--only", "two"], "there is no step two"),
         ([], "has the results of another call"),
-        (["--minutes", "0"], "--minutes: 0 is no time"),
+        (["--minutes", "0"], "--minutes must be more than 0, not 0"),
         (["--out", "new", "--from", "no"], "--from: no is no results.json of another call"),
         (["--out", "new", "--from", "kit/run"], "--from: kit/run is no results.json of another call"),
         (["--out", "kit/run"], "--out: "),
