@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <string>
 #include <utility>
 
 #include "feedline/error.h"
@@ -13,7 +14,13 @@
 namespace feedline {
 
 /// Throws Error internal_error. `what` says which guarantee does not hold, with the numbers.
-[[noreturn]] void broken_invariant(const std::string& what);
+[[noreturn]] inline void broken_invariant(const std::string& what) {
+  throw Error(
+      Category::internal_error,
+      fmt::format("feedline has a bug and stops before it does harm: {}. Report the bug with the pipeline and the "
+                  "output of `feedline check`",
+                  what));
+}
 
 /// Throws Error internal_error with the message `what`, formatted with `args`, if `holds` is false. The message is
 /// formatted only in that case.
