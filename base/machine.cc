@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
@@ -21,6 +20,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/parse.h"
 
 namespace feedline {
 namespace {
@@ -112,10 +112,7 @@ unsigned ranks_here() {
   for (const char* name : rank_counts) {
     const char* const value = std::getenv(name);
     if (!value) continue;
-    const std::string_view text(value);
-    unsigned ranks = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ranks);
-    if (error == std::errc() && end == text.data() + text.size() && ranks > 0) return ranks;
+    if (const auto ranks = parse_number<unsigned>(value).value_or(0); ranks > 0) return ranks;
   }
   return 1;
 }

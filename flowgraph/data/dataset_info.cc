@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -17,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/parse.h"
 #include "feedline/error.h"
 #include "io/file.h"
 #include "io/read/source.h"
@@ -46,17 +46,10 @@ struct Split {
 };
 using Splits = std::vector<Split>;
 
-std::optional<uint64_t> number(std::string_view text) {
-  uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 // Reads an int64 as protobuf's JSON writes it, which is a string, or as people write it, which is a number.
 std::optional<uint64_t> number(const json& value) {
   if (value.is_number_unsigned()) return value.get<uint64_t>();
-  return value.is_string() ? number(std::string_view(value.get_ref<const std::string&>())) : std::nullopt;
+  return value.is_string() ? parse_number<uint64_t>(value.get_ref<const std::string&>()) : std::nullopt;
 }
 
 // Returns the parts of the file names that a template of TensorFlow Datasets (ShardedFileTemplate) stands for. Such a
@@ -148,7 +141,8 @@ std::optional<ShardName> shard_name(std::string_view name) {
   const size_t dash = name.rfind('-', of - 1);
   if (dash == std::string_view::npos) return std::nullopt;
   const size_t end = std::min(name.find_first_not_of("0123456789", of + 4), name.size());
-  const auto shard = number(name.substr(dash + 1, of - dash - 1)), shards = number(name.substr(of + 4, end - of - 4));
+  const auto shard = parse_number<uint64_t>(name.substr(dash + 1, of - dash - 1));
+  const auto shards = parse_number<uint64_t>(name.substr(of + 4, end - of - 4));
   if (!shard || !shards || *shard >= *shards) return std::nullopt;
   return ShardName{name.substr(0, dash), name.substr(of, end - of), name.substr(end), *shard, *shards, of - dash - 1};
 }
@@ -217,7 +211,7 @@ std::optional<FoundShard> match(std::span<const NamePart> parts, std::string_vie
         return is_word ? ((c | 32) >= 'a' && (c | 32) <= 'z') || c == '_' : c >= '0' && c <= '9';
       };
       size = static_cast<size_t>(std::ranges::find_if_not(name, belongs) - name.begin());
-      const auto value = number(name.substr(0, size));
+      const auto value = parse_number<uint64_t>(name.substr(0, size));
       if (size == 0 || (!is_word && !value)) return std::nullopt;
       if (!is_word) (part.kind == NamePart::Kind::shard ? found.shard : found.shards) = value;
     } else if (!name.starts_with(part.text)) {

@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 
 #include "base/log.h"
+#include "base/parse.h"
 #include "feedline/device.h"
 #include "feedline/error.h"
 #include "gpu/device/device_ring.h"
@@ -22,10 +22,8 @@ namespace {
 
 // Returns the number if the whole text is a decimal number that is not negative; nullopt for any other text.
 std::optional<int> number_in(std::string_view text) {
-  int number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || number < 0) return std::nullopt;
-  return number;
+  const auto number = parse_number<int>(text);
+  return number && *number >= 0 ? number : std::nullopt;
 }
 
 // Returns the GPUs that can run the kernels. Logs a warning for each GPU that cannot; it most likely only serves a

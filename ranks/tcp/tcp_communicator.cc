@@ -3,13 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <functional>
-#include <system_error>
 #include <utility>
 #include <vector>
 
+#include "base/parse.h"
 #include "ranks/process/linked_communicator.h"
 #include "ranks/tcp/tcp_links.h"
 #include "ranks/tcp/tcp_rendezvous.h"
@@ -31,12 +30,11 @@ std::string variable(const char* name) {
 
 int number(const char* name, int from, int to) {
   const std::string text = variable(name);
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < from || value > to)
+  const auto value = parse_number<int>(text);
+  if (!value || *value < from || *value > to)
     throw Error(Category::bad_pipeline,
                 fmt::format("{} is \"{}\"; set it to a number from {} to {}", name, text, from, to));
-  return value;
+  return *value;
 }
 
 void check(const TcpOptions& options) {

@@ -4,13 +4,13 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/byte_size.h"
+#include "base/parse.h"
 #include "feedline/error.h"
 
 namespace feedline::tool {
@@ -37,10 +37,8 @@ CLI::Option* add_choice(CLI::App& command, const std::string& flag, T& chosen,
 template <typename T, typename Fits>
 CLI::Validator number_that(Fits fits, std::string wanted) {
   const auto refuse = [fits, wanted = std::move(wanted)](const std::string& text) -> std::string {
-    T value{};
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    const bool good = error == std::errc() && end == text.data() + text.size() && fits(value);
-    return good ? "" : "'" + text + "' is not " + wanted;
+    const auto value = parse_number<T>(text);
+    return value && fits(*value) ? "" : "'" + text + "' is not " + wanted;
   };
   return CLI::Validator(refuse, "");
 }

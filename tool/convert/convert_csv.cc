@@ -1,11 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <set>
 
 #include "base/format_count.h"
+#include "base/parse.h"
 #include "io/file.h"
 #include "tool/convert/convert.h"
 #include "tool/convert/csv_reader.h"
@@ -18,21 +18,12 @@ namespace {
 /// whole numbers beyond int64 are text, because they would change as numbers.
 enum class Reads : uint8_t { as_int, as_float, as_text };
 
-template <typename T>
-bool parse(std::string_view text, T& value) {
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, value);
-  return error == std::errc() && rest == end;
-}
-
 Reads reads(std::string_view text) {
-  int64_t whole = 0;
-  double number = 0;
   const std::string_view digits = text.substr(text.starts_with('-'));
   if (digits.size() > 1 && digits[0] == '0' && digits[1] >= '0' && digits[1] <= '9') return Reads::as_text;
-  if (parse(text, whole)) return Reads::as_int;
+  if (parse_number<int64_t>(text)) return Reads::as_int;
   if (digits.find_first_not_of("0123456789") == std::string_view::npos) return Reads::as_text;
-  return parse(text, number) ? Reads::as_float : Reads::as_text;
+  return parse_number<double>(text) ? Reads::as_float : Reads::as_text;
 }
 
 /// What look() finds out about a column.
@@ -116,15 +107,15 @@ class Csv {
                                line, text_literal(column.key), text_literal(text.substr(0, 40)), wanted));
     };
     if (column.kind() == Kind::int64_list) {
-      int64_t value = 0;
-      if (!parse(text, value)) refuse("whole number from -2^63 to 2^63 - 1");
-      example.set_ints(i, {&value, 1});
+      const auto value = parse_number<int64_t>(text);
+      if (!value) refuse("whole number from -2^63 to 2^63 - 1");
+      example.set_ints(i, {&*value, 1});
     } else if (column.kind() == Kind::float_list) {
-      double value = 0;
-      if (!parse(text, value)) refuse("number");
-      const std::optional<float> rounded = to_float32(value);
+      const auto value = parse_number<double>(text);
+      if (!value) refuse("number");
+      const std::optional<float> rounded = to_float32(*value);
       if (!rounded) refuse("number in the range of float32");
-      columns_[i].rounded = columns_[i].rounded || (std::isfinite(value) && static_cast<double>(*rounded) != value);
+      columns_[i].rounded = columns_[i].rounded || (std::isfinite(*value) && static_cast<double>(*rounded) != *value);
       example.set_floats(i, {&*rounded, 1});
     } else {
       example.set_bytes(i, text);

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <map>
 #include <optional>
 #include <set>
 
+#include "base/parse.h"
 #include "io/file.h"
 #include "tool/common/picture_stats.h"
 #include "tool/convert/convert.h"
@@ -133,9 +133,7 @@ std::optional<int64_t> integer_of(std::string_view text) {
   const auto is_space = [](char c) { return c == ' ' || (c >= '\t' && c <= '\r'); };
   while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
   while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
-  int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
+  return parse_number<int64_t>(text);
 }
 
 /// What the files with one extension are.

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <memory>
 
+#include "base/parse.h"
 #include "feedline/tcp_communicator.h"
 #include "tool/common/interrupt.h"
 #include "tool/common/terminal.h"
@@ -18,11 +19,8 @@ namespace {
 /// ADDRESS:PORT.
 TcpOptions meeting(const PipelineArgs& args) {
   TcpOptions options{.rank = args.rank, .world_size = args.world_size, .open = args.meet_open};
-  const size_t colon = args.meet.rfind(':');
-  if (colon != std::string::npos) options.address = args.meet.substr(0, colon);
-  if (options.address.starts_with('[') && options.address.ends_with(']'))  // an IPv6 address
-    options.address = options.address.substr(1, options.address.size() - 2);
-  const std::string port = colon == std::string::npos ? "" : args.meet.substr(colon + 1);
+  const auto [host, port] = split_host_and_port(args.meet);
+  options.address = host;
   const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), options.port);
   const bool is_number = !port.empty() && end == port.data() + port.size() && error != std::errc::invalid_argument;
   if (options.address.empty() || !is_number)

@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 
 #include <cctype>
-#include <charconv>
 #include <cstdint>
-#include <system_error>
 
+#include "base/parse.h"
 #include "feedline/error.h"
 
 namespace feedline {
@@ -40,11 +39,10 @@ std::string body_of_answer(std::string_view answer) {
       [&](std::string_view name, std::string_view value) {
         if (same_letters(name, "Transfer-Encoding")) no_monitor();
         if (!same_letters(name, "Content-Length")) return;
-        uint64_t length = 0;
-        const auto [last, error] = std::from_chars(value.data(), value.data() + value.size(), length);
-        if (value.empty() || error != std::errc() || last != value.data() + value.size()) no_monitor();
-        if (length != body.size())
-          refuse(fmt::format("the answer has {} bytes, but its Content-Length is {}; ask again", body.size(), length));
+        const auto length = parse_number<uint64_t>(value);
+        if (!length) return no_monitor();
+        if (*length != body.size())
+          refuse(fmt::format("the answer has {} bytes, but its Content-Length is {}; ask again", body.size(), *length));
       });
   if (!are_fields) no_monitor();
   if (code == ok) return std::string(body);

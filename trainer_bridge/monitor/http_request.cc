@@ -1,13 +1,11 @@
 #include "trainer_bridge/monitor/http_request.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <optional>
 
+#include "base/net/sockets.h"
+#include "base/parse.h"
 #include "trainer_bridge/monitor/http_message.h"
 
 namespace feedline {
@@ -49,13 +47,8 @@ struct Fields {
 /// browser connect to this server under that site's own name, after the site has changed the address of the name (DNS
 /// rebinding).
 bool is_local_name(std::string_view host) {
-  const size_t colon = host.rfind(':');
-  if (colon != std::string_view::npos && host.find(']', colon) == std::string_view::npos) host = host.substr(0, colon);
-  std::string name(host);
-  if (name.size() > 2 && name.front() == '[' && name.back() == ']') name = name.substr(1, name.size() - 2);
-  std::array<unsigned char, sizeof(in6_addr)> binary;
-  return same_letters(name, "localhost") || inet_pton(AF_INET, name.c_str(), binary.data()) == 1 ||
-         inet_pton(AF_INET6, name.c_str(), binary.data()) == 1;
+  const std::string name(split_host_and_port(host).host);
+  return same_letters(name, "localhost") || net::is_ip_address(name);
 }
 
 }  // namespace

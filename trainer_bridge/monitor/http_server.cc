@@ -1,6 +1,5 @@
 #include "trainer_bridge/monitor/http_server.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
@@ -10,7 +9,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <optional>
 #include <span>
@@ -20,6 +18,7 @@
 
 #include "base/absolute_path.h"
 #include "base/log.h"
+#include "base/parse.h"
 #include "base/syscall_hooks.h"
 #include "base/thread.h"
 #include "feedline/error.h"
@@ -156,22 +155,15 @@ HttpAddress parse_http_address(std::string_view what, std::string_view text) {
     address.path = text.substr(unix_prefix.size());
     if (!address.path.empty()) return address;
   }
-  const size_t colon = text.rfind(':');
-  std::string host(text.substr(0, colon));
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  if (host == "localhost") host = "127.0.0.1";
-  std::array<unsigned char, sizeof(in6_addr)> binary;
-  const bool is_ip =
-      inet_pton(AF_INET, host.c_str(), binary.data()) == 1 || inet_pton(AF_INET6, host.c_str(), binary.data()) == 1;
-  const std::string_view digits = colon == std::string_view::npos ? "" : text.substr(colon + 1);
-  uint16_t port = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
-  if (!is_ip || digits.empty() || error != std::errc() || end != digits.data() + digits.size())
+  const HostAndPort parts = split_host_and_port(text);
+  const std::string host(parts.host == "localhost" ? "127.0.0.1" : parts.host);
+  const auto port = parse_number<uint16_t>(parts.port);
+  if (!port || !net::is_ip_address(host))
     throw Error(Category::bad_pipeline,
                 fmt::format("{}: '{}' is not an address; write an IP address and a port, such as 127.0.0.1:9400 or "
                             "[::1]:9400, or the path of a Unix socket, such as unix:/run/feed.sock",
                             what, text));
-  address.ip = net::resolve(host, port).front();
+  address.ip = net::resolve(host, *port).front();
   return address;
 }
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <memory>
 #include <optional>
 #include <system_error>
@@ -11,6 +10,7 @@
 
 #include "base/log.h"
 #include "base/machine.h"
+#include "base/parse.h"
 #include "base/spans.h"
 #include "feedline/error.h"
 #include "gpu/device/gpu_usage.h"
@@ -57,10 +57,7 @@ HttpResponse health(const Report& report) {
 /// with the key, and nullopt if an unsigned 64-bit number does not follow the key.
 std::optional<uint64_t> number_in(std::string_view query, std::string_view key, uint64_t otherwise) {
   if (!query.starts_with(key)) return otherwise;
-  query = query.substr(key.size(), query.find('&') - key.size());
-  uint64_t number = 0;
-  const auto [end, error] = std::from_chars(query.data(), query.data() + query.size(), number);
-  return error == std::errc() && end == query.data() + query.size() ? std::optional(number) : std::nullopt;
+  return parse_number<uint64_t>(query.substr(key.size(), query.find('&') - key.size()));
 }
 
 /// Returns how much memory the process takes, and for each GPU of the machine how busy it is, its memory and its PCIe
