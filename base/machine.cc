@@ -125,15 +125,7 @@ SimdLevel simd_level() noexcept {
 }
 
 const char* name(SimdLevel level) noexcept {
-  switch (level) {
-    case SimdLevel::portable:
-      return "portable";
-    case SimdLevel::avx2:
-      return "avx2";
-    case SimdLevel::avx512:
-      return "avx512";
-  }
-  return "?";
+  return level == SimdLevel::avx512 ? "avx512" : level == SimdLevel::avx2 ? "avx2" : "portable";
 }
 
 ScopedSimdLevel::ScopedSimdLevel(SimdLevel level) noexcept : before_(at_most.exchange(level)) {}

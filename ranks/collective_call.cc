@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <array>
+
 #include "base/audit.h"
 
 namespace feedline::ranks {
@@ -14,24 +16,13 @@ template <typename... Args>
   throw Error(Category::bad_pipeline, fmt::format(format, std::forward<Args>(args)...));
 }
 
+// Returns "?" for a kind that this version does not know. Such a kind may come from another rank.
 const char* name(Kind kind) {
-  switch (kind) {
-    case Kind::all_gather:
-      return "all_gather";
-    case Kind::broadcast:
-      return "broadcast";
-    case Kind::all_reduce:
-      return "all_reduce";
-    case Kind::reduce_scatter:
-      return "reduce_scatter";
-    case Kind::send_receive:
-      return "send_receive";
-    case Kind::barrier:
-      return "barrier";
-    case Kind::announce:
-      return "announce";
-  }
-  return "?";
+  constexpr std::array names = {"all_gather",   "broadcast", "all_reduce", "reduce_scatter",
+                                "send_receive", "barrier",   "announce"};
+  static_assert(names.size() == static_cast<size_t>(Kind::announce) + 1);
+  const auto index = static_cast<size_t>(kind);
+  return index < names.size() ? names[index] : "?";
 }
 
 const char* name(Reduction reduction) {

@@ -90,26 +90,17 @@ Socket listen_at(const HttpAddress& address) {
 }
 
 std::string_view reason(int status) {
-  switch (status) {
-    case 200:
-      return "OK";
-    case 400:
-      return "Bad Request";
-    case 401:
-      return "Unauthorized";
-    case 403:
-      return "Forbidden";
-    case 404:
-      return "Not Found";
-    case 405:
-      return "Method Not Allowed";
-    case 431:
-      return "Request Header Fields Too Large";
-    case 503:
-      return "Service Unavailable";
-    default:
-      return "Internal Server Error";
-  }
+  constexpr std::pair<int, std::string_view> reasons[] = {{200, "OK"},
+                                                          {400, "Bad Request"},
+                                                          {401, "Unauthorized"},
+                                                          {403, "Forbidden"},
+                                                          {404, "Not Found"},
+                                                          {405, "Method Not Allowed"},
+                                                          {431, "Request Header Fields Too Large"},
+                                                          {503, "Service Unavailable"}};
+  for (const auto& [code, text] : reasons)
+    if (code == status) return text;
+  return "Internal Server Error";
 }
 
 /// Returns what `handler` returns. If it throws, returns a response of status 500 that says why.
