@@ -1,4 +1,4 @@
-#include "python/src/feeder.h"
+#include "feedline/feeder.h"
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -21,9 +21,9 @@
 #include <vector>
 
 #include "base/thread.h"
-#include "feedline/feeder.h"
 #include "feedline/tcp_communicator.h"
 #include "python/src/gpu_communicator.h"
+#include "python/src/module.h"
 #include "python/src/tensor.h"
 
 namespace nb = nanobind;

@@ -1,4 +1,6 @@
 // The extension module feedline._feedline. Everything that Python code can do as well is in the package's Python files.
+#include "python/src/module.h"
+
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
@@ -18,10 +20,6 @@
 
 #include "feedline/error.h"
 #include "feedline/log.h"
-#include "python/src/feeder.h"
-#include "python/src/pipeline.h"
-#include "python/src/records.h"
-#include "python/src/tensor.h"
 #include "python/src/text.h"
 #include "tool/commands/run_tool.h"
 

@@ -1,12 +1,12 @@
-#include "python/src/pipeline.h"
+#include "feedline/pipeline.h"
 
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 
 #include <string>
 
-#include "feedline/pipeline.h"
 #include "feedline_pipeline.pb.h"
+#include "python/src/module.h"
 #include "python/src/text.h"
 
 namespace nb = nanobind;

@@ -1,4 +1,4 @@
-#include "python/src/records.h"
+#include "feedline/records.h"
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "feedline/records.h"
+#include "python/src/module.h"
 #include "python/src/text.h"
 #include "tool/common/example_view.h"
 #include "tool/common/text_file.h"

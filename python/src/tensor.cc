@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "gpu/device/dlpack_export.h"
+#include "python/src/module.h"
 
 namespace nb = nanobind;
 

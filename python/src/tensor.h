@@ -65,7 +65,4 @@ class Tensor {
   const NamedTensor* tensor_;
 };
 
-/// Adds the class to the module.
-void add_tensor(nanobind::module_& module);
-
 }  // namespace feedline::python
