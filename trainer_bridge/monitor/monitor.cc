@@ -5,18 +5,21 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "base/json.h"
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/parse.h"
 #include "base/spans.h"
+#include "feedline/counters.h"
 #include "feedline/error.h"
 #include "gpu/device/gpu_usage.h"
 #include "trainer_bridge/monitor/metrics.h"
-#include "trainer_bridge/monitor/page.h"
 #include "trainer_bridge/monitor/trace_events.h"
+#include "trainer_bridge/page_text.h"
 
 namespace feedline {
 namespace {
@@ -43,6 +46,17 @@ HttpAddress address_of(const MonitorOptions& options) {
     address.path += fmt::format(".{}", options.rank);
   }
   return address;
+}
+
+/// Returns the page: page.html with the list of counters in it.
+std::string page_with_counters() {
+  Json counters = Json::array();
+  for_each_counter({}, [&](const CounterInfo& info, auto) {
+    counters.push_back({{"name", info.name}, {"unit", info.unit}, {"help", info.help}});
+  });
+  constexpr std::string_view none = "[]</script>";
+  std::string text(page_text);
+  return text.insert(text.find(none) + 1, counters.dump().substr(1, counters.dump().size() - 2));
 }
 
 /// Returns a line of text that says whether the feed goes on, and at which epoch and step it is.
@@ -116,7 +130,7 @@ void Monitor::serve(MonitorSources sources) {
 }
 
 HttpResponse Monitor::answer(const HttpRequest& request) const {
-  if (request.path == "/") return {.type = "text/html; charset=utf-8", .body = monitor_page()};
+  if (request.path == "/") return {.type = "text/html; charset=utf-8", .body = page_with_counters()};
   if (request.path == "/report.json") return json_response(to_json(sources_.report()));
   if (request.path == "/history.json") {
     const auto from = number_in(request.query, "from=", 0);
