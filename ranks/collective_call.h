@@ -1,5 +1,5 @@
-// A description of a communicator's call, which the ranks compare before they carry it out, and the Errors of calls
-// that fail.
+// Describes a communicator's call, so that the ranks can compare their calls before they carry them out. Also makes the
+// Errors of calls that fail.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ std::string to_string(const CollectiveCall& call);
 /// number.
 Error not_announced(const CollectiveCall& call, const CollectiveCall& announced, uint64_t number);
 
-/// Compares what the ranks say that call `number` is; `calls` is in the order of the ranks. Returns an Error if a rank
+/// Compares `calls`, in which calls[r] is the call that rank r makes as its call `number`. Returns an Error if a rank
 /// makes a call that differs from the call of rank 0, and nullopt if all ranks make the same call.
 std::optional<Error> disagreement(std::span<const CollectiveCall> calls, uint64_t number);
 

@@ -1,4 +1,4 @@
-// Any exception as an Error, so that it can be told to other threads and ranks.
+// Converts any exception to an Error, which can be sent to other threads and ranks.
 #pragma once
 
 #include <exception>

@@ -71,7 +71,7 @@ struct RankGroup::Pieces {
   std::vector<std::string> bytes;  // by rank: its piece
   std::vector<uint64_t> rest;      // by rank: how many bytes of its message come after its piece
   bool last = false;               // no rank has more pieces
-  bool all_done = false;           // all members have said `done`
+  bool all_done = false;           // all members of among() have said `done`
 };
 
 RankGroup::RankGroup(Exchange exchange, int rank, int world_size) : exchange_(std::move(exchange)) {
@@ -101,7 +101,7 @@ RankGroup::Pieces RankGroup::exchange_pieces(Head head, std::string_view bytes, 
           "the function returned {} strings, and the string for rank {} is from rank {} of {}; give all ranks the same "
           "world size, and return the strings in the order of the ranks",
           all.size(), rank, heads[rank].rank, heads[rank].size);
-    // A message goes on until nothing is left of it, so each piece but the last is full.
+    // All pieces of a message are full, except for the last one.
     const uint64_t says = heads[rank].says, rest = heads[rank].rest, piece = all[rank].size() - sizeof head;
     const bool goes_on = says == Head::goes_on, begun = !before.rest.empty();
     if (says > Head::done || piece > message_piece_bytes || rest > most_message_bytes ||

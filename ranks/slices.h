@@ -1,4 +1,4 @@
-// How a reduction cuts its data: each rank reduces one slice.
+// Cuts the data of a reduction into slices, of which each rank reduces one.
 #pragma once
 
 #include <cstddef>

@@ -46,8 +46,8 @@ MPI_Comm duplicate(const MpiOptions& options) {
   return copy;
 }
 
-// Links over MPI: one duplicate of the MPI communicator carries the data, a second duplicate carries the notes. The
-// duplicates are never freed, because MPI_Comm_free would have to wait for all ranks.
+// Links over MPI: one duplicate of the MPI communicator carries the data, a second duplicate carries the notes, which
+// are control messages. The duplicates are never freed, because MPI_Comm_free would have to wait for all ranks.
 class MpiLinks final : public ranks::Links {
  public:
   explicit MpiLinks(const MpiOptions& options) : data_(duplicate(options)), notes_(duplicate(options)) {
@@ -155,7 +155,8 @@ class MpiLinks final : public ranks::Links {
   const MPI_Comm data_, notes_;
   int rank_ = 0, size_ = 1;
   std::vector<MPI_Request> requests_;
-  /// The notes that MPI reads and writes asynchronously. The destructor leaks them if MPI has not finished.
+  /// The notes (control messages) that MPI sends and receives asynchronously. The destructor leaks them if MPI has not
+  /// finished.
   struct Mail {
     std::deque<Told> telling;  // notes that are being sent, the oldest first
     Note heard;

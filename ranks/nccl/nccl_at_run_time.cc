@@ -1,6 +1,6 @@
-// NCCL for a program that is not linked with it: functions with the names of NCCL's, which call the functions of the
-// NCCL library that the process has loaded or can load. So a program can be installed where there is no NCCL, and it
-// shares the NCCL library of its framework.
+// Gives NCCL to a program that is not linked with it. Defines functions with the names of NCCL's functions, which call
+// those of the NCCL library that the process has loaded or can load. So a program can be installed where there is no
+// NCCL, and it shares the NCCL library of its framework, such as torch.
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <nccl.h>

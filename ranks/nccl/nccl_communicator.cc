@@ -48,8 +48,8 @@ void nccl_call(DeviceId gpu, const char* name, Body body) {
 
 // Owns an NCCL communicator in non-blocking mode: a call may return before NCCL has enqueued the work on the stream,
 // and the caller polls busy() until NCCL has done so. abort() ends the kernels on which streams wait. After an abort,
-// group() does nothing. (When the last communicator of a process is aborted, the abort waits until the streams have
-// done the work of the process's other communicators.)
+// group() does nothing. (In a process with several communicators, the abort of the last one also waits until the
+// streams have done the work of the others.)
 class Comm {
  public:
   Comm(DeviceId gpu, const ncclUniqueId& id, int rank, int size) : gpu_(gpu) {
@@ -165,12 +165,13 @@ class NcclCommunicator final : public Communicator {
     }
     wake_.notify_one();
     if (watcher_.joinable()) watcher_.join();
-    // The ranks make announced calls without a call of the control. So the control would not notice that this rank
-    // leaves before it has made all announced calls.
+    // The ranks make announced calls without calling the control, their communicator over host memory. So the control
+    // would not notice that this rank leaves before it has made all announced calls.
     if (!announced_.empty() && !failure())
       control_->abort(Error(Category::stalled,
                             "the rank has destroyed its communicator before it made the calls that it announced"));
-    // The control is destroyed before the wait, because it tells ranks that wait for this one that this one has left.
+    // Destroys the control before the wait: this tells the other ranks, which may be waiting for this rank, that it has
+    // left.
     const bool whole = !failure();
     control_.reset();
     if (whole) wait_for_others_to_leave();
@@ -204,8 +205,8 @@ class NcclCommunicator final : public Communicator {
   }
 
   // NCCL's own reductions are not used: they add up in an order that depends on the topology, and add float16 in
-  // float16. Here each rank reduces one slice and then receives the slices of the others. As many bytes travel as in a
-  // ring.
+  // float16. Here each rank reduces one slice and then receives the slices of the others. Each rank sends as many bytes
+  // as in a ring all-reduce.
   void all_reduce(TensorView data, Reduction reduction, Stream stream) override {
     const auto slice = [&](int rank) { return slice_of(data, rank, size()); };
     run_reduction(ranks::all_reduce_call(data, reduction), stream, slice(rank()).size(), [&](cudaStream_t on) {
@@ -262,7 +263,7 @@ class NcclCommunicator final : public Communicator {
   std::optional<Error> failure() const override { return failure_ ? failure_.get() : control_->failure(); }
 
  private:
-  // Returns NCCL's id of the group, which rank 0 makes and the control gives to all ranks.
+  // Returns NCCL's id of the group, which rank 0 makes, and sends to all ranks through the control.
   ncclUniqueId common_id() {
     ncclUniqueId id{};
     if (rank() == 0) nccl_call(gpu_, "ncclGetUniqueId", [&] { return ncclGetUniqueId(&id); });
@@ -280,7 +281,7 @@ class NcclCommunicator final : public Communicator {
   }
   template <typename Body>
   void run_reduction(const CollectiveCall& call, Stream stream, size_t slice_bytes, Body body) {
-    reserve_slices(slice_bytes);  // does nothing if the call was announced
+    reserve_slices(slice_bytes);  // does nothing if the call was announced, because announce() did the same
     run(call, stream, body);
   }
   // Allocates memory for a slice of each rank. Call it before agree(), because an allocation may wait for the work of
@@ -419,14 +420,14 @@ class NcclCommunicator final : public Communicator {
     made_->scratch_bytes = more;
   }
 
-  // Waits until NCCL has enqueued its work on the stream. Goes on waiting after a failure of the group, because all
-  // ranks have made or announced this call, so its work may still complete; if not, watch() aborts NCCL.
+  // Waits until NCCL has enqueued its work on the stream. Continues to wait after a failure of the group: all ranks
+  // have made or announced this call, so its work may still complete. If it does not, watch() aborts NCCL.
   void settle() {
     poll([this] { return comm_.busy(); });
     if (comm_.aborted()) throw_failure();
   }
-  // Call this after the group has been told of a failure. Waits until NCCL has enqueued all that it was given. Aborts
-  // NCCL if that takes longer than `drain_`, or if NCCL has failed.
+  // Call this after end_group(). Waits until NCCL has enqueued all the work that it was given. Aborts NCCL if that
+  // takes longer than `drain_`, or if NCCL has failed.
   void leave_unfinished() noexcept {
     const auto end = Clock::now() + drain_;
     try {
@@ -464,8 +465,8 @@ class NcclCommunicator final : public Communicator {
   }
 
   void end_group(const Error& why) {
-    // The control adds the number of one of its own calls to the message, so this function adds the number of this
-    // communicator's call.
+    // The control (the communicator over host memory) adds the number of one of its own calls to the message. So this
+    // function adds the number of this communicator's call.
     if (!failure())
       control_->abort(Error(why.category(), fmt::format("in call {}: {}", calls_, why.message()), why.place()));
   }
@@ -525,7 +526,7 @@ class NcclCommunicator final : public Communicator {
   // another GPU.
   struct Made {
     explicit Made(DeviceId gpu) : stream(gpu), last(gpu, cudaEventDisableTiming) {}
-    gpu::CudaStream stream;                                 // for Stream::host
+    gpu::CudaStream stream;                                 // used by calls that are given Stream::host
     gpu::CudaEvent last;                                    // recorded after the work of the last call
     std::vector<std::unique_ptr<gpu::CudaMemory>> scratch;  // only the last buffer is used; see reserve()
     size_t scratch_bytes = 0;                               // the size of the last buffer

@@ -21,7 +21,7 @@ struct Note {
     alive,   // a heartbeat
     left,    // the sender has left without a failure, after `calls` calls
     failed,  // the sender ends the group, with the Error in the note
-    lost,    // made by the receiver's own Links: the connection to the rank has ended
+    lost,    // is never sent: the receiver's own Links make it when the connection to the rank has ended
   };
 
   Note() = default;
@@ -67,7 +67,8 @@ class Links {
   /// Returns whether, after a failure, the buffers may stay in use until the process ends.
   virtual bool keeps_buffers() const noexcept = 0;
 
-  /// Begins to send a note to a rank. Notes may overtake parts, but not one another.
+  /// Begins to send a note to a rank. Notes arrive in the order in which they were sent, but may arrive before parts
+  /// that were sent earlier.
   virtual void tell(int rank, const Note& note) = 0;
   /// Returns whether all notes have been sent.
   virtual bool told() = 0;
@@ -81,7 +82,7 @@ class Links {
   /// Waits until data or a note may have arrived, until wake() is called, or until `most` has passed. under_way:
   /// whether the last drive() returned false.
   virtual void wait(std::chrono::milliseconds most, bool under_way) = 0;
-  /// Makes the current wait() return; if there is none, the next one. Any thread may call it.
+  /// Makes the current wait() return, or the next wait() if no thread waits now. Any thread may call wake().
   virtual void wake() noexcept = 0;
 
   /// Waits until all notes have been sent, but at most for `most`. This is the last call.

@@ -115,8 +115,8 @@ bool ProcessThread::drive() {
   return done;
 }
 
-// Begins the operation if that has not been done, and drives the links. Ends the group if a rank that this operation
-// needs has left.
+// Begins the operation if it has not begun yet, and lets the links send and receive. Ends the group if a rank that this
+// operation needs has left.
 bool ProcessThread::go_on(const Begin& begin) {
   if (!std::exchange(begun_, true)) begin(*links_);
   for (int rank = 0; rank < size(); rank++) {
@@ -152,7 +152,8 @@ void ProcessThread::watch() {
   last_listened_ = now;
   const int before = neighbour(-1);
   if (was_away || std::exchange(watched_, before) != before) last_heard_ = now;
-  // (The thread, like that of the other rank, listens and tells every millisecond or less often.)
+  // (The threads of both ranks send and receive notes at most once a millisecond. So a silence of less than 10 ms is
+  // not a failure, even if the timeout is shorter.)
   if (before != rank() && now - last_heard_ > std::max(timeout_, std::chrono::milliseconds(10)))
     fail(failure_of_rank(
         before, calls_,

@@ -75,7 +75,7 @@ class ProcessThread {
   // Whether the thread must end. Only the destructor sets it.
   bool ending_ FEEDLINE_GUARDED_BY(mutex_) = false;
 
-  // Members that only the thread uses.
+  // Members that only the background thread uses.
   bool begun_ = false;                         // *begin_ has been called
   std::vector<std::optional<uint64_t>> left_;  // for each rank that has left, how many calls it had finished
   int watched_ = -1;                           // the rank from which this one expects heartbeats

@@ -1,4 +1,4 @@
-// Where processes that connect to a rank wait until they have said who they are.
+// The lobby of a rank: processes that connect to the rank wait there until they have said who they are.
 #pragma once
 
 #include <fmt/format.h>
@@ -47,8 +47,9 @@ class Refusals {
   uint64_t ranks_ = 0, strangers_ = 0;
 };
 
-/// Accepts connections, and sends a Challenge on each, which asks for a proof. Then receives the first message, a T,
-/// from each. Polls all connections together, so a process that connects and sends nothing does not make any rank wait.
+/// Accepts connections, and sends a Challenge on each, which asks for a proof that the process knows the ranks' secret.
+/// Then receives the first message, a T, from each. Polls all connections together, so a process that connects and
+/// sends nothing does not make any rank wait.
 template <typename T>
 class Lobby {
  public:
@@ -84,7 +85,7 @@ class Lobby {
       for (const net::Socket* other : others) ready.push_back({other->fd(), POLLIN, 0});
       const net::Deadline next = closed ? std::min(until, opens_) : until;
       if (!wait_for(ready, next, {stop_}) && next == until) return std::nullopt;
-      // Looks at `others` first, because strangers may keep coming.
+      // Looks at `others` first, because processes that are no ranks may connect without end.
       for (size_t other = ready.size() - others.size(); other < ready.size(); other++)
         if (ready[other].revents != 0) return std::nullopt;
       for (size_t v = visitors_.size(); v-- > 0;) {
@@ -115,7 +116,7 @@ class Lobby {
       }
   }
 
-  // Disconnects the visitor if it has had its time to speak. Returns whether the visitor was disconnected.
+  // Disconnects the visitor if it has been connected for `to_speak_`. Returns whether the visitor was disconnected.
   bool make_room(typename std::vector<Visitor>::iterator visitor) {
     if (Clock::now() < visitor->since + to_speak_) return false;
     visitors_.erase(visitor);
@@ -156,7 +157,7 @@ class Lobby {
       const T wanted;
       const size_t known = std::min(visitor.heard, sizeof wanted.begins);
       if (std::memcmp(&visitor.message.begins, &wanted.begins, known) != 0) {
-        visitor.heard = std::min(visitor.heard, sizeof(T) - 1);  // it is not a T
+        visitor.heard = std::min(visitor.heard, sizeof(T) - 1);  // the message is not a T
         return false;
       }
       return received && visitor.heard < sizeof(T);

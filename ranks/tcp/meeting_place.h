@@ -1,4 +1,4 @@
-// Where a rank listens while ranks find one another over TCP.
+// Chooses the addresses at which a rank listens while ranks find one another over TCP, and listens there.
 #pragma once
 
 #include <string>
@@ -19,8 +19,8 @@ bool stays_on_this_machine(const TcpOptions& options);
 /// address that is not a loopback address.
 Error needs_token(const TcpOptions& options);
 
-/// Rank 0 calls this. Listens at the address and the port in `options`, as tcp_communicator() says. Throws Error
-/// needs_token() if the ranks may not meet there, and Error io_error if it cannot listen there.
+/// Rank 0 calls this. Listens at the address and the port in `options`, as the comment on tcp_communicator() describes.
+/// Throws needs_token() if the ranks may not meet there, and Error io_error if it cannot listen there.
 std::vector<net::Socket> listen_for(const TcpOptions& options);
 
 /// The ranks other than 0 call this. Listens where the other ranks will try to reach this rank. `host`: the connection

@@ -87,8 +87,8 @@ class TcpLinks final : public Links {
     }
     return all;
   }
-  // Returns the notes that ranks have sent first, and then the notes about lost connections, because a failed rank
-  // sends its reason as a note before its connections end.
+  // Returns a note that a rank has sent, if there is one, and only otherwise a note about a lost connection: a failed
+  // rank sends its reason as a note before its connections end.
   std::optional<Heard> hear() override {
     for (const auto hear_of : {&TcpLinks::said_by, &TcpLinks::loss_of})
       for (int rank = 0; rank < size(); rank++)
@@ -156,7 +156,7 @@ class TcpLinks final : public Links {
     if (whole) bytes.pop_front();
     return whole || moved > 0;
   }
-  // Does the same as receive_some(), but throws Error if the other end has closed the connection.
+  // Receives bytes without waiting, and returns their number. Throws Error if the other end has closed the connection.
   static size_t receive(const net::Socket& socket, std::span<std::byte> bytes) {
     const auto received = net::receive_some(socket, bytes);
     if (!received) throw Error(Category::io_error, "recv: the connection was closed");

@@ -117,7 +117,8 @@ std::optional<bool> word_of(const net::Socket& socket) {
 struct Reached {
   net::Socket socket;
   Challenge challenge;
-  // How many bytes of the challenge have arrived. If some are missing, the time was over, or it is not a challenge.
+  // How many bytes of the challenge have arrived. If some are missing, the time was over, or the bytes that have
+  // arrived are not the beginning of a challenge.
   size_t heard = 0;
 
   bool is_asked() const { return begins_as_rank() && heard == sizeof challenge; }
@@ -188,9 +189,14 @@ class Connections {
     auto visitor = lobby_.next(others, until_);
     if (!visitor) return false;
     const Join& join = visitor->message;
-    if (!visitor->knows(options_.token) || join.group != group_.number || join.to != options_.rank ||
-        join.rank <= options_.rank || join.rank >= options_.world_size || join.use > Join::notes) {
-      refusals_.note_stranger(visitor->from, "it is not one of the ranks that have met");
+    const bool knows = visitor->knows(options_.token);
+    if (!knows || join.group != group_.number || join.to != options_.rank || join.rank <= options_.rank ||
+        join.rank >= options_.world_size || join.use > Join::notes) {
+      refusals_.note_stranger(
+          visitor->from,
+          fmt::format("it says that it is rank {}, but {}; if it belongs to this run, start it with the same address, "
+                      "port and secret as the other ranks",
+                      join.rank, knows ? "it does not fit into this group of ranks" : "has a different secret"));
       return true;
     }
     try {
@@ -282,7 +288,8 @@ class Host {
       take_in_all(until);
       answer_all(std::as_bytes(std::span(group_.listening)));
       std::vector<TcpPeer> peers = connect_all();
-      // Before the last answer, because a rank that has this answer may at once form another group at this port.
+      // Closes the listeners before the last answer, because a rank that has this answer may at once form another group
+      // at this port.
       listeners_.clear();
       answer_all({});
       return peers;
@@ -342,11 +349,11 @@ class Host {
     address.set_port(hello.port);
     if (visitor.from.is_loopback() || visitor.from.is_host_of(there))
       address.size = 0;                  // the rank is on the machine of rank 0
-    net::watch_machine(visitor.socket);  // if that machine dies, the rank may be started again
+    net::watch_machine(visitor.socket);  // ends the connection if that machine dies, so that the rank may come again
     came_[rank] = {std::move(visitor.socket), hello.nonce};
   }
 
-  // Tells a process why it is refused. The process does not keep the other ranks from meeting.
+  // Tells a process why it is refused. The other ranks continue to start.
   void refuse(const Lobby<Hello>::Visitor& visitor, const std::string& why) {
     refusals_.note_rank(visitor.from, why);
     answer(visitor.socket, visitor.message.nonce, why);
@@ -442,7 +449,7 @@ class Host {
   const milliseconds long_wait_;
   struct Came {
     net::Socket socket = {};
-    net::Nonce nonce = {};  // the random bytes that the proofs in answers to it must cover
+    net::Nonce nonce = {};  // the random bytes that the proofs in answers to this rank must cover
   };
   std::vector<net::Socket> listeners_;
   Group group_;
@@ -558,8 +565,8 @@ class Guest {
           throw not_connected(options_, "this rank is");  // the handler below prefers the reason of rank 0
       return connections.take();
     } catch (const Error&) {
-      // At this point rank 0 can only have refused or ended. Its reason comes first, because rank 0 knows more than
-      // this rank.
+      // If there is something to receive from rank 0, it has refused this rank or has ended. Then throws the reason of
+      // rank 0, which knows more than this rank.
       pollfd word = {host_.fd(), POLLIN, 0};
       if (net::wait_for({&word, 1}, Clock::now())) hear_welcome({});
       throw;

@@ -1,4 +1,4 @@
-// Communicators: transports that also reduce, as training needs it.
+// A communicator is a transport that can also reduce, as training needs it.
 #pragma once
 
 #include <memory>
@@ -29,10 +29,10 @@ class FEEDLINE_PUBLIC Communicator : public Transport {
     Reduction reduction;
   };
   /// Says that the next calls will be `calls`, in this order. All ranks must announce the same calls. The ranks of an
-  /// nccl_communicator tell one another of each call before they make it. With announce() they do so once for all of
-  /// `calls`. Then these calls do not wait for ranks that have yet to make them. If a rank makes a call other than the
-  /// next announced one, or leaves before it has made all of them, the group ends. Communicators of other kinds do
-  /// nothing.
+  /// nccl_communicator send one another a description of each call before they make it. With announce() they do so once
+  /// for all of `calls`. Then these calls do not wait for ranks that have yet to make them. If a rank makes a call
+  /// other than the next announced one, or leaves before it has made all of them, the group ends. Communicators of
+  /// other kinds do nothing.
   virtual void announce(std::span<const AllReduce> calls);
 
   /// Reduces `data` as all_reduce() does, but writes only this rank's part of the result, to `mine`. The first axis of

@@ -1,4 +1,5 @@
-// Exchanges: how ranks send one another byte strings while they start. communicator.h is for the time after that.
+// An exchange sends byte strings between ranks while they start. After the start, ranks use a transport (transport.h)
+// or a communicator (communicator.h).
 #pragma once
 
 #include <functional>

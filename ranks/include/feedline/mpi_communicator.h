@@ -1,5 +1,5 @@
-// A communicator for ranks that are MPI processes. It is a library of its own (feedline-mpi), so that programs without
-// MPI do not load MPI.
+// A communicator for ranks that are MPI processes. It is in a library of its own (feedline-mpi), so that programs
+// without MPI do not load MPI.
 #pragma once
 
 #include <chrono>

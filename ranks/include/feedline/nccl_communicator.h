@@ -1,4 +1,4 @@
-// A communicator for ranks that have one GPU each; NCCL moves the bytes between the GPUs. It is a library of its own
+// A communicator for ranks that have one GPU each; NCCL moves the bytes between the GPUs. It is in a library of its own
 // (feedline-nccl), so that programs without NCCL do not load NCCL.
 #pragma once
 
@@ -12,7 +12,7 @@
 namespace feedline {
 
 struct NcclOptions {
-  /// How long, after a failure, the group lets streams finish the calls that every rank has already made.
+  /// After a failure, the time in which the CUDA streams may still finish the calls that every rank has already made.
   std::chrono::milliseconds drain = std::chrono::seconds(5);
 };
 

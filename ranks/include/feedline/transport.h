@@ -1,4 +1,5 @@
-// Transports: how the ranks of a feed exchange rows while it runs. (For how they start, see exchange.h.)
+// A transport carries rows of batches between the ranks of a feed while the feed runs. (While ranks start, they use an
+// exchange instead: exchange.h.)
 #pragma once
 
 #include <cstddef>
