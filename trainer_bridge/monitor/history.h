@@ -1,4 +1,4 @@
-// What the feed has done in each of the last seconds.
+// Keeps what the feed has done in each of the last 600 seconds.
 #pragma once
 
 #include <chrono>

@@ -7,7 +7,7 @@
 
 namespace feedline {
 
-/// The end of the last field and an empty line.
+/// The text at which a head ends: the line end of its last field, and an empty line.
 inline constexpr std::string_view end_of_head = "\r\n\r\n";
 
 /// Returns whether the text is a token of HTTP (RFC 9110, section 5.6.2), such as a method or the name of a field.

@@ -1,4 +1,4 @@
-// The requests to an HttpServer. Reads requests of HTTP/1.1 (RFC 9112), and refuses everything else.
+// Reads the requests to an HttpServer, which must be requests of HTTP/1.1 (RFC 9112). Refuses everything else.
 #pragma once
 
 #include <chrono>
@@ -37,8 +37,8 @@ class HttpRequestHead {
   /// `most_bytes` is the maximum size of the head together with the empty lines that some clients send before it.
   explicit HttpRequestHead(size_t most_bytes) noexcept : most_bytes_(most_bytes) {}
 
-  /// What is known of the head. `unfinished` means that more bytes are needed. `no_request` means that it is not the
-  /// head of a request: it has control characters, as binary data has, or line ends that are not CR LF.
+  /// The state of the head. `unfinished` means that more bytes are needed. `no_request` means that it is not the head
+  /// of a request: it has control characters, as binary data has, or line ends that are not CR LF.
   enum class State { unfinished, complete, no_request, too_long };
   /// Adds bytes that have arrived, and returns the state. Must not be called again after it has returned a state that
   /// is not `unfinished`.
@@ -55,7 +55,7 @@ class HttpRequestHead {
   std::string text_;
 };
 
-/// Which clients are answered.
+/// Says which clients are answered.
 struct HttpAccess {
   /// What a client must show, unless it asks for a nonce. If this is null, clients need not show a token.
   const MonitorToken* token = nullptr;

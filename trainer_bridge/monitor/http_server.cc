@@ -29,7 +29,7 @@ namespace {
 using net::Socket;
 
 constexpr std::string_view unix_prefix = "unix:";
-constexpr size_t most_discarded = 1 << 20;  // bytes of a client that has its response, and sends without end
+constexpr size_t most_discarded = 1 << 20;  // the most bytes that are read from a client after its response
 constexpr std::string_view still_working = "HTTP/1.1 102 Processing\r\n\r\n";
 
 using ListenUnixOp = HookedCall<"listen at a path", ENOSPC>;  // socket, bind and listen of a Unix domain socket
@@ -69,7 +69,7 @@ Socket listen_at_path(const std::string& path) {
   const sockaddr_un address = unix_address(path);
   const auto* const raw = reinterpret_cast<const sockaddr*>(&address);
   Socket listener = unix_socket();
-  fchmod(listener.fd(), 0600);  // on Linux the file that bind() makes takes this mode
+  fchmod(listener.fd(), 0600);  // on Linux, bind() gives this mode to the file that it makes
   const auto bind_it = [&] { return bind(listener.fd(), raw, sizeof address) == 0 ? 0 : errno; };
   int error = bind_it();
   if (error == EADDRINUSE && is_dead_socket(address) && unlink(path.c_str()) == 0) error = bind_it();
@@ -78,7 +78,7 @@ Socket listen_at_path(const std::string& path) {
   return listener;
 }
 
-/// Returns the device and the number of the file at a path; nullopt if there is none.
+/// Returns the device and the inode number of the file at a path; nullopt if there is no file.
 std::optional<std::pair<dev_t, ino_t>> file_at(const std::string& path) {
   struct stat file;
   if (lstat(path.c_str(), &file) != 0) return std::nullopt;
@@ -112,8 +112,8 @@ HttpResponse called(const std::function<HttpResponse()>& handler) {
   }
 }
 
-/// Returns the bytes of a response. Its headers tell a browser to keep nothing of it, and to load nothing from
-/// elsewhere for a page.
+/// Returns the bytes of a response. Its headers tell a browser not to store it, and to load nothing from other servers
+/// for a page.
 std::string response_bytes(const HttpResponse& response, bool with_body) {
   std::string text = fmt::format(
       "HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\nCache-Control: no-store\r\n"
@@ -185,8 +185,8 @@ HttpServer::~HttpServer() {
   }
   // A forked child has the socket, too, and would keep the port in use. After shutdown() nobody listens.
   shutdown(listener_.fd(), SHUT_RDWR);
-  // Somebody may have removed the socket's file, and made a different file at the path. As long as the listener is
-  // open, no other file has the number of the socket's file.
+  // Removes the socket's file, but not a different file that somebody has put in its place. The inode number tells them
+  // apart: as long as the listener is open, no other file gets the inode number of the socket's file.
   if (file_ && file_at(address_.path) == file_) unlink(address_.path.c_str());
 }
 
@@ -225,8 +225,8 @@ void HttpServer::run() {
       }
       if (sockets[1].revents) accept_some();
     } catch (const std::exception& error) {
-      // The system is short of memory or of descriptors. The server waits and goes on: the trainer does not need the
-      // monitor, so an error of the monitor must not end the program.
+      // The system is short of memory or of descriptors. The server waits and then continues: the trainer does not need
+      // the monitor, so an error of the monitor must not end the program.
       if (!std::exchange(warned, true))
         log_warning(
             fmt::format("the monitor has closed its connections after an error, and goes on: {}", error.what()));
@@ -236,13 +236,13 @@ void HttpServer::run() {
     }
 }
 
-// Accepts at most half as many connections as there may be at a time, so that each new connection is looked at before
-// further ones take its place.
+// Accepts at most half as many connections as the server may have, so that each new connection is read from at least
+// once before later ones push it out.
 void HttpServer::accept_some() {
   for (size_t i = 0; i < limits_.connections / 2; i++) {
     auto accepted = net::accept_from(listener_, Clock::now());
     if (!accepted) return;
-    // A client that behaves is served at once, so the oldest connection is one that does not.
+    // A client that sends its request is served at once, so the oldest connection is probably one that sends nothing.
     if (connections_.size() >= limits_.connections) connections_.pop_front();
     connections_.push_back({.socket = std::move(accepted->first),
                             .until = Clock::now() + limits_.time,
@@ -250,7 +250,7 @@ void HttpServer::accept_some() {
   }
 }
 
-// Receives and sends as much as is possible without waiting. Returns whether the connection goes on.
+// Receives and sends as much as is possible without waiting. Returns false if the connection is to be closed.
 bool HttpServer::go_on(Connection& connection) try {
   std::array<std::byte, 2048> bytes;
   if (connection.ending) {

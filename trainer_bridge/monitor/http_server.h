@@ -69,7 +69,7 @@ class HttpServer {
   using Clock = std::chrono::steady_clock;
   struct Connection {
     net::Socket socket;
-    Clock::time_point until;
+    Clock::time_point until;  // when the connection is closed if it has not ended before
     HttpRequestHead request;
     std::string response = {};
     size_t sent = 0;  // bytes of the response
@@ -90,10 +90,10 @@ class HttpServer {
   HttpAddress address_;
   const std::optional<MonitorToken> token_;
   const HttpLimits limits_;
-  // An eventfd that ends the thread. Made before the listener, which may make a file.
+  // An eventfd that ends the thread. It is made before the listener: if it cannot be made, no file of a socket is left.
   const net::Socket ending_ = net::make_event();
   net::Socket listener_;
-  std::optional<std::pair<dev_t, ino_t>> file_;  // device and number of the socket's file; null without one
+  std::optional<std::pair<dev_t, ino_t>> file_;  // device and inode number of the socket's file; nullopt without a file
   Handler handler_;
   std::function<void()> each_second_;
   std::list<Connection> connections_;  // the oldest first; used only by the thread

@@ -97,7 +97,7 @@ std::string metrics_text(const Report& report, bool open_metrics) {
   to.gauge("feedline_failed", "", "1 if the feed has ended with an error or was stopped, else 0.",
            report.error ? 1 : 0);
   for_each_counter(report, [&](const CounterInfo& info, auto value) {
-    if (value < 0) return;  // it is not known
+    if (value < 0) return;  // the value is not known yet
     const std::string name = fmt::format("feedline_{}", info.name);
     if (info.grows)
       to.counter(name, info.unit, info.help, static_cast<double>(value));

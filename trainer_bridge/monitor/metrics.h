@@ -1,4 +1,4 @@
-// A Report as metrics for Prometheus.
+// Writes a Report as metrics for Prometheus.
 #pragma once
 
 #include <string>

@@ -59,7 +59,7 @@ std::string page_with_counters() {
   return text.insert(text.find(none) + 1, counters.dump().substr(1, counters.dump().size() - 2));
 }
 
-/// Returns a line of text that says whether the feed goes on, and at which epoch and step it is.
+/// Returns a line of text that says whether the feed is running, and at which epoch and step it is.
 HttpResponse health(const Report& report) {
   if (!report.error) return {.body = fmt::format("ok: epoch {}, step {}\n", report.epoch, report.step)};
   std::string line = fmt::format("ended: {}", report.error->what());

@@ -1,4 +1,4 @@
-// The monitor of a feeder: its report over HTTP, as a page for people, as JSON, and as metrics.
+// The monitor of a feeder: serves its report over HTTP, as a page for people, as JSON, and as metrics.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@ namespace feedline {
 struct MonitorOptions {
   std::string address;
   std::string token;
-  int rank = 0;  // is added to a port that is not 0, and to the path of a socket
+  int rank = 0;  // is added to a port that is not 0, and appended to the path of a socket
 };
 
 /// The sources of all that a monitor shows. Their functions are called on the monitor's thread.
@@ -25,8 +25,8 @@ struct MonitorSources {
   std::function<Report()> report;
   std::function<std::string()> plan_text;
   std::function<Json()> sample;  // what is being fed (trainer_bridge/batch_sample.h)
-  /// By rank: where the monitor of this rank can be reached, as monitor_places() returns it. Empty if that is not
-  /// known, or if there is only one rank.
+  /// For each rank, the addresses of its monitor, as monitor_places() returns them. Empty if they are not known, or if
+  /// there is only one rank.
   std::vector<std::string> places = {};
 };
 

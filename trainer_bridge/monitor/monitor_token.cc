@@ -18,8 +18,8 @@ constexpr uint64_t valid_s = 30;
 
 std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
 
-// Returns what follows "Basic", in upper or lower case, and spaces. Returns an empty text if `authorization` does not
-// begin with "Basic".
+// Returns the text after "Basic" (in upper or lower case) and the spaces that follow it. Returns an empty text if
+// `authorization` does not begin with "Basic".
 std::string_view password_in(std::string_view authorization) {
   const size_t end = std::min(authorization.find(' '), authorization.size());
   if (!same_letters(authorization.substr(0, end), "Basic")) return {};

@@ -1,12 +1,12 @@
 // The token of a monitor, and how a client shows that it knows the token. A browser sends the token as a password (RFC
-// 7617, user "feedline"). feedline's own clients do not send the token. So whoever listens in a monitor's place learns
-// nothing that opens a different monitor:
+// 7617, user "feedline"). feedline's own clients do not send the token. So a program that listens in a monitor's place
+// does not learn the token from them:
 //
 //   GET /nonce                                          -> a nonce, which the monitor accepts for 30 s
 //   GET TARGET, Authorization: Feedline NONCE PROOF     -> the answer for a client that knows the token
 //
 // PROOF is the proof (base/net/proof.h) of the nonce and the target, in hexadecimal digits. Whoever has a proof can try
-// tokens until one of them gives the same proof.
+// tokens until one of them gives the same proof, so a token must be hard to guess.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,7 @@ namespace feedline {
 /// Returns the value of the header Authorization that shows a token for one target and nonce.
 std::string token_proof(std::string_view token, std::string_view nonce, std::string_view target);
 
-/// The monitor's side. May be used by several threads at once.
+/// The monitor's side: makes nonces, and checks what clients send. May be used by several threads at once.
 class MonitorToken {
  public:
   using Clock = std::chrono::steady_clock;
@@ -42,7 +42,7 @@ class MonitorToken {
   const Clock::time_point begin_ = Clock::now();
   const std::string token_;
   const std::string own_;       // a secret of the monitor, by which it recognises its nonces
-  const std::string password_;  // in base64, what follows "Basic"
+  const std::string password_;  // the text after "Basic" in the header, in base64
 };
 
 }  // namespace feedline

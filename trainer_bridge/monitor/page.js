@@ -21,7 +21,7 @@ function add(parent, tag, text, attributes = {}) {
 }
 function setText(node, text) { if (node.textContent !== text) node.textContent = text; }
 
-// The drawing of the pipeline: a box for each stage, and one for next(), which are made once and then filled.
+// Returns the box of a stage, or of next(), in the drawing of the pipeline. Makes the box if there is none yet.
 function boxFor(name) {
   for (const box of element("stages").children) if (box.dataset.stage === name) return box;
   const box = add(element("stages"), "li", "", {"data-stage": name});
@@ -38,7 +38,7 @@ function fill(box, share, values) {
   box.querySelector("meter").value = share;
   for (const [key, text] of Object.entries(values)) setText(box.querySelector(`[data-key="${key}"]`), text);
 }
-// What the report counts: the name, the unit and the meaning of each.
+// The counters of the report: the name, the unit and the meaning of each.
 const counters = JSON.parse(document.getElementById("counters").textContent);
 let before = null;
 function drawStages(report, now) {
@@ -51,13 +51,13 @@ function drawStages(report, now) {
     const own = /^(upload|copy|transfer)/.test(stage.name) || report.threads === 0;
     const share = Math.min(Math.max((stage.busy_s - old.busy_s) / (seconds * (own ? 1 : report.threads)), 0), 1);
     const box = boxFor(stage.name);
-    // Those of several replicas work beside one another, and not one after the other.
+    // The stages of several replicas work in parallel, so they are drawn side by side.
     box.classList.toggle("beside", i > 0 && report.stages[i - 1].name.split(" ")[0] === stage.name.split(" ")[0]);
     box.classList.toggle("waited", report.waited_for !== "" && stage.name.split(" ")[0] === report.waited_for);
     fill(box, share, {busy: percent(share), queue: count(stage.queue), rate: rate((stage.messages - old.messages) / seconds)});
   }
   const box = boxFor("next()");
-  element("stages").append(box);  // the last one
+  element("stages").append(box);  // moves the box of next() to the end
   const row = intervals.at(-1);
   fill(box, row ? row[5] : report.next_wait_ratio, {
     waits: percent(row ? row[5] : report.next_wait_ratio),
@@ -136,7 +136,7 @@ function fillTable(body, rows) {
   }
 }
 
-// Makes so many rows in a table, each with so many cells, and keeps those that are there. Returns them.
+// Gives a table `count` rows of `cells` cells each, and keeps the rows that it has already. Returns all rows.
 function rowsIn(body, count, cells) {
   while (body.rows.length > count) body.rows[body.rows.length - 1].remove();
   while (body.rows.length < count) {
@@ -146,7 +146,7 @@ function rowsIn(body, count, cells) {
   return [...body.rows];
 }
 
-// The ranks as rank 0 knows them. A rank's rate is that between its last two reports, which need not be a second apart.
+// Returns the rate of a rank between its last two reports, which need not be a second apart.
 const rankRates = new Map();
 function rankRate(rank, report) {
   const known = rankRates.get(rank);
@@ -156,7 +156,8 @@ function rankRate(rank, report) {
   rankRates.set(rank, {records: report.records, wall_s: report.wall_s, rate: value});
   return value;
 }
-// A rank on the machine of rank 0 may be known to it by a loopback address, which means another machine to a browser.
+// Returns the address of a rank's monitor for this browser. Rank 0 may know a rank on its own machine by a loopback
+// address, which on the machine of the browser means that machine itself.
 function placeOf(address) {
   const place = new URL(address);
   if (/^(127\.|\[::1\]$|localhost$)/.test(place.hostname)) place.hostname = location.hostname;
@@ -192,7 +193,7 @@ function drawGpus(gpus) {
   }
 }
 
-// A batch now and then: its first pictures, and how its numbers are spread.
+// Draws a sample of a batch: its first pictures, and histograms of its numbers.
 let shownSample = "";
 function drawSample(sample) {
   element("sample").hidden = sample === null || sample.outputs.length === 0;
@@ -298,7 +299,7 @@ async function look() {
     const system = await (await load("system.json")).json();
     drawNumbers(report, system);
     drawGpus(system.gpus);
-    // The first of two requests has a batch taken, and the second one returns it.
+    // The first of two requests asks the feeder to copy a part of its next batch, and the second one returns the copy.
     if (looks++ % 5 < 2 || shownSample === "") drawSample(await (await load("sample.json")).json());
     drawErrors(report);
     fillTable(element("outputs").tBodies[0], Object.entries(report.outputs).map(([name, made]) => [name, name, made]));

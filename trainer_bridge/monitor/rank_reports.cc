@@ -18,8 +18,8 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto patience = 500ms;  // for an answer
-constexpr auto interest = 5s;     // how long after json() the reports are still wanted
+constexpr auto patience = 500ms;  // the time limit of a request
+constexpr auto interest = 5s;     // how long after a call of json() the monitors are still asked
 
 constexpr const char* not_yet = "this rank has not answered yet; look again";
 
@@ -134,8 +134,8 @@ void RankReports::run() {
 }
 
 // Asks at the first address in other.places. A machine may have several addresses. A different machine may have some of
-// the same addresses, and a different rank may listen there: so the report says whose it is. If an address does not
-// answer, the next round asks at the next one.
+// the same addresses, and a different rank may listen there: so shown_report() checks the rank in the report. If an
+// address does not answer, the next round asks at the next one.
 Json RankReports::ask(Other& other) const {
   const HttpAddress place = other.places.front();
   std::string trouble;
@@ -151,7 +151,7 @@ Json RankReports::ask(Other& other) const {
   } catch (const std::exception& error) {  // the system is short of memory
     trouble = error.what();
   }
-  if (!trouble.starts_with("401"))  // at its other addresses the monitor would say the same, or less
+  if (!trouble.starts_with("401"))  // if the monitor refuses the token, it does so at its other addresses, too
     std::rotate(other.places.begin(), other.places.begin() + 1, other.places.end());
   return row_of(other.rank, nullptr, nullptr, fmt::format("{}: {}", place.text(), trouble));
 }

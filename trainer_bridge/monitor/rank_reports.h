@@ -1,4 +1,4 @@
-// The reports of the other ranks, for the page of rank 0, which asks their monitors for them.
+// Asks the monitors of the other ranks for their reports, for the page of rank 0.
 #pragma once
 
 #include <chrono>

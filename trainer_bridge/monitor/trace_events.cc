@@ -10,7 +10,7 @@
 namespace feedline {
 namespace {
 
-// The prefix of the names of feedline's ranges in NVTX, where it tells them from the ranges of other libraries.
+// The prefix of the names of feedline's ranges in NVTX, which distinguishes them from the ranges of other libraries.
 constexpr std::string_view prefix = "feedline ";
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Spans as a trace that Perfetto, chrome://tracing and other viewers open.
+// Writes spans as a trace that Perfetto, chrome://tracing and other viewers can open.
 #pragma once
 
 #include <cstdint>
