@@ -62,7 +62,7 @@ class Worker final : public DataParallel {
     for (auto& server : servers) servers_.emplace_back(std::move(server), places_);
     try {
       receive_values();
-    } catch (...) {  // ends kernels that wait for a server, and would make the memory's release wait
+    } catch (...) {  // abort() ends kernels that wait for a server; otherwise freeing the memory would wait for them
       for (const TrainingCommunicator& server : servers_) server->abort(current_error());
       throw;
     }

@@ -22,7 +22,8 @@ namespace feedline {
 namespace {
 
 // Sends the gradients of a bucket to the ranks that apply them, and the new values back. Each synchronous training mode
-// has an Exchanger of its own. `here` and `home` are those of Places.
+// has an Exchanger of its own. `here` is the device on which the variables lie, and `home` the device on which
+// gradients are applied (see Places).
 class Exchanger {
  public:
   virtual ~Exchanger() = default;
@@ -38,12 +39,12 @@ class Exchanger {
   /// Combines the flags that lie at `home` on all ranks that apply gradients. Afterwards the flag that lies `here`
   /// says, on every rank, whether the gradients are finite on all ranks.
   virtual void agree(Verdict& verdict) = 0;
-  /// Copies the numbers from the owner's `home` to `here` on all ranks.
+  /// Copies the bucket's new values from the `home` of its owner to `here` on all ranks.
   virtual void publish(Bucket& bucket) = 0;
-  /// Copies the numbers that rank 0 has `here` to all ranks, both to `here` and to `home`.
+  /// Copies the bucket's first values, which rank 0 has `here`, to all ranks, both to `here` and to `home`.
   virtual void begin(Bucket& bucket) = 0;
   virtual int ranks() const = 0;
-  /// Aborts all communicators. If one of them has failed with `why`, this tells the ranks behind the others.
+  /// Aborts all communicators. If one of them has failed with `why`, this tells the ranks of the other communicators.
   virtual void abort(const Error& why) noexcept = 0;
   virtual std::optional<Error> failure() const = 0;
 };
@@ -265,13 +266,13 @@ class Training final : public DataParallel {
       begin();
       begin_step();
       start();
-    } catch (...) {  // ends kernels that wait for other ranks, and would make the memory's release wait
+    } catch (...) {  // abort() ends kernels that wait for other ranks; otherwise freeing the memory would wait for them
       exchanger_->abort(current_error());
       throw;
     }
   }
   ~Training() override {
-    bool within_step = false;  // other ranks wait for gradients that this rank will not send
+    bool within_step = false;  // whether other ranks may wait for gradients that this rank will not send
     {
       const Lock lock(mutex_);
       ending_ = true;
@@ -284,7 +285,8 @@ class Training final : public DataParallel {
 
   void ready(size_t variable) override {
     const size_t b = bucket_of_.at(variable);
-    // Before the thread can begin to reduce the bucket, and before the variable counts as ready, because it may throw.
+    // Marks the place in the stream before the background thread can begin to reduce the bucket. Does so before the
+    // variable counts as ready, because mark() may throw.
     if (is_last_of(b)) places_->here().mark(b, trainer_);
     ready_.add(variable);
     {
@@ -303,7 +305,7 @@ class Training final : public DataParallel {
     } catch (const Error& why) {
       exchanger_->abort(why);
       throw Error(why.category(), fmt::format("step {} of the training: {}", steps_, why.message()), why.place());
-    } catch (...) {  // the optimizer's
+    } catch (...) {  // an exception of the optimizer
       exchanger_->abort(current_error());
       throw;
     }
