@@ -67,7 +67,7 @@ BatchSample::OutputSample BatchSample::keep(const Output& output, const Batch& b
 }
 
 void BatchSample::take(const Batch& batch) noexcept try {
-  if (!wanted_.exchange(false)) return;  // another replica's batch was taken
+  if (!wanted_.exchange(false)) return;  // another thread has just taken the batch of its replica
   auto sample = std::make_shared<Sample>(Sample{batch.epoch(), batch.step(), batch.replica(), {}});
   for (const Output& output : outputs_) sample->outputs.push_back(keep(output, batch));
   const Lock lock(mutex_);

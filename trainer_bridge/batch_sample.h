@@ -1,4 +1,4 @@
-// A look at what is being fed: a few pictures and numbers of a batch, for people.
+// Copies a few pictures and numbers out of a batch, so that people can look at what is being fed.
 #pragma once
 
 #include <atomic>
@@ -20,11 +20,12 @@ namespace feedline {
 
 /// Keeps a part of one batch: the first pictures of each output whose values are pictures, and the first numbers of
 /// each output that has one number for each row. Other outputs are left out, and so are the rows from number
-/// valid_count() on. The filler of a bad record that lies before these rows is kept. Thread-safe.
+/// valid_count() on, which only fill up the batch. A row in place of a bad record is kept if it lies before them.
+/// Thread-safe.
 class BatchSample {
  public:
   static constexpr int64_t most_pictures = 8, most_numbers = 1024;
-  static constexpr size_t most_bytes = 1 << 20;  // of an output's pictures; the first one is always kept
+  static constexpr size_t most_bytes = 1 << 20;  // of an output's pictures; the first picture is always kept
   static constexpr int64_t most_pixels = 96;     // the longest side of a picture in json()
 
   BatchSample(const std::vector<ElementSpec>& elements, const Pipeline& pipeline);
@@ -36,9 +37,9 @@ class BatchSample {
   void take(const Batch& batch) noexcept FEEDLINE_EXCLUDES(mutex_);
 
   /// Returns the sample: {"epoch", "step", "replica", "outputs": [{"name", and "pictures": [{"width", "height", "rgb":
-  /// red, green and blue of each pixel, in base64}] or "numbers": [...]}]}. Larger pictures are made smaller. Numbers
-  /// that are not finite are null. Returns null if no batch has been taken yet. If the sample has been returned before,
-  /// asks take() for the next batch, so that a later call returns a newer sample.
+  /// red, green and blue of each pixel, in base64}] or "numbers": [...]}]}. Pictures larger than most_pixels are scaled
+  /// down. Numbers that are not finite are null. Returns null if no batch has been taken yet. If the sample has been
+  /// returned before, asks take() for the next batch, so that a later call returns a newer sample.
   Json json() FEEDLINE_EXCLUDES(mutex_);
 
  private:

@@ -57,7 +57,7 @@ feedline_status failed(const char* text, std::string_view category, const char* 
     last.feature = place.feature;
     last.error = {last.text.c_str(), last.category.c_str(), last.message.c_str(), last.file.c_str(),
                   place.offset,      place.record,          last.feature.c_str()};
-  } catch (const std::bad_alloc&) {  // there is no memory for the words
+  } catch (const std::bad_alloc&) {  // there is no memory for copies of the texts
     last.error = {"out of memory", "out_of_memory", "out of memory", "", -1, -1, ""};
   }
   return FEEDLINE_FAILED;

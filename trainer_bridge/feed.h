@@ -1,5 +1,5 @@
-// The pieces (graph, transfer, upload) of this rank's Route, which bring batches to next() from one position on. A
-// feeder that is set to another position makes another Feed.
+// The pieces (graph, transfer, upload) of this rank's Route, which bring batches to next(), beginning at one position
+// in the data. A feeder that is moved to another position makes another Feed.
 #pragma once
 
 #include <chrono>
@@ -40,9 +40,9 @@ class Feed {
   /// Ends the use of Options::gpu_communicator. No other call may run; only the destructor may follow.
   void end_upload() { upload_.reset(); }
 
-  /// Does what Feeder::next does. With an Options::gpu_communicator, `stream` must be set. If this rank's feed fails,
-  /// ends the feeds of the other ranks with the same Error. If `stream` is set, `check` is called before the batch
-  /// counts as received; if it throws, the next call gives the same batch.
+  /// Returns the replica's next batch, as Feeder::next() does. With an Options::gpu_communicator, `stream` must be set.
+  /// If this rank's feed fails, ends the feeds of the other ranks with the same Error. If `stream` is set, `check` is
+  /// called before the batch counts as received; if it throws, the next call gives the same batch.
   flow::Delivery::Outcome next(int replica, std::optional<std::chrono::steady_clock::time_point> deadline, Batch& batch,
                                std::optional<Stream> stream, const flow::Delivery::Arrive& check = {});
 

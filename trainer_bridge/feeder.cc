@@ -72,9 +72,10 @@ struct Feeder::Impl {
     run();
   }
 
-  // Makes the feed at `position` on all ranks together, also on those without a plan. The caller then calls run().
-  // Until the feed is made, stop() can only abort the communicators. That is enough, because making a feed waits for no
-  // rank.
+  // Makes the feed that begins at `position`. The caller then calls run(). If rows are sent between ranks, all ranks
+  // call begin() at the same time, also those that read no files and so have no plan. While begin() waits for other
+  // ranks, it does so in calls of a communicator. So stop(), which aborts the communicators, ends that wait although
+  // there is no feed yet that could be stopped.
   //
   // begin() and run() read plan, facts and feed without the lock. Only the constructor and the set_...() calls change
   // these, only one of them runs at a time, and no next() runs at the same time.
@@ -149,7 +150,7 @@ struct Feeder::Impl {
           plan = std::move(other);
           facts = flow::facts_of(*plan);
         }
-        // If no rows travel, each rank moves to its new position without the other ranks.
+        // If no rows are sent between ranks, each rank moves to its new position without the other ranks.
         RankGroup ranks = setup.route.transfer ? RankGroup(exchange_over(setup.options.communicator),
                                                            setup.options.rank, setup.options.world_size)
                                                : RankGroup();
@@ -178,8 +179,8 @@ struct Feeder::Impl {
   }
 
   /// Returns whether the feed is at `position` and has not failed, so that it need not begin again. Always returns
-  /// false if rows travel, because the ranks could be at different positions, and all of them must begin again
-  /// together.
+  /// false if rows are sent between ranks, because the ranks could be at different positions, and all of them must
+  /// begin again together.
   bool stands_at(const flow::Position& position) const FEEDLINE_REQUIRES(mutex) {
     if (counted || setup.route.transfer || !feed || delivery().failed()) return false;
     const auto [last, first] = delivery().positions();
@@ -192,15 +193,15 @@ struct Feeder::Impl {
   }
   flow::Delivery& delivery() const FEEDLINE_REQUIRES(mutex) { return live_feed().delivery(); }
 
-  /// What a replica's trainer does, for traces.
+  /// Notes what a replica's trainer does, for traces.
   struct Training {
     // The time of Clock at which the trainer was given its last batch, and that batch's step. `since` is 0 if there is
     // none.
     std::atomic<int64_t> since = 0, step = 0;
   };
 
-  /// If a SpanRecording goes on, records two spans: this call of next(), and the time that the trainer has taken since
-  /// the replica's previous call.
+  /// While a SpanRecording is running, records two spans: this call of next(), and the time that the trainer has worked
+  /// since the replica's previous call.
   class CallSpans {
    public:
     CallSpans(Impl& impl, int replica, const Batch& batch) noexcept : batch_(batch) {
@@ -254,7 +255,7 @@ struct Feeder::Impl {
       facts = flow::facts_of(*made);
       counted = std::move(made);
       not_counted = nullptr;
-    } catch (...) {  // next() has used up the end of the epoch, so it must return that
+    } catch (...) {  // next() has already taken the end of the epoch from the feed, so it must not throw
       if (!not_counted)
         log_warning(fmt::format("no state can be saved or loaded now: {}; the end of the next epoch tries again",
                                 current_error().what()));
@@ -304,8 +305,8 @@ struct Feeder::Impl {
     report.dropped_samples =
         delivered.finished_epochs * static_cast<uint64_t>(std::max<int64_t>(0, facts.dropped_per_epoch));
     add_route(report, setup, facts);
-    // Counts the records that this rank has read, even if other ranks are given their rows. So if there is a transfer,
-    // asks the graph before it.
+    // The missing features are those of the records that this rank has read, even if their rows go to other ranks. So
+    // if there is a transfer, takes the counts from the graph that reads for it.
     const bool reads_for_others = feed && feed->transfer() && feed->graph();
     add_missing(report, setup.spec.features, reads_for_others ? feed->graph()->delivery().report() : delivered);
     if (feed) add_feed(report, *feed);
@@ -359,7 +360,7 @@ struct Feeder::Impl {
   std::unique_ptr<flow::CacheStore> cache FEEDLINE_GUARDED_BY(mutex);
   // With index.mode LAZY: the plan for the next time that the feed begins.
   std::unique_ptr<flow::Plan> counted FEEDLINE_GUARDED_BY(mutex);
-  std::exception_ptr not_counted FEEDLINE_GUARDED_BY(mutex);  // why there can be no such plan; null: nothing is wrong
+  std::exception_ptr not_counted FEEDLINE_GUARDED_BY(mutex);  // why `counted` could not be made; null: nothing is wrong
   // Null while the feeder moves to another position, and after it has failed to do so.
   std::unique_ptr<Feed> feed FEEDLINE_GUARDED_BY(mutex);
   // The position to which the feeder is moving.

@@ -1,4 +1,4 @@
-// Opens the data of a feed and plans it, on a rank that reads.
+// Opens the data of a feed and makes the plan of the feed, on a rank that reads files.
 #pragma once
 
 #include <memory>
@@ -10,9 +10,9 @@
 
 namespace feedline {
 
-/// If rows travel, reads the tables with `on_device`, from which each rank gathers rows when its batches have arrived.
-/// Then compares these tables, and the headers of the other tables, on all ranks. Throws Error if a table cannot be
-/// read or takes too much memory, or if the ranks' tables differ.
+/// If rows are sent between ranks, reads the tables with `on_device`, from which each rank gathers rows when its
+/// batches have arrived. Then compares these tables, and the headers of the other tables, on all ranks. Throws Error if
+/// a table cannot be read or takes too much memory, or if the ranks' tables differ.
 void open_arriving_tables(Setup& setup, RankGroup& ranks);
 
 /// Opens the tables that are not open yet. Counts the data, together with the other ranks that read. Returns the plan
@@ -20,9 +20,9 @@ void open_arriving_tables(Setup& setup, RankGroup& ranks);
 /// differ, or if the pipeline does not fit the data.
 std::unique_ptr<flow::Plan> open_plan(Setup& setup, RankGroup& readers);
 
-/// Returns the same plan with these weights of its mixture; nullopt stands for the weights of the pipeline. Returns
-/// null if the plan has these weights already, or has no mixture. Throws Error bad_pipeline if the data cannot be mixed
-/// in this way.
+/// Returns the same plan with these weights of its mixture; nullopt means the weights in the pipeline. Returns null if
+/// the plan has these weights already, or has no mixture. Throws Error bad_pipeline if the data cannot be mixed in this
+/// way.
 std::unique_ptr<flow::Plan> with_weights(const flow::Plan& plan, const std::optional<flow::Reweighted>& weights,
                                          const Setup& setup);
 

@@ -50,8 +50,8 @@ std::optional<PictureOutput> PictureOutput::of(const ElementSpec& element, const
   shape = shape.last(3);
   const config::Output said = output_of(element.name, pipeline);
   const auto layout = layout_of(said);
-  // Either the first or the last axis could then be the channels. This has to be known, because `normalize` may have a
-  // number for each channel.
+  // If the first and the last axis have the same length, either could be the channels. But it must be known which axis
+  // has the channels, because `normalize` may have a number for each channel.
   if (layout == config::Output::AS_IS && shape[0] == shape[2]) return std::nullopt;
   output.channels_first_ = layout == config::Output::CHW;
   output.channels_ = shape[output.channels_first_ ? 0 : 2];

@@ -1,4 +1,4 @@
-// An output whose values are pictures, and how people see them.
+// Recognises outputs whose values are pictures, and converts the pictures to RGB, as people see them.
 #pragma once
 
 #include <cstdint>

@@ -38,7 +38,8 @@ void add_graph(Report& report, const Feed& feed) {
 }
 
 void add_transfer(Report& report, const flow::Transfer& transfer, flow::Graph* graph) {
-  // On a rank that reads, the graph audits the parts of all ranks, so the graph's audit replaces that of the delivery.
+  // An audit checks that an epoch had every sample once. On a rank that reads, the graph audits the parts of all ranks,
+  // so the graph's audit replaces that of the delivery, which has only this rank's part.
   const flow::DeliveryReport parts = graph ? graph->delivery().report() : flow::DeliveryReport{};
   report.last_epoch = parts.last_epoch;
   report.differing_epochs = parts.counters.differing_epochs;

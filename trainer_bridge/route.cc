@@ -14,8 +14,8 @@ std::vector<int> all_parts(const flow::Distribution& distribution) {
 
 void set_transfer(Route& route, const Options& options, const flow::Distribution& distribution) {
   const std::vector<DeviceId>& devices = options.devices;
-  // With a gpu_communicator, the rank that reads delivers the parts of all ranks to its own GPU, which sends them on.
-  // On any other rank no rows arrive through the transfer.
+  // With a gpu_communicator, the rank that reads delivers the parts of all ranks to its own GPU, which sends them to
+  // the others. On any other rank no rows arrive through the transfer.
   const bool takes_all = route.between_gpus && route.graph;
   route.transfer_parts = takes_all ? all_parts(distribution) : distribution.parts_of(distribution.rank);
   if (takes_all)

@@ -16,7 +16,7 @@
 namespace feedline {
 
 struct Route {
-  // Which pieces this rank has, in the order in which batches pass through them.
+  // The pieces that this rank has, in the order in which batches pass through them.
   bool graph = false;     // this rank reads files
   bool transfer = false;  // packed rows are sent between ranks, or only between the replicas of this rank
   bool upload = false;    // the replicas are GPUs
@@ -33,7 +33,7 @@ struct Route {
   size_t parts_for_each_gpu = 1;  // how many parts the buffers of a GPU have room for
 
   bool watches_ranks = false;    // next() asks the communicator whether another rank has failed
-  bool audits_together = false;  // only the sums of all ranks together say whether an epoch was complete
+  bool audits_together = false;  // only the sums of all ranks together tell whether an epoch had every sample
 
   /// Return whether the graph makes packed rows, and whether the transfer delivers packed rows.
   bool graph_packs() const noexcept { return transfer || upload; }

@@ -143,7 +143,7 @@ Setup begin_setup(const Pipeline& pipeline, Options options) {
 
 void settle(Setup& setup, const Pipeline& pipeline, RankGroup& ranks, const std::string& own_places) {
   const bool transfers = setup.distribution.transfers();
-  // If rows travel, only the ranks that read need the files, so the other ranks do not list them.
+  // If rows are sent between ranks, only the ranks that read need the files, so the other ranks do not list them.
   setup.spec = flow::validate(pipeline, transfers ? patterns_only : flow::list_files);
   check_options(setup.options, transfers);
   agree(setup, pipeline, ranks, own_places);

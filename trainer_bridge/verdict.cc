@@ -16,7 +16,8 @@ constexpr double all_busy = 0.8;
 // If more than this share of the bytes is read for nothing, the shuffle is to blame rather than the disk.
 constexpr double much = 0.2;
 
-// Opening a file takes as long as feeding 40 KB of it, so reads of fewer bytes are those of small files.
+// Opening a file takes as long as feeding 40 KB of it. If a read has fewer bytes than this on average, the files are
+// probably so small that opening them slows the feed down.
 constexpr double small_read = 64 << 10;
 
 /// Returns for how many seconds the threads have worked in the stages whose names begin with `name`.
@@ -41,7 +42,7 @@ std::string read_advice(const Report& report, const VerdictFacts& facts) {
         "}}.",
         rate, percent(1 - needed));
   const auto read = std::ranges::find(report.stages, "read", &StageReport::name);
-  const bool cache_reads = facts.keeps_records && report.cache_hits > 0;  // it makes reads smaller
+  const bool cache_reads = facts.keeps_records && report.cache_hits > 0;  // a cache of records makes reads smaller
   const double messages = read == report.stages.end() ? 0 : static_cast<double>(read->messages);
   if (const double bytes = static_cast<double>(report.read_bytes) / std::max(messages, 1.0);
       !facts.global_shuffle && !cache_reads && messages > 0 && bytes < small_read)

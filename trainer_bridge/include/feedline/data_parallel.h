@@ -33,7 +33,7 @@ struct Variable {
   /// The values that the forward pass reads. A model that computes in 16 bits makes its own 16-bit copy of them.
   std::span<float> value;
   /// The gradient of the mean loss over this replica's rows, multiplied by the loss scale; it has as many elements as
-  /// `value`. Its dtype is FLOAT32, FLOAT16 or BFLOAT16. Gradients travel and are summed in this dtype (each sum is
+  /// `value`. Its dtype is FLOAT32, FLOAT16 or BFLOAT16. Gradients are sent and summed in this dtype (each sum is
   /// computed in float32 and rounded once).
   TensorView gradient;
 };

@@ -65,16 +65,16 @@ struct Options {
   int threads = 0;
   uint64_t epoch = 0;  // the epoch with which the feeder begins, at most 2^63 - 1
   IoOptions io = {};
-  /// Whether the feeder is only to be looked at. Such a feeder counts the data and makes its plan, but it reads nothing
-  /// ahead, allocates no batches, and opens no cache and no monitor. Its plan_text(), try_records(), warnings() and
-  /// counts are those of a feeder that feeds; next(), report() and set_...() throw Error bad_pipeline.
+  /// Whether the feeder is made only to ask it about its plan. Such a feeder counts the data and makes its plan, but it
+  /// reads nothing ahead, allocates no batches, and opens no cache and no monitor. Its plan_text(), try_records(),
+  /// warnings() and counts are those of a feeder that feeds; next(), report() and set_...() throw Error bad_pipeline.
   bool plan_only = false;
   /// The address at which the feeder's monitor answers HTTP. It serves a page for a browser at /, the report at
-  /// /report.json, metrics for Prometheus at /metrics, and at /healthz whether the feed goes on. The address is written
-  /// as "127.0.0.1:9400", "[::1]:9400", or "unix:/run/feed.sock", which is a Unix domain socket that only this user can
-  /// open. With port 0 the system chooses a free port. With any other port, rank r listens at that port plus r. With a
-  /// path, rank 0 listens at the path, and any other rank r at the path with ".r" appended. Without an address there is
-  /// no monitor.
+  /// /report.json, metrics for Prometheus at /metrics, and at /healthz whether the feed is running. The address is
+  /// written as "127.0.0.1:9400", "[::1]:9400", or "unix:/run/feed.sock", which is a Unix domain socket that only this
+  /// user can open. With port 0 the system chooses a free port. With any other port, rank r listens at that port plus
+  /// r. With a path, rank 0 listens at the path, and any other rank r at the path with ".r" appended. Without an
+  /// address there is no monitor.
   std::string monitor = {};
   /// The password of the monitor. A browser sends it for the user "feedline" (HTTP's Basic authentication),
   /// unencrypted. An address that other machines can reach needs a password.
@@ -92,10 +92,10 @@ enum class Next : uint8_t { batch, end_of_epoch, not_ready };
 
 /// Feeds the replicas of one rank. Its methods may be called from several threads, with the limits that they state.
 ///
-/// The pipeline's `distribute.mode` decides whether rows travel between ranks. Rows travel as they are stored, and each
-/// rank unpacks what it receives.
+/// The pipeline's `distribute.mode` decides whether rows are sent between ranks. Rows are sent as they are stored, and
+/// each rank unpacks what it receives.
 ///
-///   SPLIT      Nothing travels; each rank reads its own part.
+///   SPLIT      No rows are sent; each rank reads its own part.
 ///   REPLICATE  All replicas of the ranks with the same data_parallel_rank are given the same rows; the first of these
 ///              ranks reads. Without a communicator, all replicas of this process are given the same rows.
 ///   SCATTER    Rank 0 reads for all ranks. The other ranks need no files except those of tables, of which they read
@@ -104,11 +104,11 @@ enum class Next : uint8_t { batch, end_of_epoch, not_ready };
 /// With a communicator, a rank whose feed ends with an Error, or that is lost, also ends the feeds of the other ranks,
 /// within the communicator's timeout.
 ///
-/// If no rows travel, the other ranks learn of such an end at their next step, even if they have batches that are
-/// ready. A feeder that is destroyed normally does not end the feeds of the other ranks.
+/// If no rows are sent between ranks, the other ranks learn of such a failure at their next step, even if they have
+/// batches that are ready. A feeder that is destroyed normally does not end the feeds of the other ranks.
 ///
-/// If rows travel, the other ranks first receive the batches that have arrived. A feeder that is stopped or destroyed
-/// ends the feeds of the other ranks as well. All ranks must set their feeders together: set_state(), set_epoch() and
+/// If rows are sent, the other ranks first receive the batches that have arrived. A feeder that is stopped or destroyed
+/// ends the feeds of the other ranks as well. All ranks must move their feeders together: set_state(), set_epoch() and
 /// set_weights() return when all ranks have called them with the same arguments.
 ///
 /// A feeder's threads do not exist in a child process made by fork(). In the child, every call that needs them throws
@@ -140,7 +140,7 @@ class FEEDLINE_PUBLIC Feeder {
   /// holds all of the replica's buffers, or because another replica that this thread serves is more than host_prefetch
   /// steps behind. Throws std::bad_alloc if lack of memory has ended the run.
   Batch next(int replica = 0);
-  /// The same, but waits at most `timeout`. `batch` is set if the result is Next::batch.
+  /// Does the same as next(replica), but waits at most `timeout`. `batch` is set if the result is Next::batch.
   Next next(int replica, std::chrono::nanoseconds timeout, Batch& batch);
   Next try_next(int replica, Batch& batch) { return next(replica, std::chrono::nanoseconds(0), batch); }
 
@@ -164,9 +164,9 @@ class FEEDLINE_PUBLIC Feeder {
   /// of next() or next_into() gets the same batch.
   bool next_into(int replica, std::span<const NamedTensor> tensors, Stream stream);
 
-  /// Ends the feed and wakes every next(), set_state(), set_epoch(), set_weights() and audit_ranks() that is waiting. If
-  /// audit_ranks() is, the other ranks' calls end with it. May be called from any thread, any number of times; returns
-  /// at once. Batches that the trainer holds stay valid.
+  /// Ends the feed and wakes every next(), set_state(), set_epoch(), set_weights() and audit_ranks() that is waiting.
+  /// If audit_ranks() is waiting, the calls of audit_ranks() on the other ranks end, too. May be called from any
+  /// thread, any number of times; returns at once. Batches that the trainer holds stay valid.
   void stop() noexcept;
 
   /// Returns what the trainer has received, as a text of at most 256 bytes of JSON. The text is the same on all ranks,
@@ -180,9 +180,10 @@ class FEEDLINE_PUBLIC Feeder {
   std::string get_state(int64_t step) const;
   std::string get_state(uint64_t epoch, int64_t step) const;
 
-  /// Continues after the steps that the state says were received. The feeder computes the place and reads nothing to
-  /// get there. Any number of ranks and replicas may continue from a state. May be called at any time when no next() is
-  /// running. Batches that the trainer holds stay valid; their memory is then needed in addition to the planned memory.
+  /// Continues after the steps that the state says were received. The feeder computes its new position, and reads no
+  /// data to get there. Any number of ranks and replicas may continue from a state. May be called at any time when no
+  /// next() is running. Batches that the trainer holds stay valid; their memory is then needed in addition to the
+  /// planned memory.
   ///
   /// Throws Error bad_pipeline, and changes nothing, if the text is not a state, or if the data or the pipeline are not
   /// those of the state; the message names what changed. Only what decides the order of samples is compared: names,
@@ -194,7 +195,7 @@ class FEEDLINE_PUBLIC Feeder {
   /// throw Error bad_pipeline.
   void set_state(std::string_view text, bool accept_changes = false);
   /// Moves the feeder to the beginning of an epoch, like set_state(). Does nothing if the feeder is already there.
-  /// Three cases begin the feed again all the same: the feed has failed, rows travel between ranks or replicas, or
+  /// Three cases begin the feed again all the same: the feed has failed, rows are sent between ranks or replicas, or
   /// index.mode is LAZY and the feed has not begun again since the first epoch ended. Call it before each epoch, like
   /// set_epoch() of torch's DistributedSampler.
   void set_epoch(uint64_t epoch);
@@ -225,7 +226,7 @@ class FEEDLINE_PUBLIC Feeder {
   /// Returns the number of good samples in an epoch, before the batch policy drops or pads any. Returns -1 if the epoch
   /// never ends, or if the number is not known yet (see steps_per_epoch()).
   int64_t samples_per_epoch() const noexcept;
-  /// Returns the paths of the files, indexed by the numbers that `@file` gives.
+  /// Returns the paths of the files. The number of a record's file (the feature `@file`) is an index into them.
   const std::vector<std::string>& files() const noexcept;
   /// Returns what `feedline check` prints: stages, counts, and every byte of the memory plan.
   std::string plan_text() const;

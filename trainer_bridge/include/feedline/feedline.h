@@ -19,7 +19,7 @@
      return no status then return 0, -1 for numbers of steps and samples, or "".
    * A function that can fail returns a feedline_status. Its results are set if it returns FEEDLINE_OK, and unchanged
      otherwise. feedline_last_error() then describes the failure of this thread's last call.
-   * What a function named _new, _load, _parse, _with or _next gives out belongs to the caller, who ends it with the
+   * What a function named _new, _load, _parse, _with or _next gives out belongs to the caller, who frees it with the
      function named _free of its type. NULL may be freed. A `const char*` belongs to the object that was asked, unless
      the function says otherwise.
    * Texts are UTF-8 and end with a 0 byte.
@@ -47,7 +47,7 @@ extern "C" {
 typedef enum {
   FEEDLINE_OK = 0,
   FEEDLINE_END_OF_EPOCH = 1, /* feedline_feeder_next(): the epoch has ended; the next call begins the next one */
-  FEEDLINE_NOT_READY = 2,    /* feedline_feeder_next(): the time is over */
+  FEEDLINE_NOT_READY = 2,    /* feedline_feeder_next(): no batch came within timeout_ms */
   FEEDLINE_FAILED = 3
 } feedline_status;
 
@@ -73,10 +73,10 @@ typedef struct feedline_pipeline feedline_pipeline;
 /* Makes a pipeline from a text file. Relative file patterns are relative to the file's folder. */
 FEEDLINE_C_API feedline_status feedline_pipeline_load(const char* file, feedline_pipeline** pipeline);
 /* Makes a pipeline from text. Relative file patterns are relative to `folder`; "" is the working directory. Both are
-   looked up now, so that the pipeline names the same files when the process has gone to another folder. */
+   looked up now, so that the pipeline names the same files after the process has changed its working directory. */
 FEEDLINE_C_API feedline_status feedline_pipeline_parse(const char* text, const char* folder,
                                                        feedline_pipeline** pipeline);
-/* Makes a pipeline that has `text` laid over this one. */
+/* Makes a pipeline from this one, with the fields in `text` in place of its own (feedline/pipeline.h has the rules). */
 FEEDLINE_C_API feedline_status feedline_pipeline_with(const feedline_pipeline* pipeline, const char* text,
                                                       feedline_pipeline** changed);
 /* Makes a pipeline with one field changed: "batch.global_batch_size", "512". */
@@ -102,8 +102,9 @@ typedef struct {
      fails with the category "stalled". */
   int32_t (*on_progress)(void* context, uint64_t done_bytes, uint64_t total_bytes);
   void* progress_context;
-  /* An all-gather of bytes among the ranks, if they are to compare notes while they start. It is given this rank's
-     bytes, calls take() for the bytes of every rank in their order, and returns 0; anything else fails the start. */
+  /* An all-gather of bytes among the ranks, if they are to compare pipeline and data while they start. It is given
+     this rank's bytes, calls take() for the bytes of every rank in their order, and returns 0; anything else fails the
+     start. */
   int32_t (*exchange)(void* context, const void* mine, size_t size,
                       void (*take)(void* taker, const void* bytes, size_t size), void* taker);
   void* exchange_context;
@@ -149,15 +150,15 @@ FEEDLINE_C_API size_t feedline_feeder_element_count(const feedline_feeder* feede
 FEEDLINE_C_API feedline_status feedline_feeder_element(const feedline_feeder* feeder, size_t number,
                                                        feedline_element* element);
 
-/* Gives out the state, a text that the caller ends with feedline_text_free(): after the first `step` steps of the epoch
-   that is fed, or, if `step` is negative, what all replicas have received. */
+/* Gives out the state, a text that the caller frees with feedline_text_free(). It is the state after the first `step`
+   steps of the epoch that is fed, or, if `step` is negative, after the steps that all replicas have received. */
 FEEDLINE_C_API feedline_status feedline_feeder_get_state(const feedline_feeder* feeder, int64_t step, char** text);
-/* Goes on where the state was taken. If `accept_changes` is 0, it fails if data or pipeline have changed since. */
+/* Continues where the state was taken. If `accept_changes` is 0, fails if data or pipeline have changed. */
 FEEDLINE_C_API feedline_status feedline_feeder_set_state(feedline_feeder* feeder, const char* text,
                                                          int32_t accept_changes);
-/* Goes to the beginning of an epoch. */
+/* Moves the feeder to the beginning of an epoch. */
 FEEDLINE_C_API feedline_status feedline_feeder_set_epoch(feedline_feeder* feeder, uint64_t epoch);
-/* Gives out the report as JSON (docs/questions.md), which the caller ends with feedline_text_free(). */
+/* Gives out the report as JSON (docs/questions.md), which the caller frees with feedline_text_free(). */
 FEEDLINE_C_API feedline_status feedline_feeder_report(const feedline_feeder* feeder, char** json);
 FEEDLINE_C_API void feedline_text_free(char* text);
 /* Returns the address of the monitor with the port that it listens at, such as "http://127.0.0.1:9400/", or "" if there
@@ -178,9 +179,8 @@ FEEDLINE_C_API feedline_status feedline_batch_get_info(const feedline_batch* bat
 /* Returns the name of a tensor, or NULL if there are not so many. */
 FEEDLINE_C_API const char* feedline_batch_tensor_name(const feedline_batch* batch, size_t number);
 /* Gives out a tensor of the batch without copying it. Its memory stays valid until its deleter is called, also after
-   the batch is freed. The flag DLPACK_FLAG_BITMASK_READ_ONLY is set if the tensor lies in the memory into which its file
-   was read, which must not be written. On a GPU, call
-   feedline_batch_ready_on() before the stream uses it. */
+   the batch is freed. The flag DLPACK_FLAG_BITMASK_READ_ONLY is set if the tensor lies in the memory into which its
+   file was read, which must not be written. On a GPU, call feedline_batch_ready_on() before a stream uses it. */
 FEEDLINE_C_API feedline_status feedline_batch_tensor(const feedline_batch* batch, const char* name,
                                                      DLManagedTensorVersioned** tensor);
 /* Makes a CUDA stream wait until the tensors are written; NULL makes the calling thread wait. The memory goes back to

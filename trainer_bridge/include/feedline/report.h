@@ -20,7 +20,7 @@ namespace feedline {
 struct Report : Counters {
   /// Whether the trainer or the feed is the slower one, by how much, and what to do about it, in one or two sentences.
   std::string verdict;
-  std::optional<Error> error;  // the Error that every further next() throws, also after stop(); none: the feed goes on
+  std::optional<Error> error;  // the Error that every further next() throws, also after stop(); none: the feed runs
   int rank = 0, world_size = 1;
   uint64_t skipped_total = 0;  // how many of bad_records were found when the data was counted
   std::vector<Error> errors;   // the first 100 bad records, in the order in which they were found
