@@ -11,7 +11,7 @@ def main():
     if sys.argv[1:3] == ["convert", "parquet"]:
         return _parquet.main(sys.argv[3:])
     _feedline.log_to_stderr()
-    for number in (signal.SIGINT, signal.SIGPIPE):  # as of a program that is not Python
+    for number in (signal.SIGINT, signal.SIGPIPE):  # end the process, as in other programs
         signal.signal(number, signal.SIG_DFL)
     sys.stdout.flush()
     code = _feedline.run_tool(["feedline", *sys.argv[1:]])

@@ -1,4 +1,4 @@
-"""What a step delivers."""
+"""The batches that the steps of a loader deliver."""
 
 import builtins
 from typing import Any, NamedTuple
@@ -7,8 +7,8 @@ from . import _feedline
 
 
 class Strings(NamedTuple):
-    """Strings of bytes: `bytes`, uint8, holds them one after another; `offsets`, int64, where each begins in it, and
-    last where the final one ends."""
+    """Strings of bytes. `bytes`, uint8, holds them one after another. `offsets`, int64, has the position in `bytes` at
+    which each string begins, and as its last value the position at which the last string ends."""
 
     bytes: _feedline.Tensor
     offsets: _feedline.Tensor
@@ -21,17 +21,17 @@ class Strings(NamedTuple):
 
 
 def _bytes_of(tensor):
-    """Returns the bytes of a tensor on the host, whose ever it is."""
+    """Returns the bytes of a tensor on the host, which may be of any framework."""
     if isinstance(tensor, _feedline.Tensor):
         return bytes(tensor)
-    import numpy  # every other framework has it
+    import numpy  # the frameworks of other tensors need numpy, too
 
     return numpy.asarray(tensor).tobytes()
 
 
 class Ragged(NamedTuple):
-    """Rows of different lengths: row i has values[row_splits[i]:row_splits[i + 1]]. `values` is a tensor, or Strings, or
-    Ragged itself if each row has steps of different lengths; `row_splits` is int64 [rows + 1]."""
+    """Rows of different lengths: row i has values[row_splits[i]:row_splits[i + 1]]. `values` is a tensor, or Strings,
+    or again a Ragged if each row has steps of different lengths. `row_splits` is int64 [rows + 1]."""
 
     values: "_feedline.Tensor | Strings | Ragged"
     row_splits: _feedline.Tensor
@@ -44,7 +44,7 @@ class Batch(dict[str, Any]):
     are tuples of tensors.
 
     Attributes:
-        epoch, step: which step of which epoch it is, both from 0.
+        epoch, step: the number of the epoch, and of the step in it, both counted from 0.
         rows: the length of the first axis of every dense tensor.
         valid_count: how many of the rows are samples; the others are filler.
         valid_mask: bool tensor [rows] ([rows, frames] with windows), 0 where a row is filler.
@@ -62,7 +62,7 @@ class Batch(dict[str, Any]):
 
 
 class Element(NamedTuple):
-    """One output of a pipeline, as it is in every batch.
+    """Describes one output of a pipeline, which is the same in every batch.
 
     `kind` is "dense" (NAME: [rows, shape...]), "padded" ([rows, longest of the batch, shape...]), "ragged" (values of
     `shape`, and row_splits) or "nested" (values, step_splits and row_splits). `dtype` is a name of pipeline.proto;
@@ -99,8 +99,9 @@ def assembler(elements):
 
 
 def mapped(batch, kind, change, strings=None):
-    """Returns a batch of the class `kind`, of what `change` makes of each tensor, `valid_mask` too, and of what
-    `strings(name, value, rows)` makes of Strings. Without it they stay tuples, as ragged outputs do."""
+    """Returns a copy of the batch, of the class `kind`, in which change(tensor) replaces each tensor, also
+    `valid_mask`, and strings(name, value, rows) replaces each Strings. If `strings` is None, these stay tuples, as
+    ragged outputs do."""
     result = kind((name, _changed(name, value, batch.rows, change, strings)) for name, value in batch.items())
     result.epoch, result.step, result.rows, result.valid_count = batch.epoch, batch.step, batch.rows, batch.valid_count
     result.valid_mask = change(batch.valid_mask)

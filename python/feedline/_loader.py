@@ -18,7 +18,7 @@ from ._ranks import Tcp, group_of, load_nccl, meeting_of, place_of_process, rank
 
 _open = weakref.WeakSet()
 _INT, _EPOCHS = range(2**31), range(2**63)
-_VERSION = 1  # of the dict that is a state; the text in it has a version of its own
+_VERSION = 1  # of the dict that state_dict() returns; the text in it has its own version
 _PARTS = "leave out data_parallel_rank and data_parallel_size if each rank gets a part of its own"
 
 
@@ -55,7 +55,7 @@ class _Progress:
 
 
 class _Lost:
-    """Stands in place of a feeder that could not be made, and says why."""
+    """Takes the place of a feeder that could not be made. Each use of it raises an Error that says why."""
 
     def __init__(self, why):
         self._why = why
@@ -78,26 +78,27 @@ class Loader:
             1. Each iteration looks again. If the process has become a rank meanwhile, the loader becomes that rank as
             long as no step was taken, and is an Error afterwards. It is also an Error if the process is one of several,
             and nothing says which.
-        communicator: how ranks hear of each other. None: they do not, and each rank counts the data by itself. "env":
-            over TCP, where the launcher's variables say. A feedline.Tcp. A torch.distributed process group, an mpi4py
-            communicator, or a function that takes bytes and returns the bytes of all ranks: ranks then compare notes
-            while they start.
+        communicator: how ranks exchange messages. None: not at all, and each rank counts the data by itself. "env":
+            over TCP, at the address that the launcher's variables name. A feedline.Tcp. A torch.distributed process
+            group, an mpi4py communicator, or a function that takes bytes and returns the bytes of all ranks: then ranks
+            exchange messages only while they start, to compare their pipelines and data.
         gpu_communicator: "nccl": rows that ranks share (`distribute` REPLICATE or SCATTER) go from GPU to GPU. Each
             rank has one GPU, and a communicator over TCP. Rows arrive on torch's current stream if torch is imported,
             else on CUDA's legacy default stream, in the order of the steps. NCCL is the process's, or the system's.
-        threads: 0 takes the CPUs that this process may use.
+        threads: the number of threads; 0 chooses it by the CPUs that this process may use.
         start_epoch: the epoch to begin with.
         as_tuple: names of outputs, or "@valid" for the mask; each batch is then the tuple of these tensors.
         backend: "auto", "uring" or "pread". direct: whether to read past the page cache; None decides by size.
         deliver_before_error: whether the good rows before an error are delivered as a shorter batch.
-        data_parallel_rank, data_parallel_size: which part of a batch this rank is given, if not `rank` of
-            `world_size`.
-        monitor: where the loader shows itself over HTTP: "127.0.0.1:9400", or "unix:/run/feed.sock" only for this user.
-            A browser gets a page, /report.json the report, and /metrics is for Prometheus. Port 0 takes a free one,
-            which `monitor_address` tells; rank r takes the port plus r.
+        data_parallel_rank, data_parallel_size: the number of the part of each batch that this rank is given, and the
+            number of parts. Left out: the whole batch if `distribute` is REPLICATE, else part `rank` of `world_size`.
+        monitor: the address at which the loader's monitor answers HTTP: "127.0.0.1:9400", or "unix:/run/feed.sock",
+            which only this user can open. It serves a page for browsers, the report at /report.json, and metrics for
+            Prometheus at /metrics. With port 0 it takes a free port, which is in `monitor_address`. With any other
+            port, rank r listens at that port plus r.
         monitor_token: the password of the monitor, for the user "feedline". An address that other machines can reach
             needs one.
-        progress: whether to show how far the counting is. None: if it takes long, and somebody looks on.
+        progress: whether to show how far the counting of the data is. None: only if standard error is a terminal.
         overrides: fields that are laid over the pipeline: batch={"global_batch_size": 512}, seed=7.
 
     A batch is yours for as long as you keep it. If you keep so many that the feed has no memory left for the next one,
@@ -105,8 +106,8 @@ class Loader:
     report()["batches_copied"] counts them.
 
     Raises feedline.Error. A loader may be used by one thread at a time, belongs to the process that made it, and can be
-    pickled: what comes out of a pickle is another loader of the same pipeline and options, at its beginning, with the
-    attributes that a subclass or the program has added.
+    pickled. Unpickling makes another loader of the same pipeline and options, which begins with `start_epoch`. It has
+    the attributes that a subclass or the program has added.
     """
 
     def __init__(
@@ -131,7 +132,7 @@ class Loader:
         progress: bool | None = None,
         **overrides: Any,
     ):
-        others = set(vars(self))  # a subclass's
+        others = set(vars(self))  # attributes that a subclass has set before
         self._feeder, self._closed = None, False
         self.pipeline = pipeline_of(pipeline, overrides)
         one_of("backend", backend, "auto", "uring", "pread")
@@ -169,7 +170,7 @@ class Loader:
         self._read = False  # whether a step was asked for
         self._placed = False  # whether a state was loaded, or weights were set
         self._process = os.getpid()
-        self._follows = rank is None and ranks_of(communicator) is None  # whether it looks again which rank this process is
+        self._follows = rank is None and ranks_of(communicator) is None  # whether each iteration asks for the rank
         self._open(self._meeting(rank, world_size))
         self._elements = [Element(*element) for element in self._feeder.elements()]
         names = [element.name for element in self._elements]
@@ -178,27 +179,28 @@ class Loader:
                 raise Error(f"as_tuple: the pipeline has no output {name!r}; its outputs are {', '.join(names)}")
         self._assemble = assembler(self._elements)
         self._replicas = self._feeder.replicas()
-        self._epoch, self._step = start_epoch, 0  # where the program is: the steps that it has taken
-        self._iterated = False  # whether somebody iterates, or has iterated, since the place was set
-        self._loaded = False  # whether the place is that of a state, and was not iterated since
-        self._failed = False  # whether the feed has ended with an Error since the place was set
-        self._generation = 0  # an iterator of an older generation gives no step more
-        self._begun = 0  # the generation in which the last iteration has begun
+        self._epoch, self._step = start_epoch, 0  # the present epoch, and the steps of it that the program has taken
+        self._iterated = False  # whether the loader was iterated since its position was set
+        self._loaded = False  # whether a state was loaded, and the loader was not iterated since
+        self._failed = False  # whether the feed has ended with an Error since its position was set
+        self._generation = 0  # an iterator of an older generation gives no more steps
+        self._begun = 0  # the generation of the iteration that has begun last
         self._warned = False
         self._own = {"_own", *vars(self)} - others
         _open.add(self)
 
     def _meeting(self, rank, world_size):
-        """Returns the rank, the number of ranks, and how they meet. Where rank and world size are None, they are those
-        that this process knows by now."""
+        """Returns the rank, the number of ranks, and how they meet (meeting_of()). If rank and world size are None,
+        they are those that this process has by now."""
         return meeting_of(self._communicator, rank, world_size)
 
     def _place(self):
-        """Returns the Place of this process, or None, when a step is about to be taken."""
+        """Returns the Place of this process (its rank and the number of ranks), or None. Called before the first step
+        of an iteration."""
         return place_of_process()
 
     def _open(self, meeting):
-        """Makes the feeder of the rank that a meeting says."""
+        """Makes the feeder. `meeting` is what _meeting() has returned."""
         rank, world_size, tcp, exchange = meeting
         if self._gpu_communicator and world_size > 1 and tcp is None:
             raise Error(
@@ -222,9 +224,10 @@ class Loader:
                 shown.close()
 
     def _follow(self):
-        """Becomes the rank that this process is by now, if it was not told its rank, and no step was asked for. A
-        trainer may start its processes, and a program may join them, after the loader is made. Raises Error if they have
-        been joined too late, or if this process is one of several and nothing says which, or a worker of a DataLoader."""
+        """Makes the loader feed the rank that this process is by now, if the loader was not given a rank, and no step
+        was asked for yet. A trainer may start its processes, and a program may join them, after the loader is made.
+        Raises Error if the processes have been joined too late, if this process is one of several and nothing says
+        which, or if it is a worker of a DataLoader."""
         worker = getattr(sys.modules.get("torch.utils.data"), "get_worker_info", bool)()
         if self._follows and worker and worker.num_workers > 1:
             raise Error(
@@ -235,7 +238,7 @@ class Loader:
         place = self._place() if self._follows else None
         made = self._arguments["rank"], self._arguments["world_size"]
         if place is None or (place.allows(*made) and made[1] > 1) or os.getpid() != self._process:
-            return  # in a forked child the feed itself says that it has no threads
+            return  # in a forked child, the next call of the feeder raises the Error that says so
         if not place.is_whole():
             raise place.unknown()
         if place[:2] == made or self._closed:
@@ -264,18 +267,18 @@ class Loader:
 
     def __iter__(self) -> Iterator[Any]:
         """Begins an epoch: the next one, if the present one has been iterated, however far. After load_state_dict() or
-        set_epoch() it is the place that was set, and that may come after iter() as long as no step has been taken:
-        Lightning makes its iterators before it names the epoch.
+        set_epoch() it begins at the position that was set. These may also be called after iter(), before the first step
+        is taken, because Lightning makes its iterators before it sets the epoch.
 
-        A loader is in one place at a time. If another iteration begins, or the place is set, an iterator that has not
-        given the last step of its epoch raises Error when it is asked for the next one.
+        A loader is at one position at a time. If another iteration begins, or the position is set, an iterator that has
+        not given the last step of its epoch raises Error when it is asked for the next step.
 
         Each step is a feedline.Batch; with `as_tuple` it is the tuple of these tensors. With several devices it is a
         list of these, one for each device. (The type is Any because the arguments decide.)"""
         return self._steps()
 
     def _begin(self):
-        """Goes where iterating begins."""
+        """Moves the loader to the position at which an iteration begins."""
         if self._iterated:
             self._go_to(self._epoch + 1)
 
@@ -333,13 +336,13 @@ class Loader:
         return [self._feeder.next(replica) for replica in range(self._replicas)]
 
     def _go_to(self, epoch):
-        """Goes to the beginning of an epoch. If the present one was taken to its last step, takes its end, so that what
-        was prefetched of the next one is kept."""
+        """Moves the loader to the beginning of an epoch. If that is the next epoch, and the last step of the present
+        one was taken, only takes the end of the present epoch. Then the batches that were prefetched are not lost."""
         if epoch == self._epoch + 1 and self._at_end() and not self._failed:
             try:
-                if all(given is None for given in self._take()):  # the feed is there now, on all ranks
+                if all(given is None for given in self._take()):  # the feed is now at the next epoch
                     return self._stand_at(epoch)
-            except Error as error:  # of a record behind the last whole step; the next call goes on without it
+            except Error as error:  # a record after the last whole step is bad; the next call does not come here
                 self._failed = True
                 raise self.pipeline._explain(error) from None
         self._feeder.set_epoch(epoch)
@@ -353,9 +356,9 @@ class Loader:
         return self._step > 0 and self._step == self._feeder.steps_per_epoch()
 
     def set_epoch(self, epoch: int) -> None:
-        """Goes to the beginning of an epoch. Does nothing if a state of this epoch has been loaded and not iterated
-        yet, so that a trainer may load its state and then announce its epoch. (If the state is that of the epoch's end,
-        iterating then finds no step of it.)"""
+        """Moves the loader to the beginning of an epoch. Does nothing if a state of this epoch has been loaded and not
+        iterated yet, so that a trainer may load its state and then set its epoch. (If the state is that of the end of
+        the epoch, an iteration then has no steps.)"""
         epoch = integer("set_epoch", epoch, _EPOCHS, "epochs are counted from 0")
         self._generation += 1
         if epoch == self._epoch and self._loaded:
@@ -365,8 +368,8 @@ class Loader:
 
     @property
     def epoch(self) -> int:
-        """The epoch that is iterated, or that iterating will begin."""
-        return self._epoch + (self._loaded and self._iterated)  # the state of an end is the beginning of the next
+        """The epoch that is being iterated, or that the next iteration will begin."""
+        return self._epoch + (self._loaded and self._iterated)  # a state at an end begins the next epoch
 
     @property
     def step(self) -> int:
@@ -403,11 +406,12 @@ class Loader:
     # States
 
     def state_dict(self, *, epoch: int | None = None, step: int | None = None) -> dict:
-        """Returns where the program is, as a dict for a checkpoint: after the steps that it has taken. With `epoch` or
-        `step` it is the place after the first `step` steps of that epoch, for programs whose steps something else takes
-        ahead of them; left out, `epoch` is then the present one, and `step` is 0.
+        """Returns the position of the program in the data, as a dict for a checkpoint: after the steps that it has
+        taken. With `epoch` or `step` it is the position after the first `step` steps of that epoch. This is for
+        programs in which something, such as a prefetcher, takes steps before the program uses them. If only one of the
+        two is given, `epoch` is the present one, and `step` is 0.
 
-        A state is the same on all ranks; any number of ranks may go on from it."""
+        A state is the same on all ranks, and any number of ranks may continue from it."""
         if epoch is None and step is None:
             epoch, step, steps = self._epoch, self._step, self._feeder.steps_per_epoch()
             step = min(step, steps) if steps >= 0 else step
@@ -417,8 +421,8 @@ class Loader:
         return {"feedline": self._feeder.get_state(epoch, step), "version": _VERSION}
 
     def load_state_dict(self, state: dict, accept_changes: bool = False) -> None:
-        """Goes on where `state_dict()` was. Nothing is read to get there. Raises Error if the data or the pipeline are
-        not those of the state, unless `accept_changes`."""
+        """Moves the loader to the position that state_dict() has returned, without reading the data before it. Raises
+        Error if the data or the pipeline are not those of the state, unless `accept_changes` is true."""
         text = state.get("feedline") if isinstance(state, dict) else None
         if not isinstance(text, str):
             raise Error(
@@ -447,20 +451,21 @@ class Loader:
         self._feeder.set_weights(weights)
         self._placed = True
 
-    # Questions
+    # What the loader is and has done
 
     def elements(self) -> list[Element]:
-        """Returns what every batch has, known before the first one: a list of feedline.Element."""
+        """Returns the outputs that every batch has, as a list of feedline.Element. They are known before the first
+        batch."""
         return list(self._elements)
 
     def report(self) -> dict:
-        """Returns what the loader has done as a dict; docs/questions.md lists its keys. `batches_copied` counts the
-        batches that came in memory of their own."""
+        """Returns what the loader has done, as a dict; docs/questions.md lists its keys. `batches_copied` counts the
+        batches that were copied into memory of their own, because the program keeps too many."""
         return {**json.loads(self._feeder.report_json()), "batches_copied": self._feeder.batches_copied()}
 
     @property
     def monitor_address(self) -> str:
-        """Where the monitor is: "http://127.0.0.1:9400/" or "unix:/run/feed.sock"; empty if there is none."""
+        """The address of the monitor: "http://127.0.0.1:9400/" or "unix:/run/feed.sock"; empty if there is none."""
         return self._feeder.monitor_address()
 
     def plan(self) -> str:
@@ -483,10 +488,10 @@ class Loader:
         names = ", ".join(element.name for element in self._elements)
         return f"feedline.Loader({names}; {self._feeder.steps_per_epoch()} steps an epoch)"
 
-    # Life
+    # Closing and pickling
 
     def close(self) -> None:
-        """Ends the feed and gives its memory back, but for that of batches that are still kept."""
+        """Ends the feed and frees its memory, except that of batches that the program still keeps."""
         if self._feeder is not None and not self._closed:
             self._closed = True
             self._feeder.close()
@@ -505,7 +510,7 @@ class Loader:
                 "a loader whose communicator is a process group, an mpi4py communicator or a function cannot be "
                 "pickled; make the loader in the process that uses it"
             )
-        if self._follows and arguments["world_size"] == 1:  # in another process it may be a rank
+        if self._follows and arguments["world_size"] == 1:  # in another process it may be one of several ranks
             arguments.update(rank=None, world_size=None)
         arguments.update(
             communicator=self._communicator,
@@ -524,7 +529,7 @@ def _text(name, value):
 
 
 def _warn(text):
-    """Warns once. A program that turns warnings into errors gets a line on standard error instead, and its batch."""
+    """Warns once. If the program turns warnings into errors, writes a line to standard error, and raises nothing."""
     try:
         warnings.warn(text, RuntimeWarning, stacklevel=4)
     except RuntimeWarning:
@@ -532,15 +537,15 @@ def _warn(text):
 
 
 def _torch_stream(ordinal):
-    """Returns the stream that torch works on, as DLPack numbers streams; the legacy default stream without torch."""
+    """Returns the number, as in DLPack, of torch's current stream; that of the legacy default stream without torch."""
     torch = sys.modules.get("torch")
     return torch.cuda.current_stream(ordinal).cuda_stream or 1 if torch and torch.cuda.is_available() else 1
 
 
 def _unpickle(kind, pipeline, arguments, follows):
-    """Makes a loader again. What a subclass or the program has added to it comes with the pickle, as it does for other
-    objects, so the subclass's own __init__ is not called. One that was not told its rank is that which it was pickled
-    as, and looks again when it is iterated."""
+    """Makes a loader from a pickle. Attributes that a subclass or the program has added are in the pickle, as those of
+    other objects are, so __init__() of the subclass is not called. A loader that was not given a rank has at first the
+    rank with which it was pickled; if `follows`, each iteration asks again which rank this process is."""
     loader = kind.__new__(kind)
     Loader.__init__(loader, pipeline, **arguments)
     if follows:

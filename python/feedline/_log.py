@@ -10,13 +10,13 @@ from . import _feedline
 
 _logger = logging.getLogger("feedline")
 _levels = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
-_lock = threading.RLock()  # a handler may close a loader, which flushes
+_lock = threading.RLock()  # reentrant: a handler of the program may close a loader, which calls flush()
 _ended = False
 
 
 def flush():
-    """Logs the lines that have come so far. What a handler of the program raises goes to standard error, as with handlers
-    that fail inside of logging."""
+    """Logs the lines that have come so far. If a handler of the program raises an exception, prints it to standard
+    error, as the package logging does with exceptions of its handlers."""
     with _lock:
         for level, line in _feedline.take_log():
             try:

@@ -1,4 +1,4 @@
-"""`python -m feedline convert parquet`: tables of Apache Arrow to TFRecord shards, with a pipeline beside them."""
+"""`python -m feedline convert parquet`: converts Parquet files to TFRecord shards, and writes a pipeline for them."""
 
 import argparse
 import itertools
@@ -12,11 +12,11 @@ from ._records import RecordWriter
 
 
 def convert_parquet(files: list[str], folder: str, shard_bytes: int = 100_000_000) -> tuple[list[str], str]:
-    """Converts the rows of Parquet files with the same columns, in order, into shards of about `shard_bytes`, and returns
-    their names and the pipeline that it has written beside them. They replace what is there at the end, together. Integers
-    and booleans are int64, other numbers float32, and texts and binaries bytes; a column of lists has several values a row.
-    A null, or an empty list, is a missing feature. Raises feedline.Error for a column of another type, and ImportError
-    without the package pyarrow."""
+    """Converts the rows of Parquet files with the same columns, in order, into shards of about `shard_bytes`. Returns
+    the names of the shards, and the pipeline that it has written beside them. At the end the new files replace those of
+    the same names, all together. Integers and booleans become int64, other numbers float32, and texts and binaries
+    bytes. A column of lists has several values for each row. A null, or an empty list, becomes a missing feature.
+    Raises feedline.Error for a column of another type, and ImportError without the package pyarrow."""
     try:
         import pyarrow.parquet
     except ImportError as error:
@@ -44,7 +44,7 @@ def convert_parquet(files: list[str], folder: str, shard_bytes: int = 100_000_00
                         written += 1
                     except (Error, TypeError, OverflowError) as error:
                         if getattr(error, "category", None) == "io_error":
-                            raise  # of the shard, and not of the row
+                            raise  # the shard cannot be written, so the row is not to blame
                         raise Error(f"row {number} cannot be converted to a record: {error}", file=file) from None
         for file, version in zip(files, versions):
             if _version(file) != version:
@@ -76,7 +76,7 @@ def _version(file):
 
 
 def _records_of(files, tables):
-    """Yields the file, the number in it and the values of each row."""
+    """Yields each row: its file, its number in the file, and its values by column."""
     for file, table in zip(files, tables):
         number = 0
         for batch in table.iter_batches():
@@ -113,7 +113,7 @@ def main(arguments: list[str]) -> int:
     flags = parser.parse_args(arguments)
     try:
         names, pipeline = convert_parquet(flags.files, flags.out)
-    except (Error, OSError, ImportError, ValueError) as error:  # Arrow's are ValueErrors
+    except (Error, OSError, ImportError, ValueError) as error:  # errors of Arrow are ValueErrors
         place = getattr(error, "file", None)
         print(f"feedline: {place}: {error}" if place else f"feedline: {error}", file=sys.stderr)
         return 1

@@ -1,4 +1,4 @@
-"""Pipelines: what to feed, as one message of pipeline.proto, whether it is written as text or in Python."""
+"""Pipelines, which say what to feed. Each is one message of pipeline.proto, written as text or in Python."""
 
 import difflib
 import os
@@ -26,7 +26,7 @@ def caller():
 
 
 def dtype_name(dtype):
-    """Returns the name that pipeline.proto has for `dtype`: a Python type, a name, or a dtype of numpy, torch or jax."""
+    """Returns pipeline.proto's name of `dtype`, which is a Python type, a name, or a dtype of numpy, torch or jax."""
     if dtype in _DTYPES:
         return _DTYPES[dtype]
     name = str(getattr(dtype, "__name__", dtype)).rsplit(".", 1)[-1].upper()
@@ -105,20 +105,20 @@ def _text(message, fields, path=""):
 
 
 class Pipeline:
-    """What to feed: an immutable value. Each method returns another pipeline.
+    """Says what to feed. A pipeline is immutable: its methods return other pipelines.
 
     Make one from text or a file, or with `feedline.tfrecords(...)` and the methods below. Their keywords are the fields
-    of pipeline.proto (docs/pipeline.md): a name that is no field, or a value of another type, is an Error that names the
-    field and the line of the caller. The rest is checked when a Loader is made, because it depends on the data.
+    of pipeline.proto (docs/pipeline.md): a name that is no field, or a value of another type, is an Error that names
+    the field and the line of the caller. The rest is checked when a Loader is made, because it depends on the data.
 
-    str(pipeline) is its text, without the folder that its files are relative to. Pipelines can be pickled.
+    str(pipeline) is its text, without the folder to which file patterns are relative. Pipelines can be pickled.
     """
 
     __slots__ = ("_message", "_lines")
 
     def __init__(self, text: str = "", *, folder: str | os.PathLike = "", name: str = "pipeline"):
         """Makes a pipeline from protobuf's text format. Relative file patterns are relative to `folder`, or to the
-        present working directory if it is empty. Errors call the text `name`."""
+        current working directory if it is empty. Error messages call the text `name`."""
         string("text", text, _LOAD)
         try:
             self._message = _feedline.parse_pipeline(text, folder, string("name", name))
@@ -140,11 +140,11 @@ class Pipeline:
         return self
 
     def overlaid(self, other: "str | dict | Pipeline", name: str = "overlay") -> "Pipeline":
-        """Returns this pipeline with `other` laid over it: text, or a dict of fields. File patterns in it are relative to
-        the folder of this pipeline.
+        """Returns this pipeline with `other` laid over it. `other` is text, a dict of fields, or a pipeline. File
+        patterns in it are relative to the folder of this pipeline.
 
-        Scalars and repeated fields that it names are replaced; so is all of `source`. A feature or output replaces the
-        one of its name, or is appended. Other messages are merged field by field."""
+        Scalars and repeated fields that `other` names are replaced as a whole, and so are all sources if it names any.
+        A feature or output replaces the one of its name, or is appended. Other messages are merged field by field."""
         if isinstance(other, dict):
             return self._laid(other)
         if not isinstance(other, (str, Pipeline)):
@@ -173,7 +173,8 @@ class Pipeline:
         return self._of(message, lines)
 
     def _explain(self, error):
-        """Returns the Error with the line that wrote the field that the message names, if it is known."""
+        """Returns the Error. Adds the line of the program that set the field which the message names, if it is
+        known."""
         match = re.match(r"(\w+)(?: '([^']*)')?", error.message)
         line = match and (self._lines.get(match.group(0)) or self._lines.get(match.group(1)))
         if not line:
@@ -202,7 +203,7 @@ class Pipeline:
         default: Any = None,
         **fields: Any,
     ) -> "Pipeline":
-        """Adds a feature: what is read out of each record. `dtype` is bytes, int, float or a name."""
+        """Adds a feature, which is read from each record. `dtype` is bytes, int, float or a name."""
         if default is not None:
             default = default.tolist() if hasattr(default, "tolist") else default
             values = default if isinstance(default, (list, tuple)) else [default]
@@ -211,7 +212,7 @@ class Pipeline:
         return self._laid({"feature": [{"name": name, "dtype": dtype, "shape": shape, "length": length, **fields}]})
 
     def output(self, name: str, **fields: Any) -> "Pipeline":
-        """Adds an output: a tensor of the batch. Without any output, every feature is one.
+        """Adds an output: a tensor of the batch. Without any output, every feature becomes an output.
 
         unpack_bits, decode_raw and expression take a dict of their fields; expression also takes just the formula,
         and stack a list of features."""
@@ -250,11 +251,11 @@ class Pipeline:
         return self._laid({"batch": {"global_batch_size": global_batch_size, **fields}})
 
     def distribute(self, mode: str, **fields: Any) -> "Pipeline":
-        """Says who reads for whom where several ranks feed one training."""
+        """Says which ranks read, and for which others, if several ranks feed one training."""
         return self._laid({"distribute": {"mode": mode, **fields}})
 
     def cache(self, limit: str, **fields: Any) -> "Pipeline":
-        """Keeps what is the same in every epoch, in memory or on a disk, up to `limit` bytes, such as "8GiB"."""
+        """Caches what is the same in every epoch, in memory or on a disk, up to `limit` bytes, such as "8GiB"."""
         return self._laid({"cache": {"limit": limit, **fields}})
 
     def seed(self, seed: int) -> "Pipeline":
@@ -262,7 +263,7 @@ class Pipeline:
         return self._laid({"seed": seed})
 
     def errors(self, **fields: Any) -> "Pipeline":
-        """Says what is done about bad records."""
+        """Says what to do about bad records."""
         return self._laid({"errors": fields})
 
     def memory(self, **fields: Any) -> "Pipeline":
@@ -290,8 +291,8 @@ class Pipeline:
 
     @property
     def folder(self) -> str:
-        """The folder that relative file patterns are relative to: an absolute path. A pipeline names the same files when
-        the program goes to another folder, and so does its pickle in another process."""
+        """The folder to which relative file patterns are relative, as an absolute path. So a pipeline names the same
+        files after the program has changed its working directory, and so does its pickle in another process."""
         return self._message.folder()
 
     def __reduce__(self):
@@ -303,19 +304,19 @@ def _unpickle(text, folder, lines):
 
 
 def _is_file(text):
-    """Returns whether a str is rather the name of a file than the text of a pipeline."""
+    """Returns whether a str seems to be the name of a file, and not the text of a pipeline."""
     return "{" not in text and (":" not in text or os.path.exists(text))
 
 
 def tfrecords(*files: str | os.PathLike | Sequence[str | os.PathLike], **fields: Any) -> Pipeline:
-    """Begins a pipeline that reads these TFRecord files: paths or patterns with * ? [...], or lists of these, relative to
-    the present working directory. Keywords are fields of `source`: compression="GZIP", range="0%:90%", ..."""
+    """Begins a pipeline that reads these TFRecord files: paths or patterns with * ? [...], or lists of these, relative
+    to the current working directory. Keywords are fields of `source`: compression="GZIP", range="0%:90%", ..."""
     return Pipeline().source(*files, **fields)
 
 
 def pipeline_of(given, overrides=None):
-    """Returns the pipeline that `given` says: a Pipeline, the name of a file, text, or a list of these, each laid over
-    those before it; then with the fields of `overrides` laid over it."""
+    """Returns the pipeline that `given` describes: a Pipeline, the name of a file, text, or a list of these, of which
+    each is laid over those before it (Pipeline.overlaid). The fields of `overrides` are laid over the result."""
     parts = list(given) if isinstance(given, (list, tuple)) else [given]
     if not parts:
         raise Error("the list of pipelines is empty; give a file, text, or a feedline.Pipeline")

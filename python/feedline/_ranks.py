@@ -1,4 +1,4 @@
-"""Which rank this process is, and how ranks find each other."""
+"""Finds out which rank this process is, and how ranks find each other."""
 
 import contextlib
 import ctypes
@@ -16,14 +16,14 @@ from ._errors import Error
 
 class Tcp(NamedTuple):
     """A communicator over TCP. `address` is a name of rank 0's machine that the others can reach; rank 0 listens at
-    `port` until all ranks have come. With `exchange` (a torch.distributed process group, an mpi4py communicator, or a
-    function that takes bytes and returns the bytes of all ranks), rank 0 tells the others through it where it listens,
-    and address and port may be left out. Times are in seconds.
+    `port` until all ranks have connected. With `exchange` (a torch.distributed process group, an mpi4py communicator,
+    or a function that takes bytes and returns the bytes of all ranks), rank 0 tells the others through it where it
+    listens, and address and port may be left out. Times are in seconds.
 
-    `token` is a secret of 16 bytes or more that all ranks have, by which they recognise one another; left out, it is that
-    of the environment variable FEEDLINE_MEET_TOKEN. With `exchange`, rank 0 makes one and tells it through that. Without
-    a secret ranks meet on one machine only, at a loopback address, unless `open` lets any process come as a rank. Nothing
-    is encrypted."""
+    `token` is a secret of 16 bytes or more that all ranks have, by which they recognise one another; left out, it is
+    that of the environment variable FEEDLINE_MEET_TOKEN. With `exchange`, rank 0 makes a secret and sends it to the
+    others through the exchange. Without a secret, ranks meet only on one machine, at a loopback address, unless `open`
+    lets any process join as a rank. Nothing is encrypted."""
 
     address: str = ""
     port: int = 0
@@ -56,8 +56,8 @@ def _milliseconds(name, seconds):
 
 
 class Place(NamedTuple):
-    """Which rank this process is, by what something says. `rank` or `world_size` is None where it says only that the
-    process is one of several. `said` is what says so, as in a message."""
+    """Says which rank this process is, as a launcher or a framework has told it. `rank` or `world_size` is None if it
+    is only known that the process is one of several. `said` names the source in messages."""
 
     rank: int | None
     world_size: int | None
@@ -68,11 +68,11 @@ class Place(NamedTuple):
         return self.rank is not None and self.world_size is not None
 
     def allows(self, rank, world_size):
-        """Returns whether it can be the place of that rank."""
+        """Returns whether this process can be that rank of so many ranks, by what is known."""
         return self.rank in (None, rank) and self.world_size in (None, world_size)
 
     def unknown(self):
-        """Returns the Error that says that nothing says which rank this process is."""
+        """Returns the Error for a process that is one of several, and whose rank is not known."""
         return Error(
             f"{self.said}: this process is one of several, but its rank or the number of ranks is not known; make and "
             "iterate the loader after the framework has joined the processes, or start the processes with torchrun, "
@@ -92,7 +92,7 @@ _NAMES = (
 
 def place_of_process():
     """Returns the Place of this process in the training: by torch's process group, by jax.distributed, or by the
-    environment; None if none of them says anything. They may say it later than a loader is made."""
+    environment; None if none of them says anything. They may say it only after a loader was made."""
     group = sys.modules.get("torch.distributed")
     if group is not None and group.is_available() and group.is_initialized():
         return Place(group.get_rank(), group.get_world_size(), "torch's process group")
@@ -105,11 +105,11 @@ def place_of_process():
 def place_of_environment(environ=os.environ):
     """Returns the Place that torchrun, horovodrun, TensorFlow's TF_CONFIG, mpirun or srun have set, or None.
 
-    Launchers may be nested, and the innermost one counts: torchrun, or a program that sets RANK, may start several ranks
-    in each task of srun or mpirun, and mpirun starts its helpers by srun. What is half there, such as the WORLD_SIZE
-    that Lightning sets before its processes have a RANK, is a Place that is not whole. Raises Error if RANK and
-    WORLD_SIZE can be no ranks inside of the task of mpirun or srun that this process belongs to, as when they were left
-    set in a shell. torchrun itself may number its ranks in any order."""
+    Launchers may be nested, and the innermost one counts: torchrun, or a program that sets RANK, may start several
+    ranks in each task of srun or mpirun, and mpirun starts its helpers by srun. If only one of rank and world size is
+    set, as when Lightning sets WORLD_SIZE before its processes have a RANK, the Place is not whole. Raises Error if
+    RANK and WORLD_SIZE do not fit the task of mpirun or srun in which this process runs, as when a shell has them from
+    before. This is not checked for torchrun, which may number its ranks in any order."""
     first, second, *others = (_place_of(environ, *names) for names in _NAMES)
     found = [place for place in (first, second, _place_of_tf_config(environ), *others) if place is not None]
     whole = [place for place in found if place.is_whole()]
@@ -127,7 +127,8 @@ def place_of_environment(environ=os.environ):
 
 
 def _place_of(environ, rank, size, launcher):
-    """Returns the Place that these variables say; None if they are not set, or only one is, to that of one process."""
+    """Returns the Place that these variables name. Returns None if they are not set, or if one variable is set alone,
+    to the value for a single process."""
     said = f"{rank}={environ.get(rank)} {size}={environ.get(size)}"
     found = [_number(environ.get(name)) for name in (rank, size)]
     if rank in environ and size in environ:
@@ -161,7 +162,7 @@ def _place_of_tf_config(environ):
         kind, index = config.get("task", {}).get("type"), int(config.get("task", {}).get("index", 0))
     except (ValueError, TypeError, AttributeError):
         return Place(None, None, "TF_CONFIG is set, but does not describe a cluster and a task")
-    if kind == "evaluator":  # which feeds itself
+    if kind == "evaluator":  # it feeds itself, and is no rank of the training
         return Place(index, max(counts.get(kind, 1), index + 1), "TF_CONFIG", "TF_CONFIG")
     kinds = ("chief", "master", "worker")  # in the order of their ranks
     size = sum(counts.get(one, 0) for one in kinds)
@@ -176,8 +177,8 @@ def _place_of_tf_config(environ):
 
 def tcp_of_environment(environ=os.environ):
     """Returns the Tcp that the launcher's variables describe: MASTER_ADDR and MASTER_PORT + 1 (the launcher itself
-    listens at MASTER_PORT), or the first machine of a Slurm job at a port made from its number. It is localhost if all ranks
-    are on this machine, as torchrun, srun or mpirun says, so that they need no secret."""
+    listens at MASTER_PORT), or the first machine of a Slurm job at a port made from the job's number. The address is
+    localhost if torchrun, srun or mpirun says that all ranks are on this machine, so that they need no secret."""
     address, port = environ.get("MASTER_ADDR"), environ.get("MASTER_PORT")
     if address and port:
         if not port.isdigit() or not 0 < int(port) < 65535:
@@ -200,7 +201,7 @@ def tcp_of_environment(environ=os.environ):
     )
 
 
-# The number of ranks, how many of them are on this machine, and what names the job.
+# Variables of MPI launchers: the number of ranks, how many of them are on this machine, and the name of the job.
 _MPI = (
     ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE"),
     ("PMI_SIZE", "MPI_LOCALNRANKS", "PMI_PORT"),
@@ -214,8 +215,8 @@ def _first_node(nodes):
 
 
 def meeting_of(communicator, rank=None, world_size=None):
-    """Returns the rank, the number of ranks, and how they meet: the arguments of a communicator over TCP or None, and an
-    all-gather of bytes or None."""
+    """Returns the rank, the number of ranks, and how they meet: the arguments of a communicator over TCP (or None), and
+    an all-gather of bytes (or None)."""
     if isinstance(communicator, str) and communicator != "env":
         raise Error(f"communicator: {communicator!r} is not a communicator; give 'env' or feedline.Tcp(address, port)")
     group, known = group_of(communicator), ranks_of(communicator)
@@ -231,8 +232,9 @@ def meeting_of(communicator, rank=None, world_size=None):
 
 
 def _place_to_begin_with(communicator):
-    """Returns the rank and the world size that can be seen now: 0 and 1 if nothing, or only the half, says them yet. A
-    loader looks again when it is iterated; but ranks that meet while they start must know who they are."""
+    """Returns the rank and the world size that are known now; 0 and 1 if none or only one of them is known. A loader
+    asks again when it is iterated. But with a communicator ranks meet while they start, so they must know both; then
+    raises Error if only one is known."""
     place = place_of_process()
     if place is None or place.is_whole():
         return (0, 1) if place is None else place[:2]
@@ -242,8 +244,8 @@ def _place_to_begin_with(communicator):
 
 
 def must_agree(rank, world_size, found, says, advice):
-    """Raises Error if the rank and the world size that were asked for are not those that were found. Both are None if
-    nobody asked, and a world size of 1 is a process that feeds itself alone."""
+    """Raises Error if the rank and the world size that the Loader was given are not those that were found. Accepts
+    None, if it was given neither, and a world size of 1, for a process that feeds itself alone."""
     if rank is not None and world_size != 1 and (rank, world_size) != found:
         raise Error(
             f"the Loader was given rank {rank} of {world_size}, but {says} {found[0]} of {found[1]}; leave out rank "
@@ -252,8 +254,8 @@ def must_agree(rank, world_size, found, says, advice):
 
 
 def load_nccl():
-    """Loads the NCCL that a framework in this environment brings, unless one is loaded. The system's may be too old for a
-    framework that is imported later."""
+    """Loads the NCCL library that a framework in this environment has installed, if there is one. The library of the
+    system may be too old for a framework that is imported later."""
     spec = importlib.util.find_spec("nvidia") and importlib.util.find_spec("nvidia.nccl")
     for folder in (spec and spec.submodule_search_locations) or ():
         file = os.path.join(folder, "lib", "libnccl.so.2")
@@ -269,8 +271,8 @@ def group_of(communicator):
 
 
 def ranks_of(communicator):
-    """Returns the rank and the number of ranks that a communicator knows: that of a process group or of mpi4py. None of
-    others."""
+    """Returns the rank and the number of ranks that a communicator knows, if it is a process group or of mpi4py;
+    otherwise None."""
     group = group_of(communicator)
     if hasattr(group, "Get_rank"):
         return group.Get_rank(), group.Get_size()
@@ -293,7 +295,7 @@ def ranks_of(communicator):
 
 
 def _exchange_of(group):
-    """Returns the all-gather of bytes, which refuses what is no list of bytes."""
+    """Returns the group's all-gather of bytes. It raises Error if its result is not a list of bytes."""
     all_gather = _all_gather_of(group)
 
     def exchange(mine):
@@ -313,8 +315,8 @@ def _exchange_of(group):
 
 
 def _all_gather_of(group):
-    """Returns the all-gather of an mpi4py communicator or a torch.distributed process group; a function is one
-    already."""
+    """Returns the all-gather of an mpi4py communicator or a torch.distributed process group. Returns a function itself,
+    because it is an all-gather already."""
     if hasattr(group, "Get_rank"):
         return group.allgather
     if callable(group):
@@ -322,7 +324,7 @@ def _all_gather_of(group):
     import torch
     import torch.distributed as dist
 
-    # The exchange runs on a thread of its own, and the current GPU is that of a thread.
+    # The exchange runs on a thread of its own, and each thread has its own current GPU.
     device = torch.cuda.current_device() if dist.get_backend(group) == "nccl" else None
 
     def all_gather(mine):

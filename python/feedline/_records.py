@@ -1,4 +1,4 @@
-"""TFRecord files by themselves, for programs that need no loader."""
+"""Reads and writes TFRecord files, for programs that need no loader."""
 
 import contextlib
 import math
@@ -19,8 +19,8 @@ def records(
 ) -> Iterator[bytes]:
     """Opens a TFRecord file, and yields its records as bytes, each verified by both of its checksums.
 
-    `compression` is "auto", "none", "gzip" or "zlib". With on_error="raise" damage raises its Error; with "skip" reading
-    goes on at the next record that provably belongs to the file."""
+    `compression` is "auto", "none", "gzip" or "zlib". With on_error="raise" damage raises its Error; with "skip"
+    reading continues at the next record that provably belongs to the file."""
     one_of("on_error", on_error, "raise", "skip")
     one_of("compression", compression, "auto", "none", "gzip", "zlib")
     record_limit = integer("record_limit", record_limit, range(2**63), "give the size of the longest record, in bytes")
@@ -49,7 +49,7 @@ def parse_example(record: bytes) -> dict[str, list]:
 
 def _typed(values):
     """Returns ("bytes", list), ("floats", buffer of float32) or ("ints", buffer of int64); None for no values."""
-    if isinstance(values, (str, bytes)):  # numpy's are these, too, and an array of them loses zeros at the end
+    if isinstance(values, (str, bytes)):  # numpy's str_ and bytes_, too: an array drops zeros at their end
         values = [values]
     elif hasattr(values, "__dlpack__") or hasattr(values, "__array__"):
         import numpy as np
@@ -75,7 +75,7 @@ def _typed(values):
             return "ints", np.ascontiguousarray(values, dtype=np.int64).reshape(-1)
         values = values.reshape(-1).tolist()
     if isinstance(values, memoryview) and values.format not in ("B", "b", "c"):
-        values = values.tolist()  # numbers, as array.array has them
+        values = values.tolist()  # numbers, such as those of an array.array
     if isinstance(values, (bytearray, memoryview, int, float)):
         values = [values]
     if isinstance(values, (Mapping, Set)) or not isinstance(values, Iterable):
@@ -120,15 +120,15 @@ def _is_utf8(text):
 
 
 class RecordWriter:
-    """Writes a TFRecord file that appears under its name whole or not at all: close() gives it its name. `with` closes
-    it; if the body raises, no file is left.
+    """Writes a TFRecord file, which appears under its name only when it is complete: close() gives it its name. `with`
+    closes the writer; if the body of `with` raises, no file is left.
 
     `compression` is "none" or "gzip"."""
 
     def __init__(self, file: str | os.PathLike, *, compression: str = "none"):
         self._file = os.fsdecode(file)
         path = self._file
-        with contextlib.suppress(FileNotFoundError):  # of a working directory that was removed; then opening it fails
+        with contextlib.suppress(FileNotFoundError):  # if the working directory was removed; opening fails then
             path = path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
         self._writer = _feedline.RecordWriter(path, one_of("compression", compression, "none", "gzip"))
         self._keys, self._examples, self._records = None, None, 0
@@ -136,9 +136,9 @@ class RecordWriter:
     def write(self, record: bytes | dict) -> None:
         """Appends a record: bytes, or a dict that becomes a tf.train.Example. A value of the dict is one value or a
         sequence: str and bytes become a bytes_list, floats a float_list, integers and bools an int64_list; arrays are
-        flattened. A number that its list does not hold, such as 1e39, is an Error, and so are masked values. (numpy's
-        own arrays of bytes, of dtype S, do not know zeros at the end of a value; a list of bytes does.) An empty list has
-        no type, so its feature is left out, which readers take for no values."""
+        flattened. A number that its list cannot hold, such as 1e39, is an Error, and so are masked values. (numpy's
+        arrays of dtype S lose zero bytes at the end of a value; a list of bytes does not.) An empty list has no type,
+        so its feature is left out, which readers understand as no values."""
         if self._writer is None:
             raise Error("the writer is closed, so it can write no more records", "io_error", file=self._file)
         if not isinstance(record, (dict, bytes, bytearray, memoryview)):
@@ -168,7 +168,7 @@ class RecordWriter:
 
     @property
     def records(self) -> int:
-        """How many records have been written."""
+        """The number of records that have been written."""
         return self._records
 
     def close(self) -> None:

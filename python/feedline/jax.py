@@ -25,17 +25,17 @@ from ._pipeline import Pipeline
 from ._ranks import meeting_of, must_agree, place_of_environment
 from .numpy import HostLoader, array_of
 
-_AHEAD = 2  # how many steps are given before the arrays of the first of them are made
+_AHEAD = 2  # the maximum number of steps that are given before JAX has made the arrays of the first of them
 
-# At exit JAX gives up its streams. Loaders are closed before: what is registered last is called first.
+# At exit JAX destroys its streams. Loaders must be closed before that. Functions that were registered last run first.
 atexit.register(_loader._close_all)
 
 
 class Batch(_batch.Batch):
     """A feedline.Batch whose tensors, `valid_mask` among them, are JAX's. Strings are numpy arrays of bytes objects.
 
-    It is a pytree of the outputs and the mask, so that jitted functions take it. The batch that such a function sees, or
-    that jax.tree.map makes, has no other attributes than `valid_mask`.
+    It is a pytree of the outputs and the mask, so jitted functions accept it. The batch that such a function gets, or
+    that jax.tree.map makes, has `valid_mask` but no other attributes.
     """
 
     __slots__ = ()
@@ -51,7 +51,8 @@ class Loader(HostLoader):
         pipeline, overrides, and all arguments that are not listed here: those of feedline.Loader.
         sharding: a NamedSharding whose first axis says how rows are split. Each step is then the whole step of all
             processes, as global arrays, of which this process reads the rows that its devices hold.
-        device: where the arrays are wanted, if there is neither a sharding nor `devices`. Left out, JAX's default device.
+        device: where the arrays are wanted, if there is neither a sharding nor `devices`. Left out, JAX's default
+            device.
         devices: left out, the feed makes its batches on the host, and JAX transfers them. "cuda:0": the feed makes them
             on this GPU, and JAX copies them there; with a sharding it must be the one device of this process in the
             mesh. "cpu" does the same with the host. A process has one device; start one for each GPU.
@@ -61,16 +62,16 @@ class Loader(HostLoader):
             are told so while they start. All processes must then make this loader, or, if it was made before
             jax.distributed was initialised, begin to iterate it.
 
-    JAX makes 32 bits of INT64 and FLOAT64 outputs unless jax_enable_x64 is set, and cuts off the upper bits. So they are
-    an Error then.
+    Unless jax_enable_x64 is set, JAX converts INT64 and FLOAT64 to 32 bits, and cuts off the upper bits. So such
+    outputs are then an Error.
 
-    With `devices` the arrays are JAX's own, and the feed's batch is kept until they are made. The loader gives a step
-    when the arrays of the step two before it are made. So a program that does not wait for its results runs up to two
-    steps ahead of the GPU. Strings and ragged outputs are an Error.
+    With `devices` JAX copies the feed's batch into arrays of its own, and the batch is kept until the copy is done. The
+    loader gives a step when the arrays of the step two before it are done. So a program that does not wait for its
+    results runs up to two steps ahead of the GPU. Strings and ragged outputs are an Error.
     """
 
     _module = __name__
-    _kept: "_Kept | None" = None  # if the feed makes its batches where the arrays are wanted
+    _kept: "_Kept | None" = None  # set if `devices` was given, so that JAX copies batches
 
     def __init__(
         self,
@@ -116,7 +117,7 @@ class Loader(HostLoader):
         self._check()
 
     _sharding: NamedSharding | None = None
-    _shares = False  # whether processes compare notes by jax.distributed. One out of a pickle begins without
+    _shares = False  # whether processes compare pipeline and data by jax.distributed; False at first after unpickling
 
     def _meeting(self, rank, world_size):
         joined = jax.distributed.is_initialized()
@@ -186,8 +187,9 @@ class Loader(HostLoader):
         return result
 
     def _copied(self, batch):
-        """Returns arrays that JAX makes where the feed has made the batch, and keeps the batch until they are made."""
-        with jax.set_mesh(self._alone):  # the program may have set another one
+        """Returns arrays into which JAX copies the batch on the same device, and keeps the batch until they are
+        done."""
+        with jax.set_mesh(self._alone):  # the program may have set another mesh
             result, done = _copy(_batch.mapped(batch, Batch, jax.dlpack.from_dlpack))
         self._kept.add(batch, done)
         if self._sharding is None:
@@ -241,18 +243,19 @@ jax.tree_util.register_pytree_with_keys(Batch, _flatten_with_keys, _unflatten, _
 
 @jax.jit
 def _copy(batch):
-    """Returns a copy of the batch, and an array that is ready when the copy is: what one execution makes becomes ready
-    together. Only the loader has that array, so it is there to be waited for when the program has donated the others."""
+    """Returns a copy of the batch, and an array that becomes ready together with the copy, because one execution makes
+    both. The program never gets that array. So the loader can wait for it even if the program has donated the
+    others."""
     return jax.tree.map(jnp.copy, batch), jnp.any(batch.valid_mask)
 
 
 class _Kept:
-    """The feed's batches of which JAX has yet to make copies.
+    """Keeps the feed's batches that JAX has not copied yet.
 
-    On a GPU, JAX gives the memory of a DLPack tensor back when the last reference to its array goes, and does not wait for
-    the work that reads it. The stream that it names for the tensor is none of those that do its work, so the feed cannot
-    wait for that work either. Here a batch stays until its copy is ready. It stays, too, if the wait ends by Ctrl-C, and
-    close() may come during a wait.
+    On a GPU, JAX frees the memory of a DLPack tensor when the last reference to its array goes, and does not wait for
+    the work that reads it. The stream that JAX names for the tensor is none of the streams on which that work runs, so
+    the feed cannot wait for the work either. So a batch is kept here until its copy is ready, also if the wait ends by
+    Ctrl-C. close() may be called during a wait.
     """
 
     def __init__(self):
@@ -264,30 +267,30 @@ class _Kept:
         self._batches[id(batch)] = (batch, done)
 
     def drop(self, most=0):
-        """Drops the batches that are copied, in the order of the steps. Waits while more than `most` are not."""
+        """Drops batches that are copied, in the order of the steps. Waits while more than `most` are not copied."""
         if self._process != os.getpid():
             return  # in a forked child nothing becomes ready
         for key, (_, done) in list(self._batches.items()):
-            if not done.is_deleted():  # as all arrays are after a program has deleted all that are alive
+            if not done.is_deleted():  # a program may delete all arrays that are alive, also this one
                 if len(self._batches) <= most and not done.is_ready():
                     return
-                with contextlib.suppress(RuntimeError):  # of a copy that failed, as its arrays will say
+                with contextlib.suppress(RuntimeError):  # if the copy failed, its arrays raise the error when used
                     done.block_until_ready()
             self._batches.pop(key, None)
 
     def __del__(self):
-        if os is not None:  # as it is when the interpreter ends, which has closed all feeds before
+        if os is not None:  # it is None when the interpreter ends; all feeds were closed before that
             self.drop()
 
 
 def _device_of(platform, number):
-    """Returns JAX's device for one of feedline's."""
+    """Returns JAX's device with this number, as feedline counts the devices of a platform."""
     try:
         device = {one.local_hardware_id: one for one in jax.local_devices(backend=platform)}.get(number)
         if device is None:
             raise RuntimeError("JAX has no such device")
         if platform == "cuda":
-            device.get_stream_for_external_ready_events()  # from_dlpack() needs it, to read after the feed has written
+            device.get_stream_for_external_ready_events()  # from_dlpack() needs it to wait for the feed's writes
     except RuntimeError as error:
         raise Error(
             f"devices: JAX cannot take batches from {platform}:{number} ({error}); leave out 'devices'"
@@ -296,8 +299,8 @@ def _device_of(platform, number):
 
 
 def _part_of(sharding):
-    """Returns which part of the rows is this process's, how many parts there are, and over how many shards the process
-    splits its part. Processes whose devices hold the same rows have the same part."""
+    """Returns the number of the part of the rows that this process has, the number of parts, and the number of shards
+    into which the process splits its part. Processes whose devices hold the same rows have the same part."""
     if not isinstance(sharding, NamedSharding) or any(axis is not None for axis in sharding.spec[1:]):
         raise Error(f"sharding: {sharding!r} does not split only rows; give NamedSharding(mesh, PartitionSpec('data'))")
     held: dict[int, set[int]] = {}
@@ -316,7 +319,7 @@ def _part_of(sharding):
 
 
 def _agreed(rank, world_size):
-    """Returns the rank and world size that were asked for, or those of JAX; they must agree."""
+    """Returns the rank and world size that were given, or those of JAX. Raises Error if they do not agree."""
     processes = jax.process_index(), jax.process_count()
     advice = "if groups of processes share rows, give a sharding whose mesh says so"
     must_agree(rank, world_size, processes, "JAX says process", advice)

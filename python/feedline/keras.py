@@ -1,4 +1,4 @@
-"""What Keras 3 takes for training and validation, with TensorFlow, JAX or PyTorch below it.
+"""Steps for training and validation with Keras 3, on TensorFlow, JAX or PyTorch.
 
     from feedline.keras import Validation, steps
     from feedline.numpy import Loader
@@ -35,8 +35,8 @@ def steps(
     (x, y, sample_weight). With `steps_per_epoch=len(loader)` each epoch of Keras is a whole one of the loader.
 
     Make a generator for each call of fit(). Keras takes more steps than it trains on, so the next generator begins with
-    the epoch after them. For validation_data, evaluate() and predict() there is Validation, because Keras would begin
-    each time with the generator's first two steps.
+    the epoch after those steps. For validation_data, evaluate() and predict() there is Validation, because Keras would
+    begin each time with the generator's first two steps.
 
     Args:
         loader: one whose tensors Keras takes: feedline.numpy's for any backend, feedline.torch's with PyTorch,
@@ -56,7 +56,7 @@ def steps(
 
 
 class Validation(keras.utils.PyDataset):
-    """Steps for validation_data, evaluate() and predict(): each time the same epoch, the one where the loader stands.
+    """Steps for validation_data, evaluate() and predict(): each time the same epoch, at which the loader is now.
 
     The arguments are those of steps(). Nothing else may use the loader.
     """
@@ -64,17 +64,17 @@ class Validation(keras.utils.PyDataset):
     def __init__(self, loader: _loader.Loader, x: Names, y: Names | None = None, sample_weight: str | None = None):
         super().__init__()
         self._loader, self._wanted = loader, _wanted(loader, x, y, sample_weight)
-        self._lock = threading.Lock()  # TensorFlow asks on threads of its own
+        self._lock = threading.Lock()  # TensorFlow asks for steps on threads of its own
         self._epoch = loader.epoch
         self._steps: Any = None
-        self._next = -1  # which step `_steps` comes to
+        self._next = -1  # the number of the step that `_steps` gives next
 
     def __len__(self) -> int:
         """Returns the number of steps."""
         return len(self._loader)
 
     def __getitem__(self, index: int) -> tuple:
-        """Returns a step. Keras asks for them in order, but tries some before."""
+        """Returns a step. Keras asks for the steps in order, but tries some of them before."""
         with self._lock:
             if index != self._next:
                 self._loader.load_state_dict(self._loader.state_dict(epoch=self._epoch, step=index))
@@ -84,7 +84,7 @@ class Validation(keras.utils.PyDataset):
 
 
 class SaveState(keras.callbacks.Callback):
-    """Saves the model, its optimizer and the place of the feed together, and goes on from there.
+    """Saves the model, its optimizer and the position of the feed together, and continues from there.
 
         save = SaveState(loader, "run/state", every=1000)
         model.fit(
@@ -93,14 +93,14 @@ class SaveState(keras.callbacks.Callback):
         )
 
     It saves after every so many batches, and at the end of each epoch. If the folder has a state when the callback is
-    made, the loader goes to its place, and fit() loads the weights: each batch then counts once in the model, and a
-    first epoch that goes on in the middle has only the batches that are left. Make one for each call of fit(). The model
-    must be built. What other callbacks remember, such as EarlyStopping, is not saved.
+    made, the loader moves to the position of that state, and fit() loads the weights. So each batch counts once in the
+    model, and a first epoch that continues in the middle has only the batches that are left. Make one SaveState for
+    each call of fit(). The model must be built. The state of other callbacks, such as EarlyStopping, is not saved.
 
     Args:
         loader: the loader that the model is trained from, by steps().
-        folder: where the state is kept: state.json, and a file of weights, epoch-E-step-S.weights.h5, of which older ones
-            are removed. With several ranks, rank 0 writes it, and all read it.
+        folder: where the state is kept: state.json, and a file of weights, epoch-E-step-S.weights.h5, of which older
+            ones are removed. With several ranks, rank 0 writes the files, and all read them.
         every: the number of batches. None: only at the end of each epoch.
     """
 
@@ -112,7 +112,7 @@ class SaveState(keras.callbacks.Callback):
             )
         self._loader, self._folder = loader, os.path.abspath(folder)
         self._every = None if every is None else integer("every", every, range(1, 2**31))
-        self._weights = None  # the file to load
+        self._weights = None  # the file of weights to load
         self._file = os.path.join(self._folder, "state.json")
         if os.path.exists(self._file):
             with open(self._file, encoding="utf-8") as file:
@@ -121,7 +121,7 @@ class SaveState(keras.callbacks.Callback):
             self._weights = os.path.join(self._folder, state["weights"])
         loader._begin()
         self._epoch = loader.epoch
-        self._first = self._step = loader.step  # _first is where the epoch of Keras began
+        self._first = self._step = loader.step  # Keras's epoch began with step _first
         self._saved = self._epoch, self._step
 
     def on_train_begin(self, logs: Any = None) -> None:
@@ -175,7 +175,7 @@ class SaveState(keras.callbacks.Callback):
 
     def _save(self):
         if self._saved == (self._epoch, self._step):
-            return  # to write the file again would put the only weights at risk
+            return  # to write the same file again would put the only saved weights at risk
         self._saved = self._epoch, self._step
         if self._loader._arguments["rank"] != 0:
             return

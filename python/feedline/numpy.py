@@ -32,9 +32,9 @@ class Batch(_batch.Batch):
 
 
 class HostLoader(_loader.Loader):
-    """What the loaders share whose batches are made on the host, and whose strings are numpy arrays of bytes objects."""
+    """Base class of loaders that make their batches on the host, and strings as numpy arrays of bytes objects."""
 
-    _module = __name__  # which a message names
+    _module = __name__  # the module that messages name
 
     def __init__(self, pipeline: Pipeline | str | os.PathLike | list, **arguments: Any):
         self._check_devices(arguments.get("devices", "host"))
@@ -86,13 +86,13 @@ class _Memory:
     """The memory of a bfloat16 tensor as unsigned integers, because numpy takes no bfloat16 by DLPack."""
 
     def __init__(self, tensor):
-        self._capsule = tensor.__dlpack__()  # keeps the memory; its first member is the address
+        self._capsule = tensor.__dlpack__()  # keeps the memory; the struct in it begins with the address
         address = ctypes.c_void_p.from_address(_pointer(self._capsule, b"dltensor")).value or 0
         self.__array_interface__ = {"version": 3, "shape": tensor.shape, "typestr": "<u2", "data": (address, False)}
 
 
 def array_of(tensor: Any) -> np.ndarray:
-    """Returns a feedline.Tensor on the host as an array of the same memory."""
+    """Returns a numpy array that shares the memory of a feedline.Tensor on the host."""
     if tensor.dtype != "bfloat16":
         return np.from_dlpack(tensor)
     import ml_dtypes

@@ -22,7 +22,7 @@ from .numpy import HostLoader
 
 
 class Batch(_batch.Batch):
-    """A feedline.Batch whose tensors, `valid_mask` among them, are TensorFlow's. A ragged output is a tf.RaggedTensor."""
+    """A feedline.Batch whose tensors, also `valid_mask`, are TensorFlow's. A ragged output is a tf.RaggedTensor."""
 
     __slots__ = ()
 
@@ -35,15 +35,15 @@ class Loader(HostLoader):
     """
 
     _module = __name__
-    _dataset = -1  # the generation of the steps that a dataset takes
+    _dataset = -1  # the generation of the iteration from which a dataset has taken steps
 
     def __reduce__(self) -> Any:
         self._own.add("_dataset")
         return super().__reduce__()
 
     def state_dict(self, *, epoch: int | None = None, step: int | None = None) -> dict:
-        """Returns a state, as feedline.Loader does. If the last steps went to a dataset it needs `epoch`, because
-        TensorFlow may have taken more steps of it than the program."""
+        """Returns a state, as feedline.Loader does. If the last steps went to a dataset, `epoch` must be given, because
+        TensorFlow may have taken more steps from the dataset than the program has used."""
         if epoch is None and self._dataset == self._generation:
             raise Error(
                 "state_dict: TensorFlow may have taken more steps of the dataset than the program has used; give the "
@@ -52,8 +52,8 @@ class Loader(HostLoader):
         return super().state_dict(epoch=epoch, step=step)
 
     def _place(self):
-        """Returns the Place in the cluster of a tf.distribute strategy, whose devices TensorFlow knows from the time when
-        the strategy is made, whatever has told it of the cluster."""
+        """Returns the Place of this process in the cluster of a tf.distribute strategy. TensorFlow knows the devices of
+        the cluster as soon as the strategy is made."""
         found = (tf.DeviceSpec.from_string(device.name) for device in tf.config.list_logical_devices())
         tasks = sorted({(device.job, device.task) for device in found if device.job in ("chief", "ps", "worker")})
         here = tf.DeviceSpec.from_string(tf.constant(0).device)
@@ -73,13 +73,14 @@ class Loader(HostLoader):
         return tf.constant(self._string_array(name, value, rows), tf.string)
 
     def dataset(self) -> tf.data.Dataset:
-        """Returns the steps as a tf.data.Dataset, for what takes nothing else, such as tf.distribute.Strategy.
+        """Returns the steps as a tf.data.Dataset, for functions that accept only datasets, such as those of
+        tf.distribute.Strategy.
 
-        An iteration is an epoch, and the next one the next epoch; but if an iteration ends early, the next one begins
-        where it began, and the older one fails where TensorFlow asks it for more. An element is a dict, or with
-        `as_tuple` a tuple. The dataset knows its cardinality, unless its first iteration goes on in the middle of an
-        epoch. TensorFlow does not shard it: each process has rows of its own already. While it is iterated, nothing else
-        may use the loader, but for its state_dict().
+        Each iteration of the dataset is an epoch, and the next iteration is the next epoch. But if an iteration ends
+        early, the next one begins where it began, and the older one raises Error if TensorFlow asks it for more. An
+        element is a dict, or with `as_tuple` a tuple. The dataset knows its cardinality, unless its first iteration
+        begins in the middle of an epoch. TensorFlow does not shard it, because each process already has rows of its
+        own. While the dataset is iterated, nothing else may use the loader, except for its state_dict().
         """
         if self._replicas > 1:
             raise Error(
@@ -111,13 +112,13 @@ class Loader(HostLoader):
 
 
 class _Iterations:
-    """Calls begin an iteration of a dataset. tf.data makes some that it takes no further than its prefetching goes, and
-    asks for steps on threads of its own."""
+    """The generator function of a dataset: each call begins an iteration. tf.data begins some iterations of which it
+    only prefetches a few steps, and it asks for steps on threads of its own."""
 
     def __init__(self, loader):
         self._loader, self._lock = loader, threading.Lock()
-        self._begin = None  # the place where the present iteration began, as long as it has not taken its last step
-        self._number = 0  # of the present iteration
+        self._begin = None  # the state with which the present iteration began; None after its last step
+        self._number = 0  # the number of the present iteration
 
     def __call__(self):
         with self._lock:

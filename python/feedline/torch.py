@@ -56,9 +56,9 @@ class Loader(_loader.Loader):
             default process group; without one, those of the launcher. A process that feeds itself alone, such as the
             one that validates, gives rank=0, world_size=1.
         communicator: left out, torch's default process group, so that ranks that do not have the same pipeline and data
-            are told so while they start. All ranks must then make this loader, or, if it was made before the group, begin
-            to iterate it. For a feed of only some ranks give their
-            process group; these ranks must then make this loader.
+            are told so while they start. All ranks must then make this loader, or, if it was made before the group,
+            begin to iterate it. For a feed of only some ranks give their process group; these ranks must then make this
+            loader.
 
     With a GPU, the current stream waits for a batch when the loader gives it, and the memory of a tensor is used again
     when this stream has done the work that it had when the tensor was freed. No other stream is waited for, and
@@ -70,8 +70,9 @@ class Loader(_loader.Loader):
             loss = network(batch["board"])
         torch.cuda.current_stream().wait_stream(side)
 
-    (With a feedline.Loader it is enough to name the other stream, too, while the batch is there:
-    `with torch.cuda.stream(side): torch.from_dlpack(batch["board"])`. Here batch["board"] is torch's, so that names none.)
+    (With a feedline.Loader it is enough to name the other stream, too, while the batch exists:
+    `with torch.cuda.stream(side): torch.from_dlpack(batch["board"])`. Here batch["board"] is a tensor of torch, so this
+    call names no stream.)
     """
 
     def __init__(
@@ -117,7 +118,7 @@ class Loader(_loader.Loader):
         self._shares = True
         super().__init__(pipeline, rank=rank, world_size=world_size, communicator=communicator, **arguments)
 
-    _shares = False  # whether ranks compare notes by torch's default process group. One out of a pickle begins without
+    _shares = False  # whether ranks compare pipeline and data by torch's process group; False at first after unpickling
 
     def _meeting(self, rank, world_size):
         if not dist.is_available() or not dist.is_initialized():
@@ -135,7 +136,7 @@ class Loader(_loader.Loader):
 
     @property
     def dataset(self) -> NoReturn:
-        """Raises AttributeError, because a loader is made of no Dataset. What rebuilds a DataLoader looks here."""
+        """Raises AttributeError, because a loader has no Dataset. Code that rebuilds a DataLoader asks for this."""
         raise AttributeError(
             "a feedline Loader has no dataset, so a DataLoader cannot be made of it: give the Loader itself to the "
             "trainer. loader.samples_per_epoch counts the samples. To skip steps, as accelerate.skip_first_batches() "
@@ -144,8 +145,8 @@ class Loader(_loader.Loader):
             "state after n steps of epoch e"
         )
 
-    # What next_into() takes its steps from, of which generation that is, whether it has given the last step of its epoch,
-    # and a step that could not be copied, which is not counted as taken.
+    # The state of next_into(): the iterator from which it takes steps, the generation of that iterator, whether it has
+    # given the last step of its epoch, and a step that could not be copied, which does not count as taken yet.
     _into: Iterator[Any] | None = None
     _into_of: int = -1
     _into_ended: bool = False
@@ -175,13 +176,13 @@ class Loader(_loader.Loader):
             self._into = iter(self)
         given, self._given = self._given, None
         if given is None:
-            steps, self._into = self._into, None  # an iterator that raises gives no step more
+            steps, self._into = self._into, None  # an iterator that raises gives no more steps
             given = next(steps, None)
             self._into_of = self._generation
             if given is None:
                 return False
             self._into = steps
-            self._step -= 1  # it is taken when it is copied
+            self._step -= 1  # the step counts as taken only after it has been copied
         self._given = given
         for name, target, source in (pairs := list(self._pairs(step, given))):
             if isinstance(source, tuple) or (target.shape, target.dtype) != (source.shape, source.dtype):
@@ -233,8 +234,8 @@ def _kind(tensor):
 
 
 def _part_of(mesh, data_parallel):
-    """Returns which part of the samples is this rank's, and how many there are: its place in the named dimensions of the
-    mesh, the first of which varies slowest."""
+    """Returns the number of the part of the samples that this rank has, and the number of parts. Both come from the
+    named dimensions of the mesh, of which the first varies slowest."""
     names = mesh.mesh_dim_names or ()
     if data_parallel is None:
         if mesh.ndim != 1:

@@ -128,7 +128,7 @@ class PyFeeder {
       if (told) told->call<void>(done, total);
     };
     const Exchange meet = exchange.is_none() ? Exchange() : exchange_of(exchange);
-    Using made;  // gives the feeder back without the GIL if anything below throws
+    Using made;  // if anything below throws, destroys the feeder without the GIL
     run_interruptibly([&] { stop.request_stop(); },
                       [&] {
                         if (tcp) {
@@ -279,7 +279,8 @@ class PyFeeder {
     return Next::batch;
   }
 
-  // Tensors come in the order of elements(), so that their names need not be made for each batch.
+  // Returns the name of tensor `t` of a batch. Tensors come in the order of elements(), so keys_ has their names
+  // already.
   nb::str name_of(const std::string& name, size_t t) {
     if (t < keys_.size() && name == keys_[t].c_str()) return keys_[t];
     return nb::str(name.c_str(), name.size());

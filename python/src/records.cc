@@ -50,7 +50,7 @@ Compression compression_of(const std::string& name) {
   return Compression::automatic;
 }
 
-/// Returns the next record, or None at the end. Raises the Error of a bad region; the next call goes on after that
+/// Returns the next record, or None at the end. Raises the Error of a bad region; the next call continues after that
 /// region.
 nb::object next(Shared<RecordReader>& reader) {
   struct Found {

@@ -157,7 +157,7 @@ void add_tensor(nb::module_& module) {
                      "made from it lives. numpy, torch, jax, cupy and tensorflow take it by DLPack without a copy:\n"
                      "torch.from_dlpack(tensor), numpy.asarray(tensor).\n"
                      "\n"
-                     "On a GPU the memory is filled again when the streams that consumers have named have done the\n"
+                     "On a GPU the memory is used again when the streams that consumers have named have done the\n"
                      "work that they had when all of these objects were freed. torch and cupy name their current\n"
                      "stream. jax and tensorflow do not name the streams that read the tensor: take the loaders of\n"
                      "feedline.jax and feedline.tf, or see __dlpack__().")
@@ -166,11 +166,11 @@ void add_tensor(nb::module_& module) {
            "Returns a DLPack capsule, as the Python array API standard says. Raises BufferError if the tensor would\n"
            "have to go to another device, or to be copied although copy=False.\n"
            "\n"
-           "On a GPU, `stream` waits until the tensor is written, and its memory is filled again when `stream` has\n"
+           "On a GPU, `stream` waits until the tensor is written. The tensor's memory is used again when `stream` has\n"
            "done the work that it had when the tensor was freed. None or 1 is CUDA's legacy default stream, 2 the\n"
-           "per-thread one, and any other number the handle of a stream, which must outlive the batch. A stream\n"
-           "that is not named here, as none is with -1, is not waited for: make sure that the tensor is written\n"
-           "before it is read, and read before it is freed.")
+           "per-thread one, and any other number the handle of a stream, which must outlive the batch. -1 names no\n"
+           "stream. A stream that is not named is not waited for: make sure that the tensor is written before it is\n"
+           "read, and read before it is freed.")
       .def("__dlpack_device__", &Tensor::dlpack_device,
            "Returns DLPack's numbers of the device: (1, 0) is the host, (2, n) is GPU n.")
       .def("__array__", array_of, nb::arg("dtype") = nb::none(), nb::arg("copy") = nb::none(),
