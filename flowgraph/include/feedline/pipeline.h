@@ -50,7 +50,7 @@ class FEEDLINE_PUBLIC Pipeline {
 };
 
 /// Makes a pipeline from text in protobuf's text format; a byte order mark before the text is skipped. Relative file
-/// patterns are relative to `folder`, or to the present working directory if `folder` is empty. Throws Error
+/// patterns are relative to `folder`, or to the current working directory if `folder` is empty. Throws Error
 /// bad_pipeline, which names `text_name`, line and column, and for an unknown field the fields that exist.
 FEEDLINE_PUBLIC Pipeline parse_pipeline(std::string_view text, std::string folder = {},
                                         std::string_view text_name = "pipeline");
