@@ -17,7 +17,7 @@ class Pipeline;
 /// the same text in protobuf's text format. The data is not looked at before a Feeder is made from the pipeline.
 class FEEDLINE_PUBLIC Pipeline {
  public:
-  /// `folder` becomes folder(). If it is empty or a relative path, it is made absolute with the present working
+  /// `folder` becomes folder(). If it is empty or a relative path, it is made absolute with the current working
   /// directory.
   explicit Pipeline(std::shared_ptr<const config::Pipeline> message, std::string folder);
 
