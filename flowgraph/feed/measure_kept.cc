@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "base/round_up.h"
+#include "base/mul_div.h"
 #include "flowgraph/feed/sample_reader.h"
 #include "flowgraph/parse/record_parser.h"
 #include "flowgraph/rows/row_writer.h"

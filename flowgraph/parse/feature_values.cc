@@ -9,7 +9,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/round_up.h"
+#include "base/mul_div.h"
 #include "flowgraph/parse/names_instead.h"
 #include "flowgraph/parse/other_length.h"
 #include "flowgraph/parse/packed_varints.h"

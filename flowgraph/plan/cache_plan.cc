@@ -9,7 +9,7 @@
 #include "base/audit.h"
 #include "base/byte_size.h"
 #include "base/format_count.h"
-#include "base/round_up.h"
+#include "base/mul_div.h"
 #include "feedline/error.h"
 #include "flowgraph/data/file_pieces.h"
 #include "io/cache/disk_entries.h"

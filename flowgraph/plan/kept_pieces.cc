@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/audit.h"
-#include "base/round_up.h"
+#include "base/mul_div.h"
 #include "flowgraph/data/file_pieces.h"
 #include "flowgraph/order/permutation.h"
 #include "io/cache/entry_store.h"

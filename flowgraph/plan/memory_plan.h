@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/round_up.h"
+#include "base/mul_div.h"
 #include "flowgraph/plan/row_writers.h"
 #include "flowgraph/plan/schedule.h"
 

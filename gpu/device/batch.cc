@@ -7,7 +7,7 @@
 #include <cstring>
 #include <new>
 
-#include "base/round_up.h"
+#include "base/mul_div.h"
 #include "feedline/error.h"
 #include "gpu/device/stream_order.h"
 

@@ -13,7 +13,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "base/round_up.h"
+#include "base/mul_div.h"
 #include "base/syscall_hooks.h"
 #include "feedline/error.h"
 #include "io/cache/entry_store.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/invariant.h"
-#include "base/round_up.h"
+#include "base/mul_div.h"
 
 namespace feedline::io {
 

@@ -11,7 +11,7 @@
 
 #include "base/float_environment.h"
 #include "base/machine.h"
-#include "base/round_up.h"
+#include "base/mul_div.h"
 #include "pictures/decode/jpeg_decoder.h"
 #include "pictures/decode/pixel_view.h"
 #include "pictures/decode/png_decoder.h"

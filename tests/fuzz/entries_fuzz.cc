@@ -16,7 +16,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/round_up.h"
+#include "base/mul_div.h"
 #include "base/syscall_hooks.h"
 #include "draw.h"
 #include "entry_file_bytes.h"

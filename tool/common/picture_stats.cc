@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/format_count.h"
-#include "base/round_up.h"
+#include "base/mul_div.h"
 #include "pictures/decode/picture_info.h"
 
 namespace feedline::tool {

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "base/machine.h"
-#include "base/round_up.h"
+#include "base/mul_div.h"
 #include "flowgraph/parse/absent_features.h"
 #include "flowgraph/parse/example.pb.h"
 #include "flowgraph/parse/feature_values.h"
