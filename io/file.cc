@@ -58,27 +58,18 @@ std::optional<InputFile> InputFile::find(std::string path) {
 
 int InputFile::open(std::string path) {
   path_ = std::move(path);
-  fd_ = open_for_reading(path_.c_str(), 0);
-  if (fd_ < 0) return -fd_;
+  const int opened = open_for_reading(path_.c_str(), 0);
+  if (opened < 0) return -opened;
+  descriptor_ = Descriptor(opened);
   struct stat status {};
   const int injected_error = injected<StatOp>();
-  const int error = injected_error ? injected_error : fstat(fd_, &status) != 0 ? errno : 0;
-  if (error || !S_ISREG(status.st_mode)) {
-    close(std::exchange(fd_, -1));
-    if (error) fail(path_, "its size cannot be read", error);
-    throw Error(Category::io_error, "is not a regular file", Place::of_file(path_));
-  }
+  if (const int error = injected_error ? injected_error : fstat(opened, &status) != 0 ? errno : 0)
+    fail(path_, "its size cannot be read", error);
+  if (!S_ISREG(status.st_mode)) throw Error(Category::io_error, "is not a regular file", Place::of_file(path_));
   size_ = static_cast<uint64_t>(status.st_size);
   version_ = nanoseconds_of(status.st_mtim);
   return 0;
 }
-
-InputFile::~InputFile() {
-  if (fd_ >= 0) close(fd_);
-}
-
-InputFile::InputFile(InputFile&& other) noexcept
-    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), size_(other.size_), version_(other.version_) {}
 
 void InputFile::read_at(uint64_t offset, std::span<std::byte> into) const {
   while (!into.empty()) {
@@ -86,7 +77,7 @@ void InputFile::read_at(uint64_t offset, std::span<std::byte> into) const {
     if (injected<ShortReadOp>()) wanted = (wanted + 1) / 2;
     int error = injected<InterruptedReadOp>();
     if (!error) error = injected<ReadOp>();
-    const ssize_t got = error ? -1 : pread(fd_, into.data(), wanted, static_cast<off_t>(offset));
+    const ssize_t got = error ? -1 : pread(descriptor_.fd(), into.data(), wanted, static_cast<off_t>(offset));
     if (got < 0) {
       if (!error) error = errno;
       if (error == EINTR) continue;
@@ -103,13 +94,13 @@ void InputFile::read_at(uint64_t offset, std::span<std::byte> into) const {
 }
 
 void InputFile::read_ahead(uint64_t offset, uint64_t length) const noexcept {
-  posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(length), POSIX_FADV_WILLNEED);
+  posix_fadvise(descriptor_.fd(), static_cast<off_t>(offset), static_cast<off_t>(length), POSIX_FADV_WILLNEED);
 }
 
 void InputFile::check_unchanged() const {
   struct stat status {};
   const int injected_error = injected<StatOp>();
-  if (const int error = injected_error ? injected_error : fstat(fd_, &status) != 0 ? errno : 0)
+  if (const int error = injected_error ? injected_error : fstat(descriptor_.fd(), &status) != 0 ? errno : 0)
     fail(path_, "its size cannot be read", error);
   if (static_cast<uint64_t>(status.st_size) != size_ || nanoseconds_of(status.st_mtim) != version_)
     throw Error(Category::io_error,

@@ -9,6 +9,8 @@
 #include <span>
 #include <string>
 
+#include "base/descriptor.h"
+
 namespace feedline::io {
 
 /// Opens a regular file for reading, with O_NONBLOCK and `flags`. Waits for another program only if that program holds
@@ -48,10 +50,6 @@ class InputFile final : public SourceFile {
   explicit InputFile(std::string path);
   /// Opens the file, or returns nothing if no file of this name exists.
   static std::optional<InputFile> find(std::string path);
-  ~InputFile() override;
-  InputFile(InputFile&& other) noexcept;
-  InputFile(const InputFile&) = delete;
-  InputFile& operator=(const InputFile&) = delete;
 
   const std::string& path() const noexcept override { return path_; }
   uint64_t size() const noexcept override { return size_; }
@@ -68,7 +66,7 @@ class InputFile final : public SourceFile {
   int open(std::string path);
 
   std::string path_;
-  int fd_ = -1;
+  Descriptor descriptor_;
   uint64_t size_ = 0, version_ = 0;
 };
 

@@ -72,10 +72,9 @@ int rename_file(const std::string& from, const std::string& to) noexcept {
 
 int sync_folder(const std::string& folder) noexcept {
   int error = injected<OpenOp>();
-  const int fd = error ? -1 : open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (!error && fd < 0) error = errno;
-  if (!error) error = attempt<SyncOp>([&] { return fsync(fd); });
-  if (fd >= 0) close(fd);
+  const Descriptor opened(error ? -1 : open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!error && !opened) error = errno;
+  if (!error) error = attempt<SyncOp>([&] { return fsync(opened.fd()); });
   return error == EINVAL ? 0 : error;  // EINVAL: this file system cannot sync folders
 }
 
@@ -90,14 +89,13 @@ void remove_unfinished(const std::string& folder, const std::function<bool(std::
     const std::string_view name = name_of_unfinished(std::string_view(path).substr(path.rfind('/') + 1));
     if (name.empty() || !ours(name)) continue;
     // O_RDWR, because NFS grants no exclusive lock of a file that is open only for reading.
-    const int fd = open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0) continue;
+    const Descriptor opened(open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    if (!opened) continue;
     struct stat locked {
     }, named{};
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &locked) == 0 && lstat(path.c_str(), &named) == 0 &&
-        locked.st_ino == named.st_ino && locked.st_dev == named.st_dev)
+    if (flock(opened.fd(), LOCK_EX | LOCK_NB) == 0 && fstat(opened.fd(), &locked) == 0 &&
+        lstat(path.c_str(), &named) == 0 && locked.st_ino == named.st_ino && locked.st_dev == named.st_dev)
       unlink(path.c_str());
-    close(fd);
   }
 }
 
@@ -117,9 +115,8 @@ OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
     temporary_ = fmt::format("{}.{}-{}.feedline-part", path_, getpid(), counter++);
     error = injected<CreateOp>();
     if (error) break;
-    fd_ = open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    error = fd_ < 0 ? errno : lock_temporary(fd_) ? 0 : EAGAIN;
-    if (error == EAGAIN) close(std::exchange(fd_, -1));
+    descriptor_ = Descriptor(open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    error = !descriptor_ ? errno : lock_temporary(descriptor_.fd()) ? 0 : EAGAIN;
   } while (error == EEXIST || error == EINTR || error == EAGAIN);
   if (error) {
     temporary_.clear();
@@ -130,7 +127,7 @@ OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
 OutputFile::~OutputFile() { discard(); }
 
 void OutputFile::discard() noexcept {
-  if (fd_ >= 0) close(std::exchange(fd_, -1));
+  descriptor_ = {};
   if (!temporary_.empty()) unlink(std::exchange(temporary_, {}).c_str());
 }
 
@@ -140,7 +137,7 @@ void OutputFile::fail(const char* what, int error) {
 }
 
 void OutputFile::check_open() {
-  if (fd_ < 0) fail("cannot be used any more, because it was closed or an earlier call failed", EBADF);
+  if (!descriptor_) fail("cannot be used any more, because it was closed or an earlier call failed", EBADF);
 }
 
 void OutputFile::write(std::span<const std::byte> bytes) {
@@ -155,7 +152,7 @@ void OutputFile::write_at(uint64_t offset, std::span<const std::byte> bytes) {
     if (injected<ShortWriteOp>()) size = (size + 1) / 2;
     int error = injected<InterruptedWriteOp>();
     if (!error) error = injected<WriteOp>();
-    const ssize_t written = error ? -1 : pwrite(fd_, bytes.data(), size, static_cast<off_t>(offset));
+    const ssize_t written = error ? -1 : pwrite(descriptor_.fd(), bytes.data(), size, static_cast<off_t>(offset));
     if (written < 0) {
       if (!error) error = errno;
       if (error == EINTR) continue;
@@ -173,7 +170,7 @@ void OutputFile::read_at(uint64_t offset, std::span<std::byte> out) {
     if (injected<ShortReadOp>()) size = (size + 1) / 2;
     int error = injected<InterruptedReadOp>();
     if (!error) error = injected<ReadOp>();
-    const ssize_t got = error ? -1 : pread(fd_, out.data(), size, static_cast<off_t>(offset));
+    const ssize_t got = error ? -1 : pread(descriptor_.fd(), out.data(), size, static_cast<off_t>(offset));
     if (got < 0) {
       if (!error) error = errno;
       if (error == EINTR) continue;
@@ -186,11 +183,11 @@ void OutputFile::read_at(uint64_t offset, std::span<std::byte> out) {
 }
 
 void OutputFile::rename_to_path() {
-  const int lock = fcntl(fd_, F_DUPFD_CLOEXEC, 0);  // keeps the temporary file locked until it is renamed
+  // Keeps the temporary file locked until it is renamed.
+  const Descriptor lock(fcntl(descriptor_.fd(), F_DUPFD_CLOEXEC, 0));
   // Linux has closed the descriptor even if close() reports a failure.
-  const int closed = attempt<CloseOp>([&] { return close(std::exchange(fd_, -1)); });
+  const int closed = attempt<CloseOp>([&] { return close(descriptor_.release()); });
   const int renamed = closed ? 0 : rename_file(temporary_, path_);
-  if (lock >= 0) close(lock);
   if (closed) fail("cannot be closed", closed);
   if (renamed) fail("cannot be renamed from its temporary name", renamed);
   temporary_.clear();
@@ -203,7 +200,7 @@ void OutputFile::publish_unsynced() {
 
 void OutputFile::publish() {
   check_open();
-  if (const int error = attempt<SyncOp>([&] { return fsync(fd_); })) fail("cannot be synced", error);
+  if (const int error = attempt<SyncOp>([&] { return fsync(descriptor_.fd()); })) fail("cannot be synced", error);
   rename_to_path();
   if (const int error = sync_folder(folder_of(path_))) fail("is complete, but its folder cannot be synced", error);
 }

@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/descriptor.h"
+
 namespace feedline::io {
 
 /// Renames the file `from` to `to`. Replaces a file that is already called `to`. Returns the errno of the failure, or
@@ -66,7 +68,7 @@ class OutputFile {
 
   const std::string path_;
   std::string temporary_;  // the temporary name; empty if no such file exists
-  int fd_ = -1;
+  Descriptor descriptor_;
   uint64_t written_ = 0;  // bytes that write() has appended
 };
 

@@ -8,7 +8,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -122,10 +121,6 @@ Address named_by(Call call, const Socket& socket, const char* name) {
 }
 
 }  // namespace
-
-Socket::~Socket() {
-  if (fd_ >= 0) close(fd_);
-}
 
 bool Address::is_one() const noexcept {
   return (storage.ss_family == AF_INET && size == sizeof(sockaddr_in)) ||

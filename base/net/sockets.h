@@ -15,27 +15,15 @@
 #include <utility>
 #include <vector>
 
+#include "base/descriptor.h"
+
 namespace feedline::net {
 
 using Deadline = std::chrono::steady_clock::time_point;
 
-/// Owns the file descriptor of a socket, which is non-blocking and close-on-exec.
-class Socket {
- public:
-  Socket() = default;
-  explicit Socket(int fd) noexcept : fd_(fd) {}
-  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Socket& operator=(Socket&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Socket();
-
-  int fd() const noexcept { return fd_; }
-  explicit operator bool() const noexcept { return fd_ >= 0; }
-
- private:
-  int fd_ = -1;
+/// Owns a socket, which is non-blocking and close-on-exec.
+class Socket : public Descriptor {
+  using Descriptor::Descriptor;
 };
 
 /// An IPv4 or IPv6 address with a port. Ranks send it as raw bytes.

@@ -148,7 +148,7 @@ int write_value(int fd, uint64_t at, const T& value) noexcept {
 class EntryFile::Exclusive {
  public:
   explicit Exclusive(EntryFile& file) noexcept
-      : lock_(file.mutex_), fd_(file.fd_), error_(lock(fd_, claiming, F_WRLCK, true)) {}
+      : lock_(file.mutex_), fd_(file.fd()), error_(lock(fd_, claiming, F_WRLCK, true)) {}
   ~Exclusive() {
     if (!error_) lock(fd_, claiming, F_UNLCK, true);
   }
@@ -175,11 +175,8 @@ std::optional<EntryLayout> EntryFile::layout_in(int fd, uint64_t content) noexce
 
 std::optional<EntryLayout> EntryFile::layout_of(const std::string& path, uint64_t content) noexcept {
   // Without O_NONBLOCK the open of a FIFO that has no writer would wait for ever. open() refuses links, too.
-  const int fd = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-  if (fd < 0) return std::nullopt;
-  const auto layout = layout_in(fd, content);
-  ::close(fd);
-  return layout;
+  const Descriptor opened(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  return opened ? layout_in(opened.fd(), content) : std::nullopt;
 }
 
 namespace {
@@ -192,15 +189,14 @@ void for_each_unused(const std::string& path, std::string_view prefix, Visit vis
        !error && entry != fs::directory_iterator(); entry.increment(error)) {
     const std::string name = entry->path().filename();
     if (!name.starts_with(prefix) || !name.ends_with(EntryFile::suffix) || entry->path() == path) continue;
-    const int fd = ::open(entry->path().c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0) continue;
+    const Descriptor opened(::open(entry->path().c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
+    if (!opened) continue;
     struct stat status {
     }, named{};
     // The name may be a new file's by now, if another process has removed this one before it was locked.
-    if (lock(fd, using_file, F_WRLCK, false) == 0 && fstat(fd, &status) == 0 &&
+    if (lock(opened.fd(), using_file, F_WRLCK, false) == 0 && fstat(opened.fd(), &status) == 0 &&
         lstat(entry->path().c_str(), &named) == 0 && status.st_ino == named.st_ino && status.st_dev == named.st_dev)
       visit(entry->path().c_str(), status);
-    ::close(fd);
   }
 }
 
@@ -236,35 +232,24 @@ EntryFile::EntryFile(std::string path, uint64_t content, const EntryLayout& want
     : path_(std::move(path)), content_(content) {
   std::error_code refused;  // opening the file reports the error
   fs::create_directories(fs::path(path_).parent_path(), refused);
-  try {
-    for (int i = 0; i < most_tries; i++) {
-      const bool alone = open();
-      struct stat status {};
-      if (fstat(fd_, &status) != 0) fail("cannot be looked at", errno);
-      const bool was_removed = status.st_nlink == 0, is_whole = layout_in(fd_, content_).has_value();
-      if (!was_removed && (is_whole || alone)) {
-        if (!is_whole) create(wanted);
-        const auto layout = layout_in(fd_, content_);
-        if (!layout) fail("was changed by another program", EBUSY);
-        layout_ = *layout;
-        if (alone) recover();
-        if (alone)
-          if (const int error = lock(fd_, using_file, F_RDLCK, true)) fail("cannot be locked", error);
-        return;
-      }
-      close();  // another process has removed it, or was killed while it made it
+  for (int i = 0; i < most_tries; i++) {
+    const bool alone = open();
+    struct stat status {};
+    if (fstat(fd(), &status) != 0) fail("cannot be looked at", errno);
+    const bool was_removed = status.st_nlink == 0, is_whole = layout_in(fd(), content_).has_value();
+    if (!was_removed && (is_whole || alone)) {
+      if (!is_whole) create(wanted);
+      const auto layout = layout_in(fd(), content_);
+      if (!layout) fail("was changed by another program", EBUSY);
+      layout_ = *layout;
+      if (alone) recover();
+      if (alone)
+        if (const int error = lock(fd(), using_file, F_RDLCK, true)) fail("cannot be locked", error);
+      return;
     }
-    fail("is damaged, and another process has this file open; remove the file", EBUSY);
-  } catch (...) {
-    close();
-    throw;
+    descriptor_ = {};  // another process has removed it, or was killed while it made it
   }
-}
-
-EntryFile::~EntryFile() { close(); }
-
-void EntryFile::close() noexcept {
-  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+  fail("is damaged, and another process has this file open; remove the file", EBUSY);
 }
 
 void EntryFile::fail(const char* what, int error) const {
@@ -275,36 +260,36 @@ void EntryFile::fail(const char* what, int error) const {
 bool EntryFile::open() {
   int error = injected<OpenCacheOp>();
   if (!error) {
-    do fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
-    while (fd_ < 0 && errno == EINTR);
-    if (fd_ < 0) error = errno;
+    do descriptor_ = Descriptor(::open(path_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666));
+    while (!descriptor_ && errno == EINTR);
+    if (!descriptor_) error = errno;
   }
   if (error) fail("cannot be opened", error);
-  if (lock(fd_, using_file, F_WRLCK, false) == 0) return true;
+  if (lock(fd(), using_file, F_WRLCK, false) == 0) return true;
   // If another process is making the file at this moment, this waits until the file is complete.
-  if (const int refused = lock(fd_, using_file, F_RDLCK, true)) fail("cannot be locked", refused);
+  if (const int refused = lock(fd(), using_file, F_RDLCK, true)) fail("cannot be locked", refused);
   return false;
 }
 
 // Writes the table first and the header last, so that a file with a header is whole. Until then the header is zeros.
 void EntryFile::create(const EntryLayout& wanted) {
   std::array<char, sizeof magic - 1> first{};
-  const int unread = read_all(fd_, 0, std::as_writable_bytes(std::span(first)));
+  const int unread = read_all(fd(), 0, std::as_writable_bytes(std::span(first)));
   constexpr std::array<char, sizeof magic - 1> none{};
   if (unread != ENODATA && (unread != 0 || (first != none && std::memcmp(first.data(), magic, first.size()) != 0)))
     fail("is not a cache file of feedline, and is left unchanged; set a different cache.dir",
          unread != 0 ? unread : EEXIST);
-  if (ftruncate(fd_, 0) != 0) fail("cannot be emptied", errno);
+  if (ftruncate(fd(), 0) != 0) fail("cannot be emptied", errno);
   static constexpr std::array<std::byte, 16 * page> zeros{};
   // Any bound: both are whole pages, and a write of no bytes does nothing.
   for (uint64_t at = page; at < table_bytes(wanted.entries); at += zeros.size()) {
     const auto block = std::span(zeros).first(std::min<uint64_t>(zeros.size(), table_bytes(wanted.entries) - at));
-    if (const int error = write_all(fd_, at, block)) fail("cannot be written", error);
+    if (const int error = write_all(fd(), at, block)) fail("cannot be written", error);
   }
   std::array<std::byte, page> block{};
   const Header header = Header::of(content_, wanted);
   std::memcpy(block.data(), &header, sizeof header);
-  if (const int error = write_all(fd_, 0, block)) fail("cannot be written", error);
+  if (const int error = write_all(fd(), 0, block)) fail("cannot be written", error);
 }
 
 // Frees the entries that were claimed by processes that were killed, and the room after the last valid entry.
@@ -313,7 +298,8 @@ void EntryFile::recover() const {
   std::array<Row, 16 * page / sizeof(Row)> rows;
   for (uint64_t first = 0; first < layout_.entries; first += rows.size()) {
     const auto some = std::span(rows).first(std::min<uint64_t>(rows.size(), layout_.entries - first));
-    if (const int error = read_all(fd_, Row::place(first), std::as_writable_bytes(some))) fail("cannot be read", error);
+    if (const int error = read_all(fd(), Row::place(first), std::as_writable_bytes(some)))
+      fail("cannot be read", error);
     bool changed = false;
     for (size_t i = 0; i < some.size(); i++) {
       Row& each = some[i];
@@ -327,15 +313,15 @@ void EntryFile::recover() const {
       }
     }
     if (!changed) continue;
-    if (const int error = write_all(fd_, Row::place(first), std::as_bytes(some))) fail("cannot be written", error);
+    if (const int error = write_all(fd(), Row::place(first), std::as_bytes(some))) fail("cannot be written", error);
   }
   next = std::min(next, layout_.data_bytes);
-  if (const int error = write_value(fd_, offsetof(Header, next), next)) fail("cannot be written", error);
+  if (const int error = write_value(fd(), offsetof(Header, next), next)) fail("cannot be written", error);
 }
 
 std::optional<EntryFile::Piece> EntryFile::find(uint64_t entry, bool published, int& error) const noexcept {
   Row row;
-  error = read_value(fd_, Row::place(entry), row);
+  error = read_value(fd(), Row::place(entry), row);
   if (error || (published && row.state != valid) || !row.is_of(entry, layout_)) return std::nullopt;
   return Piece{row.offset, row.bytes, row.crc};
 }
@@ -344,45 +330,45 @@ bool EntryFile::claim(uint64_t entry, int& error) noexcept {
   const Exclusive alone(*this);
   uint32_t state = claimed;
   error = alone.error();
-  if (!error) error = read_value(fd_, Row::place(entry), state);
+  if (!error) error = read_value(fd(), Row::place(entry), state);
   if (error || state != empty) return false;
   state = claimed;
-  error = write_value(fd_, Row::place(entry), state);
+  error = write_value(fd(), Row::place(entry), state);
   return !error;
 }
 
-void EntryFile::release(uint64_t entry) noexcept { write_value(fd_, Row::place(entry), uint32_t{empty}); }
+void EntryFile::release(uint64_t entry) noexcept { write_value(fd(), Row::place(entry), uint32_t{empty}); }
 
 std::optional<uint64_t> EntryFile::take(uint64_t bytes, int& error) noexcept {
   const Exclusive alone(*this);
   uint64_t place = 0;
   error = alone.error();
-  if (!error) error = read_value(fd_, offsetof(Header, next), place);
+  if (!error) error = read_value(fd(), offsetof(Header, next), place);
   if (error || bytes > layout_.data_bytes - std::min(place, layout_.data_bytes)) return std::nullopt;
   error =
-      write_value(fd_, offsetof(Header, next), std::min(layout_.data_bytes, place + round_up(bytes, entry_alignment)));
+      write_value(fd(), offsetof(Header, next), std::min(layout_.data_bytes, place + round_up(bytes, entry_alignment)));
   return error ? std::nullopt : std::optional(place);
 }
 
 int EntryFile::set_piece(uint64_t entry, const Piece& piece) noexcept {
   Row row{claimed, piece.crc, piece.offset, piece.bytes, 0, 0};
   row.check = row.sum(entry);
-  return write_value(fd_, Row::place(entry), row);
+  return write_value(fd(), Row::place(entry), row);
 }
 
-int EntryFile::publish(uint64_t entry) noexcept { return write_value(fd_, Row::place(entry), uint32_t{valid}); }
+int EntryFile::publish(uint64_t entry) noexcept { return write_value(fd(), Row::place(entry), uint32_t{valid}); }
 
 int EntryFile::read(uint64_t offset, std::span<std::byte> into) const noexcept {
-  return read_all(fd_, table_bytes(layout_.entries) + offset, into);
+  return read_all(fd(), table_bytes(layout_.entries) + offset, into);
 }
 
 int EntryFile::write(uint64_t offset, std::span<const std::byte> bytes) noexcept {
-  return write_all(fd_, table_bytes(layout_.entries) + offset, bytes);
+  return write_all(fd(), table_bytes(layout_.entries) + offset, bytes);
 }
 
 int EntryFile::sync() noexcept {
   if (const int error = injected<SyncCacheOp>()) return error;
-  return fdatasync(fd_) == 0 ? 0 : errno;
+  return fdatasync(fd()) == 0 ? 0 : errno;
 }
 
 }  // namespace feedline::io

@@ -18,6 +18,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/descriptor.h"
 #include "base/mutex.h"
 
 namespace feedline::io {
@@ -51,9 +52,6 @@ class EntryFile {
   /// content with a different digest. If no other process has the file open, entries whose writer was killed become
   /// empty again. Throws Error io_error.
   EntryFile(std::string path, uint64_t content, const EntryLayout& wanted);
-  ~EntryFile();
-  EntryFile(const EntryFile&) = delete;
-  EntryFile& operator=(const EntryFile&) = delete;
 
   const std::string& path() const noexcept { return path_; }
   const EntryLayout& layout() const noexcept { return layout_; }
@@ -96,12 +94,12 @@ class EntryFile {
   void create(const EntryLayout& wanted);
   void recover() const;
   [[noreturn]] void fail(const char* what, int error) const;
-  void close() noexcept;
+  int fd() const noexcept { return descriptor_.fd(); }
 
   const std::string path_;
   const uint64_t content_;
   EntryLayout layout_;
-  int fd_ = -1;
+  Descriptor descriptor_;
   Mutex mutex_;  // held while a thread of this process is an Exclusive
 };
 

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -85,11 +84,6 @@ FileTable::FileTable(std::vector<FileId> files, Toggle direct, size_t capacity)
       entry_of_file_(files_.size(), no_entry),
       entries_(capacity) {}
 
-FileTable::~FileTable() {
-  for (const Entry& entry : entries_)
-    if (entry.fd >= 0) close(entry.fd);
-}
-
 bool FileTable::lend_spare() noexcept {
   if (spare_lent_++ < capacity_ - depth()) return true;
   spare_lent_--;
@@ -104,18 +98,15 @@ uint32_t FileTable::idle_slot() const noexcept {
 }
 
 bool FileTable::close_one_idle() noexcept {
-  int fd = -1;
-  {
-    const Lock lock(mutex_);
-    Entry* oldest = nullptr;
-    for (Entry& entry : entries_)
-      if (entry.users == 0 && entry.fd >= 0 && (!oldest || entry.last_used < oldest->last_used)) oldest = &entry;
-    if (!oldest) return false;
-    fd = oldest->fd;
-    entry_of_file_[oldest->file] = no_entry;
-    *oldest = {};
-  }
-  close(fd);
+  Descriptor closed;  // is destroyed after the lock
+  const Lock lock(mutex_);
+  Entry* oldest = nullptr;
+  for (Entry& entry : entries_)
+    if (entry.users == 0 && entry.descriptor && (!oldest || entry.last_used < oldest->last_used)) oldest = &entry;
+  if (!oldest) return false;
+  closed = std::move(oldest->descriptor);
+  entry_of_file_[oldest->file] = no_entry;
+  *oldest = {};
   return true;
 }
 
@@ -133,17 +124,17 @@ int FileTable::acquire(uint32_t file, Lease& lease) noexcept {
     entry_of_file_[file] = index;
     entry.file = file;
     entry.opening = true;
-    const int other = std::exchange(entry.fd, -1);
+    Descriptor descriptor = std::move(entry.descriptor);
 
     lock.unlock();
-    if (other >= 0) close(other);
-    int fd = -1;
+    descriptor = {};  // closes the file that the entry had before
     uint32_t alignment = 1;
-    error = open_file(file, fd, alignment);
+    error = open_file(file, descriptor, alignment);
+    if (error) descriptor = {};
     lock.lock();
 
     entry.opening = false;
-    entry.fd = fd;
+    entry.descriptor = std::move(descriptor);
     entry.alignment = alignment;
   }
   if (error) {
@@ -151,7 +142,7 @@ int FileTable::acquire(uint32_t file, Lease& lease) noexcept {
     entry = {};
   } else {
     entry.last_used = ++clock_;
-    lease = {index, file, entry.fd, entry.alignment};
+    lease = {index, file, entry.descriptor.fd(), entry.alignment};
   }
   lock.unlock();
   if (!found) opened_.notify_all();
@@ -163,34 +154,26 @@ void FileTable::release(const Lease& lease) noexcept {
   entries_[lease.entry].users--;
 }
 
-int FileTable::open_file(uint32_t file, int& fd, uint32_t& alignment) noexcept {
+int FileTable::open_file(uint32_t file, Descriptor& opened, uint32_t& alignment) noexcept {
   int flags = direct_ == Toggle::off ? 0 : O_DIRECT;
   const auto open = [&] {
     const int error = flags ? injected<DirectOpenOp>() : 0;
     return error ? -error : open_for_reading(files_[file].uri.c_str(), flags);
   };
-  int opened;
-  while ((opened = open()) < 0) {
+  int fd;
+  while ((fd = open()) < 0) {
     // The program needs descriptors, too. So idle files are closed before this becomes an error.
-    if ((opened == -EMFILE || opened == -ENFILE) && close_one_idle()) continue;
-    if (opened != -EINVAL || !flags) return -opened;
+    if ((fd == -EMFILE || fd == -ENFILE) && close_one_idle()) continue;
+    if (fd != -EINVAL || !flags) return -fd;
     if (direct_ == Toggle::on) return EOPNOTSUPP;
     flags = 0;
   }
-  if (const int error = make_readable(opened, flags)) {
-    close(opened);
-    return error;
-  }
-  alignment = flags ? direct_alignment(opened) : 1;
-  if (alignment == 0) {
-    alignment = 1;
-    if (const int error = direct_ == Toggle::on ? EOPNOTSUPP : set_buffered(opened)) {
-      close(opened);
-      return error;
-    }
-  }
-  fd = opened;
-  return 0;
+  opened = Descriptor(fd);
+  if (const int error = make_readable(fd, flags)) return error;
+  alignment = flags ? direct_alignment(fd) : 1;
+  if (alignment > 0) return 0;
+  alignment = 1;
+  return direct_ == Toggle::on ? EOPNOTSUPP : set_buffered(fd);
 }
 
 int FileTable::refuse_direct(Lease& lease) noexcept {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/descriptor.h"
 #include "base/mutex.h"
 #include "io/read/read_backend.h"
 
@@ -28,7 +29,6 @@ class FileTable {
   /// `direct` says whether to use O_DIRECT. If a file system refuses it, this is an error with `on`; with `automatic`
   /// the file is read through the page cache. `capacity` is the largest number of open files, at least 1.
   FileTable(std::vector<FileId> files, Toggle direct, size_t capacity = default_capacity());
-  ~FileTable();
   FileTable(const FileTable&) = delete;
   FileTable& operator=(const FileTable&) = delete;
 
@@ -65,7 +65,7 @@ class FileTable {
 
  private:
   struct Entry {  // an open file, or room for one
-    int fd = -1;
+    Descriptor descriptor;
     uint32_t file = no_file;
     uint32_t alignment = 1;
     uint32_t users = 0;      // leases of this entry
@@ -78,8 +78,8 @@ class FileTable {
   uint32_t idle_slot() const noexcept FEEDLINE_REQUIRES(mutex_);
   /// Closes the least recently used file without leases. Returns false if there is none.
   bool close_one_idle() noexcept;
-  /// Sets `fd` and `alignment` as Lease explains. Returns 0 or an errno.
-  int open_file(uint32_t file, int& fd, uint32_t& alignment) noexcept;
+  /// Sets `opened` to the descriptor, and `alignment` as Lease explains. Returns 0 or an errno.
+  int open_file(uint32_t file, Descriptor& opened, uint32_t& alignment) noexcept;
 
   const std::vector<FileId> files_;
   const Toggle direct_;

@@ -27,7 +27,7 @@ using RingFlagsOp = HookedCall<"io_uring_setup flags", EINVAL>;
 using RingDontforkOp = HookedCall<"madvise of the ring", ENOMEM>;
 using RingProbeOp = HookedCall<"io_uring probe", EINVAL>;
 using RegisterBuffersOp = HookedCall<"io_uring_register buffers", ENOMEM>;
-using RingEnterOp = HookedCall<"io_uring_enter", EAGAIN>;  // a temporary failure
+using RingEnterOp = HookedCall<"io_uring_enter", EAGAIN>;          // a temporary failure
 using RingLostOp = HookedCall<"io_uring_enter forbidden", EPERM>;  // a lasting failure
 using CqeOp = HookedCall<"completion", EIO>;
 
@@ -59,17 +59,15 @@ void note_unmapping() noexcept {}
 
 Wake::Wake() {
   const int error = injected<EventfdOp>();
-  fd_ = error ? -1 : eventfd(0, EFD_CLOEXEC);
-  if (fd_ < 0) refuse(error ? error : errno, "eventfd");
+  descriptor_ = Descriptor(error ? -1 : eventfd(0, EFD_CLOEXEC));
+  if (!descriptor_) refuse(error ? error : errno, "eventfd");
 }
-
-Wake::~Wake() { close(fd_); }
 
 void Wake::ring() noexcept {
   const uint64_t one = 1;
   // The write fails only if a signal interrupts it. It would block only if the counter were full, after almost 2^64
   // wake-ups that nobody has read.
-  while (injected<WakeOp>() || (write(fd_, &one, sizeof one) < 0 && errno == EINTR)) continue;
+  while (injected<WakeOp>() || (write(fd(), &one, sizeof one) < 0 && errno == EINTR)) continue;
 }
 
 UringRing::UringRing(unsigned entries) {

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/descriptor.h"
 #include "io/read/read_progress.h"
 
 namespace feedline::io {
@@ -20,16 +21,13 @@ class Wake {
  public:
   /// Throws std::system_error if the system refuses.
   Wake();
-  ~Wake();
-  Wake(const Wake&) = delete;
-  Wake& operator=(const Wake&) = delete;
 
   /// Wakes the ring's thread. Thread-safe.
   void ring() noexcept;
-  int fd() const noexcept { return fd_; }
+  int fd() const noexcept { return descriptor_.fd(); }
 
  private:
-  int fd_;
+  Descriptor descriptor_;
 };
 
 /// One io_uring.

@@ -16,17 +16,14 @@ namespace {
 
 constexpr int most_tries = 100;
 
-/// Opens the file or folder and locks it. Returns its descriptor; -1 if another process holds the lock.
-int open_locked(const std::string& path, int flags) {
-  const int fd = open(path.c_str(), flags | O_CLOEXEC, 0666);
-  if (fd < 0) refused(path, "cannot be opened", std::strerror(errno));
+/// Opens the file or folder and locks it. Returns no descriptor if another process holds the lock.
+Descriptor open_locked(const std::string& path, int flags) {
+  Descriptor opened(open(path.c_str(), flags | O_CLOEXEC, 0666));
+  if (!opened) refused(path, "cannot be opened", std::strerror(errno));
   // Only EWOULDBLOCK means that another process holds the lock. Every other failure of flock() is ignored, because some
   // network file systems cannot lock.
-  if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    close(fd);
-    return -1;
-  }
-  return fd;
+  if (flock(opened.fd(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return {};
+  return opened;
 }
 
 /// Returns whether the path still names the open file, which means that it has not been removed.
@@ -41,24 +38,20 @@ bool is_at(const std::string& path, int fd) {
 
 LockedFolder::LockedFolder(const std::string& path) {
   make_folder(path);
-  fd_ = open_locked(path, O_RDONLY | O_DIRECTORY);
-  if (fd_ < 0)
+  locked_ = open_locked(path, O_RDONLY | O_DIRECTORY);
+  if (!locked_)
     throw Error(
         Category::io_error,
         "another feedline process is writing to this folder; wait until that process ends, or use a different folder",
         Place::of_file(path));
 }
 
-LockedFolder::~LockedFolder() { close(fd_); }
-
-LockedFile::LockedFile(const std::string& path) : lock_(path + ".lock"), fd_(open_locked(lock_, O_RDWR | O_CREAT)) {
+LockedFile::LockedFile(const std::string& path) : lock_(path + ".lock"), locked_(open_locked(lock_, O_RDWR | O_CREAT)) {
   // If the previous holder removed the file between our open() and flock(), we hold a lock that no one else will see.
   // Then the file must be created and locked again.
-  for (int tries = 0; fd_ >= 0 && !is_at(lock_, fd_) && tries < most_tries; tries++) {
-    close(fd_);
-    fd_ = open_locked(lock_, O_RDWR | O_CREAT);
-  }
-  if (fd_ < 0)
+  for (int tries = 0; locked_ && !is_at(lock_, locked_.fd()) && tries < most_tries; tries++)
+    locked_ = open_locked(lock_, O_RDWR | O_CREAT);
+  if (!locked_)
     throw Error(Category::io_error,
                 "another feedline process is using this file; wait until that process ends, or use a different file",
                 Place::of_file(path));
@@ -66,7 +59,6 @@ LockedFile::LockedFile(const std::string& path) : lock_(path + ".lock"), fd_(ope
 
 LockedFile::~LockedFile() {
   unlink(lock_.c_str());  // while the lock is held, so that no process can lock a removed file
-  close(fd_);
 }
 
 }  // namespace feedline::tool

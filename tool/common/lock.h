@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "base/descriptor.h"
+
 namespace feedline::tool {
 
 /// A lock on a folder, held until the destructor runs. The constructor creates the folder if it does not exist, and
@@ -11,12 +13,9 @@ namespace feedline::tool {
 class LockedFolder {
  public:
   explicit LockedFolder(const std::string& path);
-  ~LockedFolder();
-  LockedFolder(const LockedFolder&) = delete;
-  LockedFolder& operator=(const LockedFolder&) = delete;
 
  private:
-  int fd_;
+  Descriptor locked_;
 };
 
 /// A lock on a file, held until the destructor runs. The constructor throws Error io_error if another process holds the
@@ -31,7 +30,7 @@ class LockedFile {
 
  private:
   const std::string lock_;
-  int fd_;
+  Descriptor locked_;
 };
 
 }  // namespace feedline::tool

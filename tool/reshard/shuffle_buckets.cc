@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/descriptor.h"
 #include "base/mutex.h"
 #include "base/syscall_hooks.h"
 #include "feedline/error.h"
@@ -36,32 +37,19 @@ struct Header {
 };
 static_assert(sizeof(Header) == io::frame_bytes, "a bucket is as large as its records in their files");
 
-/// An open file.
-class Descriptor {
- public:
-  Descriptor(const std::string& path, int flags) {
-    int error = injected<OpenOp>();
-    if (!error) {
-      fd_ = open(path.c_str(), flags | O_CLOEXEC, 0666);
-      error = fd_ < 0 ? errno : 0;
-    }
-    if (error) refused(path, "cannot be opened", std::strerror(error));
-  }
-  ~Descriptor() { close(fd_); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_ = -1;
-};
+Descriptor open_bucket(const std::string& path, int flags) {
+  const int error = injected<OpenOp>();
+  Descriptor opened(error ? -1 : open(path.c_str(), flags | O_CLOEXEC, 0666));
+  if (!opened) refused(path, "cannot be opened", std::strerror(error ? error : errno));
+  return opened;
+}
 
 /// Appends the bytes to the file, which is open only during this call.
 void write_all(const std::string& path, std::span<const std::byte> bytes) {
-  const Descriptor file(path, O_WRONLY | O_CREAT | O_APPEND);
+  const Descriptor file = open_bucket(path, O_WRONLY | O_CREAT | O_APPEND);
   while (!bytes.empty()) {
     int error = injected<WriteOp>();
-    const ssize_t count = error ? -1 : write(file.get(), bytes.data(), bytes.size());
+    const ssize_t count = error ? -1 : write(file.fd(), bytes.data(), bytes.size());
     if (count < 0 && !error) error = errno;
     if (count < 0 && error == EINTR) continue;
     if (count < 0) refused(path, "cannot be written", std::strerror(error));
@@ -70,9 +58,9 @@ void write_all(const std::string& path, std::span<const std::byte> bytes) {
 }
 
 void sync(const std::string& path) {
-  const Descriptor file(path, O_RDONLY);
+  const Descriptor file = open_bucket(path, O_RDONLY);
   int error = injected<SyncOp>();
-  if (!error && fsync(file.get()) != 0) error = errno;
+  if (!error && fsync(file.fd()) != 0) error = errno;
   if (error) refused(path, "cannot be synced", std::strerror(error));
 }
 
