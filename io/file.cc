@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "base/syscall_hooks.h"
-#include "feedline/error.h"
 #include "io/syscall_ops.h"
 
 namespace feedline::io {
@@ -21,11 +20,11 @@ bool is_regular(const char* path) noexcept {
   return stat(path, &about) == 0 && S_ISREG(about.st_mode);
 }
 
-[[noreturn]] void fail(const std::string& path, const std::string& what, int error) {
-  throw Error(Category::io_error, fmt::format("{}: {}", what, std::strerror(error)), Place::of_file(path));
-}
-
 }  // namespace
+
+Error io_failure(std::string path, std::string_view what, int error) {
+  return Error(Category::io_error, fmt::format("{}: {}", what, std::strerror(error)), Place::of_file(std::move(path)));
+}
 
 int open_for_reading(const char* path, int flags) noexcept {
   if (int error = injected<OpenOp>()) return -error;
@@ -45,14 +44,14 @@ uint64_t nanoseconds_of(const timespec& time) noexcept {
 }
 
 InputFile::InputFile(std::string path) {
-  if (const int error = open(std::move(path))) fail(path_, "cannot be opened", error);
+  if (const int error = open(std::move(path))) throw io_failure(path_, "cannot be opened", error);
 }
 
 std::optional<InputFile> InputFile::find(std::string path) {
   InputFile file;
   const int error = file.open(std::move(path));
   if (error == ENOENT || error == ENOTDIR) return std::nullopt;
-  if (error) fail(file.path_, "cannot be opened", error);
+  if (error) throw io_failure(file.path_, "cannot be opened", error);
   return file;
 }
 
@@ -64,7 +63,7 @@ int InputFile::open(std::string path) {
   struct stat status {};
   const int injected_error = injected<StatOp>();
   if (const int error = injected_error ? injected_error : fstat(opened, &status) != 0 ? errno : 0)
-    fail(path_, "its size cannot be read", error);
+    throw io_failure(path_, "its size cannot be read", error);
   if (!S_ISREG(status.st_mode)) throw Error(Category::io_error, "is not a regular file", Place::of_file(path_));
   size_ = static_cast<uint64_t>(status.st_size);
   version_ = nanoseconds_of(status.st_mtim);
@@ -81,7 +80,7 @@ void InputFile::read_at(uint64_t offset, std::span<std::byte> into) const {
     if (got < 0) {
       if (!error) error = errno;
       if (error == EINTR) continue;
-      fail(path_, fmt::format("cannot be read at offset {}", offset), error);
+      throw io_failure(path_, fmt::format("cannot be read at offset {}", offset), error);
     }
     if (got == 0)
       throw Error(Category::io_error,
@@ -101,7 +100,7 @@ void InputFile::check_unchanged() const {
   struct stat status {};
   const int injected_error = injected<StatOp>();
   if (const int error = injected_error ? injected_error : fstat(descriptor_.fd(), &status) != 0 ? errno : 0)
-    fail(path_, "its size cannot be read", error);
+    throw io_failure(path_, "its size cannot be read", error);
   if (static_cast<uint64_t>(status.st_size) != size_ || nanoseconds_of(status.st_mtim) != version_)
     throw Error(Category::io_error,
                 "has changed since it was opened; start again, and replace a file only by renaming a new file to its "

@@ -8,10 +8,16 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "base/descriptor.h"
+#include "feedline/error.h"
 
 namespace feedline::io {
+
+/// Returns the Error io_error of a system call that has failed with the errno `error`. Its place is `path`, and its
+/// message is "WHAT: TEXT OF THE ERRNO". `what` says what the system has refused, such as "cannot be opened".
+Error io_failure(std::string path, std::string_view what, int error);
 
 /// Opens a regular file for reading, with O_NONBLOCK and `flags`. Waits for another program only if that program holds
 /// a kernel lease on the file (F_SETLEASE in fcntl(2)). Returns the descriptor or a negative errno.

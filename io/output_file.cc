@@ -9,13 +9,13 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 
 #include "base/syscall_hooks.h"
 #include "feedline/error.h"
+#include "io/file.h"
 #include "io/syscall_ops.h"
 
 namespace feedline::io {
@@ -133,7 +133,7 @@ void OutputFile::discard() noexcept {
 
 void OutputFile::fail(const char* what, int error) {
   discard();
-  throw Error(Category::io_error, fmt::format("{}: {}", what, std::strerror(error)), Place::of_file(path_));
+  throw io_failure(path_, what, error);
 }
 
 void OutputFile::check_open() {

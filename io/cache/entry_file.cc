@@ -1,7 +1,6 @@
 #include "io/cache/entry_file.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -15,8 +14,8 @@
 
 #include "base/mul_div.h"
 #include "base/syscall_hooks.h"
-#include "feedline/error.h"
 #include "io/cache/entry_store.h"
+#include "io/file.h"
 #include "io/records/crc32c.h"
 #include "io/syscall_ops.h"
 
@@ -208,15 +207,12 @@ uint64_t EntryFile::free_bytes(const std::string& path, std::string_view prefix)
   std::error_code error;
   while (!existing.empty() && existing != existing.parent_path() && !fs::exists(existing, error))
     existing = existing.parent_path();
-  const auto fail = [&](const char* what, int failure) {
-    throw Error(Category::io_error, fmt::format("{}: {}", what, std::strerror(failure)), Place::of_file(folder));
-  };
-  if (!fs::is_directory(existing, error)) fail("the folder cannot be made", ENOTDIR);
-  if (access(existing.c_str(), W_OK | X_OK) != 0) fail("the folder cannot be written", errno);
+  if (!fs::is_directory(existing, error)) throw io_failure(folder, "the folder cannot be made", ENOTDIR);
+  if (access(existing.c_str(), W_OK | X_OK) != 0) throw io_failure(folder, "the folder cannot be written", errno);
   struct statvfs status {};
   int failure = injected<StatOp>();
   if (!failure && statvfs(existing.c_str(), &status) != 0) failure = errno;
-  if (failure) fail("its free space cannot be determined", failure);
+  if (failure) throw io_failure(folder, "its free space cannot be determined", failure);
   uint64_t bytes = uint64_t{status.f_bavail} * status.f_frsize;
   constexpr uint64_t block = 512;  // the unit of st_blocks
   for_each_unused(path, prefix,
@@ -252,9 +248,7 @@ EntryFile::EntryFile(std::string path, uint64_t content, const EntryLayout& want
   fail("is damaged, and another process has this file open; remove the file", EBUSY);
 }
 
-void EntryFile::fail(const char* what, int error) const {
-  throw Error(Category::io_error, fmt::format("{}: {}", what, std::strerror(error)), Place::of_file(path_));
-}
+void EntryFile::fail(const char* what, int error) const { throw io_failure(path_, what, error); }
 
 // Opens and locks the file. Returns true if no other process has the file open.
 bool EntryFile::open() {

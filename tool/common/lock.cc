@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include "feedline/error.h"
+#include "io/file.h"
 #include "tool/common/text_file.h"
 
 namespace feedline::tool {
@@ -19,7 +19,7 @@ constexpr int most_tries = 100;
 /// Opens the file or folder and locks it. Returns no descriptor if another process holds the lock.
 Descriptor open_locked(const std::string& path, int flags) {
   Descriptor opened(open(path.c_str(), flags | O_CLOEXEC, 0666));
-  if (!opened) refused(path, "cannot be opened", std::strerror(errno));
+  if (!opened) throw io::io_failure(path, "cannot be opened", errno);
   // Only EWOULDBLOCK means that another process holds the lock. Every other failure of flock() is ignored, because some
   // network file systems cannot lock.
   if (flock(opened.fd(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return {};

@@ -1,9 +1,6 @@
 #include "tool/common/text_file.h"
 
-#include <fmt/format.h>
-
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <span>
@@ -11,13 +8,14 @@
 #include <utility>
 
 #include "feedline/error.h"
+#include "io/file.h"
 #include "io/output_file.h"
 
 namespace feedline::tool {
 
 std::string read_text(const std::string& path) {
   std::optional<std::string> text = find_text(path);
-  if (!text) refused(path, "cannot be read", std::strerror(ENOENT));
+  if (!text) throw io::io_failure(path, "cannot be read", ENOENT);
   return std::move(*text);
 }
 
@@ -28,7 +26,7 @@ std::optional<std::string> find_text(const std::string& path) {
   std::string text;
   char part[65536];
   while (in.read(part, sizeof part) || in.gcount() > 0) text.append(part, static_cast<size_t>(in.gcount()));
-  if (!in.eof()) refused(path, "cannot be read", std::strerror(errno));
+  if (!in.eof()) throw io::io_failure(path, "cannot be read", errno);
   return text;
 }
 
@@ -41,11 +39,7 @@ void write_text(const std::string& path, std::string_view text) {
 void make_folder(const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (error) refused(folder, "the folder cannot be created", error.message());
-}
-
-void refused(const std::string& path, const char* what, const std::string& why) {
-  throw Error(Category::io_error, fmt::format("{}: {}", what, why), Place::of_file(path));
+  if (error) throw io::io_failure(folder, "the folder cannot be created", error.value());
 }
 
 }  // namespace feedline::tool

@@ -1,4 +1,4 @@
-// Small files of text, read and written as a whole; folders; and the error if the system refuses either of them.
+// Reads and writes small files of text as a whole, and creates folders.
 #pragma once
 
 #include <optional>
@@ -16,8 +16,5 @@ void write_text(const std::string& path, std::string_view text);
 
 /// Creates the folder, with the folders above it, if it does not exist. Throws Error io_error.
 void make_folder(const std::string& folder);
-/// Throws Error io_error with `path` as its place and the text "WHAT: WHY", such as "cannot be opened: Permission
-/// denied".
-[[noreturn]] void refused(const std::string& path, const char* what, const std::string& why);
 
 }  // namespace feedline::tool

@@ -39,7 +39,7 @@ std::vector<fs::directory_entry> list(const fs::path& folder) {
   if (!error)
     for (fs::directory_iterator entry(folder, error); !error && entry != fs::end(entry); entry.increment(error))
       entries.push_back(*entry);
-  if (error) refused(folder, "cannot be listed", error.message());
+  if (error) throw io::io_failure(folder, "cannot be listed", error.value());
   std::sort(entries.begin(), entries.end());
   return entries;
 }
@@ -52,7 +52,7 @@ Is what(const fs::directory_entry& entry) {
   std::error_code error(injected<TypeOp>(), std::generic_category());
   if (!error && entry.is_directory(error)) return Is::folder;
   if (!error && entry.is_regular_file(error)) return Is::file;
-  if (error) refused(entry.path(), "cannot be opened", error.message());
+  if (error) throw io::io_failure(entry.path(), "cannot be opened", error.value());
   return Is::other;
 }
 
@@ -74,7 +74,7 @@ class FilesBelow {
     struct stat status {};
     int error = injected<TypeOp>();
     if (!error && stat(folder.c_str(), &status) != 0) error = errno;
-    if (error) refused(folder, "cannot be listed", std::generic_category().message(error));
+    if (error) throw io::io_failure(folder, "cannot be listed", error);
     const std::pair id(status.st_dev, status.st_ino);
     if (std::find(above_.begin(), above_.end(), id) != above_.end()) {
       left_out_.push_back(folder.string() + ": is a link to a folder that contains the link");

@@ -1,14 +1,13 @@
 #include "tool/convert/output_folder.h"
 
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 
 #include "base/syscall_hooks.h"
+#include "io/file.h"
 #include "io/output_file.h"
-#include "tool/common/text_file.h"
 
 namespace feedline::tool {
 namespace {
@@ -25,7 +24,7 @@ OutputFolder::OutputFolder(std::string path)
   std::error_code error(injected<HiddenFolderOp>(), std::generic_category());
   if (!error) fs::remove_all(hidden_, error);
   if (!error) fs::create_directory(hidden_, error);
-  if (error) refused(hidden_, "cannot be removed and created again", error.message());
+  if (error) throw io::io_failure(hidden_, "cannot be removed and created again", error.value());
   io::remove_unfinished(pipeline());
 }
 
@@ -41,15 +40,15 @@ std::string OutputFolder::place(const std::string& name) {
 
 void OutputFolder::publish() {
   const auto sync = [&] {
-    if (const int error = io::sync_folder(path_)) refused(path_, "cannot be synced", std::strerror(error));
+    if (const int error = io::sync_folder(path_)) throw io::io_failure(path_, "cannot be synced", error);
   };
   std::error_code error(injected<RemoveOp>(), std::generic_category());
   if (!error) fs::remove(pipeline(), error);
-  if (error) refused(pipeline(), "cannot be removed", error.message());
+  if (error) throw io::io_failure(pipeline(), "cannot be removed", error.value());
   sync();
   for (const std::string& name : names_)
     if (const int failed = io::rename_file(hidden_ + "/" + name, path_ + "/" + name))
-      refused(path_ + "/" + name, "cannot be renamed from its temporary name", std::strerror(failed));
+      throw io::io_failure(path_ + "/" + name, "cannot be renamed from its temporary name", failed);
   sync();
 }
 

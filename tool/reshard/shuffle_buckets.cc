@@ -18,7 +18,6 @@
 #include "feedline/error.h"
 #include "io/file.h"
 #include "io/records/crc32c.h"
-#include "tool/common/text_file.h"
 
 namespace feedline::tool {
 namespace {
@@ -40,7 +39,7 @@ static_assert(sizeof(Header) == io::frame_bytes, "a bucket is as large as its re
 Descriptor open_bucket(const std::string& path, int flags) {
   const int error = injected<OpenOp>();
   Descriptor opened(error ? -1 : open(path.c_str(), flags | O_CLOEXEC, 0666));
-  if (!opened) refused(path, "cannot be opened", std::strerror(error ? error : errno));
+  if (!opened) throw io::io_failure(path, "cannot be opened", error ? error : errno);
   return opened;
 }
 
@@ -52,7 +51,7 @@ void write_all(const std::string& path, std::span<const std::byte> bytes) {
     const ssize_t count = error ? -1 : write(file.fd(), bytes.data(), bytes.size());
     if (count < 0 && !error) error = errno;
     if (count < 0 && error == EINTR) continue;
-    if (count < 0) refused(path, "cannot be written", std::strerror(error));
+    if (count < 0) throw io::io_failure(path, "cannot be written", error);
     bytes = bytes.subspan(static_cast<size_t>(count));
   }
 }
@@ -61,7 +60,7 @@ void sync(const std::string& path) {
   const Descriptor file = open_bucket(path, O_RDONLY);
   int error = injected<SyncOp>();
   if (!error && fsync(file.fd()) != 0) error = errno;
-  if (error) refused(path, "cannot be synced", std::strerror(error));
+  if (error) throw io::io_failure(path, "cannot be synced", error);
 }
 
 }  // namespace
@@ -91,7 +90,7 @@ BucketWriter::BucketWriter(std::string folder, std::vector<uint64_t> bounds, uin
   std::error_code error(injected<FolderOp>(), std::generic_category());
   if (!error) fs::remove_all(folder_, error);
   if (!error) fs::create_directory(folder_, error);
-  if (error) refused(folder_, "cannot be created", error.message());
+  if (error) throw io::io_failure(folder_, "cannot be created", error.value());
 }
 
 BucketWriter::~BucketWriter() {
