@@ -1,4 +1,5 @@
-// Paths that still name the same file after the process has gone to another folder, and paths in commands for a shell.
+// Makes paths absolute, so that they still name the same file after the process has changed its working directory.
+// Quotes paths for shell commands.
 #pragma once
 
 #include <fmt/format.h>
@@ -12,7 +13,7 @@
 namespace feedline {
 
 /// Returns `path` itself if it is absolute, and otherwise the path below the working directory. Throws Error io_error
-/// if the path is not absolute and the working directory cannot be told, for example because it was removed.
+/// if the path is not absolute and the working directory cannot be determined, for example because it was removed.
 inline std::filesystem::path absolute_path(const std::filesystem::path& path) {
   if (path.is_absolute()) return path;
   std::error_code error;
@@ -25,8 +26,8 @@ inline std::filesystem::path absolute_path(const std::filesystem::path& path) {
   return path.empty() ? here : here / path;
 }
 
-/// Returns `text` as one word of a shell's command: in single quotes if it has characters that may mean something to a
-/// shell.
+/// Returns `text` as one word of a shell command. The word is in single quotes if `text` has characters that a shell
+/// may interpret.
 inline std::string shell_word(const std::string& text) {
   constexpr const char* plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/._-+,:=@%";
   if (!text.empty() && text.find_first_not_of(plain) == std::string::npos) return text;

@@ -26,15 +26,16 @@ constexpr uint64_t hash64(std::string_view text) noexcept {
   return mix64(hash);
 }
 
-/// Returns the term of one record. `offset` is where the record's header begins: bytes from the start of the file, or
-/// of the inflated stream of a compressed file. `stored_crc` is the payload's masked checksum, as it stands in the
-/// file.
+/// Returns the audit term of one record: a hash of its place in the file and its content. `offset` is where the
+/// record's header begins: bytes from the start of the file, or of the inflated stream of a compressed file.
+/// `stored_crc` is the payload's masked checksum, as it stands in the file.
 constexpr uint64_t audit_term(uint64_t offset, uint32_t stored_crc) noexcept {
   return mix64(mix64(offset) ^ stored_crc);
 }
 
-/// Returns the key of file number `file` of source number `source`. The audit terms of the file's records are
-/// multiplied by this key. A key is odd, because multiplication by an odd number loses no information modulo 2^64.
+/// Returns the key of file number `file` of source number `source`. In a sum over several files, the audit terms of the
+/// file's records are multiplied by this key. A key is odd, because multiplication by an odd number loses no
+/// information modulo 2^64.
 constexpr uint64_t audit_key(uint64_t source, uint64_t file) noexcept { return mix64(mix64(source) ^ file) | 1; }
 
 }  // namespace feedline

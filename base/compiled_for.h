@@ -1,12 +1,11 @@
-// Functions whose loops the compiler can vectorise are compiled once for each SIMD level.
+// Compiles a function once for each SIMD level, so that the compiler vectorises its loops for that level.
 #pragma once
 
 #include "base/machine.h"
 
 namespace feedline {
 
-/// `function`, compiled once for each SIMD level, with all that it calls inlined. Only the members of this struct call
-/// `function`.
+/// Has one copy of `function` for each SIMD level. Everything that `function` calls is inlined into the copies.
 template <auto function, typename Result, typename... Arguments>
 struct Compiled {
   [[gnu::flatten]] static Result portable(Arguments... arguments) { return function(arguments...); }
@@ -29,8 +28,9 @@ constexpr auto compiled_for(Result (*)(Arguments...), [[maybe_unused]] SimdLevel
   return Compiled<function, Result, Arguments...>::portable;
 }
 
-/// Returns `function` as it was compiled for `level`: compiled_for<sum>(simd_level())(values). The CPU must have this
-/// level. The definition of `function` must be visible, and its arguments must be numbers, pointers or references.
+/// Returns the copy of `function` that is compiled for `level`. For example, compiled_for<sum>(simd_level())(values)
+/// calls sum(values). The CPU must have this level. The definition of `function` must be visible, and its arguments
+/// must be numbers, pointers or references.
 template <auto function>
 constexpr auto compiled_for(SimdLevel level) {
   return compiled_for<function>(function, level);

@@ -8,7 +8,7 @@
 namespace feedline {
 
 /// Returns the number of edits that turn `name` into `other`. An edit inserts, deletes or replaces one letter, or swaps
-/// two neighbours. A '*' in `name` matches any letters, or none, for free.
+/// two neighbours. A '*' in `name` matches any number of letters at no cost.
 size_t edit_distance(std::string_view name, std::string_view other);
 
 /// Returns the candidate with the smallest edit_distance() from `name`, or an empty string if no candidate is close. A

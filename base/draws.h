@@ -10,15 +10,15 @@
 
 namespace feedline {
 
-/// Returns a hash of `parts`, to seed Draws with. Give each random choice a key of its own, such as
-/// key_of({seed, purpose, number}), where `purpose` tells the kinds of choices apart.
+/// Returns a hash of `parts`, which serves as the key of Draws. Give each random choice a key of its own, such as
+/// key_of({seed, purpose, number}), where `purpose` distinguishes the kinds of choices.
 constexpr uint64_t key_of(std::initializer_list<uint64_t> parts) noexcept {
   uint64_t key = 0;
   for (uint64_t part : parts) key = mix64(key ^ mix64(part + 1));
   return key;
 }
 
-/// The random numbers of a key, one after another (SplitMix64).
+/// Generates the random numbers of a key, one after another (SplitMix64).
 class Draws {
  public:
   explicit Draws(uint64_t key) noexcept : state_(key) {}

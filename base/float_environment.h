@@ -1,4 +1,4 @@
-// The default floating-point environment for code that computes: round to nearest, subnormals kept.
+// Sets the default floating-point environment: rounding to nearest, without flushing subnormals to zero.
 //
 // feedline computes in this environment so that its results are the same everywhere, whatever environment the program
 // has set for its own threads.

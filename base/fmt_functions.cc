@@ -1,9 +1,9 @@
-// The functions of the fmt library. feedline uses only fmt's headers and compiles fmt's code here, so that it is hidden
-// in the library like our own. So feedline never calls another copy of fmt in the process, whose version may differ.
+// Compiles the functions of the fmt library into feedline. Their symbols are hidden like feedline's own. So feedline
+// never calls a different copy of fmt in the same process, which may have a different version.
 //
-// fmt documents two ways to use it. One is this file, which does what fmt's src/format.cc does. The other is
-// FMT_HEADER_ONLY, which compiles the functions in every file that formats, and takes 3 s of CPU for each. fmt's
-// versions 9 to 12 differ in what must be instantiated here.
+// fmt documents two ways to use only its headers. One is this file, which does what fmt's src/format.cc does. The other
+// is FMT_HEADER_ONLY, which compiles the functions again in every file that formats. That takes 3 s of CPU for each
+// file. fmt's versions 9 to 12 differ in what must be instantiated here.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE

@@ -1,4 +1,4 @@
-// JSON documents: their version, and errors in them.
+// Parses and writes JSON documents, and writes errors as JSON.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -16,8 +16,8 @@ using Json = nlohmann::ordered_json;  // keeps fields in the order in which they
 inline constexpr int document_version = 1;
 
 /// Parses the JSON text of another program, and returns its value. Throws Json::exception if `text` is not valid JSON.
-/// Throws Error io_error if the value is nested deeper than the documents of feedline, because deeper values could take
-/// the whole stack.
+/// Throws Error io_error if the value is nested deeper than the documents of feedline, because parsing deeper values
+/// could overflow the stack.
 Json parse_json(std::string_view text);
 
 /// Returns a JSON object with the keys category, file, offset, record, feature and message. The value of a key that

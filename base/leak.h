@@ -1,4 +1,4 @@
-// Memory that must not be freed.
+// Keeps memory that must never be freed.
 #pragma once
 
 #include <memory>

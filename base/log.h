@@ -14,8 +14,8 @@ void log_error(std::string_view line);
 void log_warning_once(const std::string& line);
 
 /// Returns the text with each control character as \xNN, so that a file's name, or a message of another process, cannot
-/// command a terminal or begin a line of a log. Control characters that are in `kept`, such as the ends of lines, are
-/// not changed. The C1 controls, which have two bytes in UTF-8, are control characters, too.
+/// control a terminal or begin a new line of a log. Control characters that are in `kept`, such as the ends of lines,
+/// are not changed. The C1 controls, which have two bytes in UTF-8, are control characters, too.
 std::string without_controls(std::string_view text, std::string_view kept = "");
 
 }  // namespace feedline

@@ -28,7 +28,8 @@ namespace {
 SimdLevel highest_of_cpu() noexcept {
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  // __builtin_cpu_supports() of clang 14 does not know all features of these levels, so some are asked of CPUID itself.
+  // __builtin_cpu_supports() of clang 14 does not know all features of these levels, so some are read from CPUID
+  // itself.
   unsigned eax = 0, ebx = 0, of_1 = 0, of_80000001 = 0, edx = 0;
   if (__get_cpuid(1, &eax, &ebx, &of_1, &edx) == 0 || __get_cpuid(0x80000001, &eax, &ebx, &of_80000001, &edx) == 0)
     return SimdLevel::portable;
@@ -59,8 +60,8 @@ SimdLevel highest() {
 
 std::atomic<SimdLevel> at_most{SimdLevel::avx512};
 
-// Returns the folders with the limits of this process, innermost first: those of cgroup v2 ("0::/path") and those of
-// `controller` of cgroup v1.
+// Returns the cgroup folders whose limits apply to this process, innermost first: those of cgroup v2, whose line in
+// /proc/self/cgroup is "0::/path", and those of `controller` of cgroup v1.
 std::vector<std::string> cgroup_folders(const std::string& controller) {
   std::vector<std::string> folders;
   std::ifstream lines("/proc/self/cgroup");
@@ -90,7 +91,7 @@ double read_number(const std::string& file, double otherwise) {
   return in >> number ? number : otherwise;
 }
 
-// Returns the number of CPUs in the affinity mask.
+// Returns the number of CPUs in this process's affinity mask.
 int allowed_cpus() {
   // The kernel refuses a mask that has fewer bits than the machine can have CPUs.
   for (size_t sets = 1; sets <= 1024; sets *= 2) {
@@ -104,7 +105,7 @@ int allowed_cpus() {
 
 // The environment variables in which launchers say how many ranks they started on this machine. Slurm writes one number
 // per node, as in "4(x2),3". That text is a plain number if there is one node; any other text is ignored. Slurm's
-// variable for the step comes first, because the one for the job is also set for a script that starts no ranks.
+// variable for the step comes first, because the variable for the job is also set for a script that starts no ranks.
 constexpr const char* rank_counts[] = {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS",
                                        "SLURM_STEP_TASKS_PER_NODE", "SLURM_NTASKS_PER_NODE"};
 

@@ -1,4 +1,4 @@
-// The machine, and how much of it this process may use: SIMD instructions, CPUs, memory, cache.
+// Finds out which SIMD instructions, CPUs, memory and cache the machine has, and how much of them this process may use.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,9 @@
 
 namespace feedline {
 
-/// The instruction sets that code is compiled for besides the build's own. Each level includes the ones before it. avx2
-/// is all of x86-64-v3, with FMA, BMI2 and F16C. avx512 is x86-64-v4 and VBMI (Ice Lake, Zen 4 and later).
+/// The instruction sets for which code is compiled. `portable` is the instruction set of the build itself. Each level
+/// includes the ones before it. avx2 is all of x86-64-v3, with FMA, BMI2 and F16C. avx512 is x86-64-v4 and VBMI (Ice
+/// Lake, Zen 4 and later).
 enum class SimdLevel : uint8_t { portable, avx2, avx512 };
 
 /// Returns the highest level that this CPU has. The level is lower if the environment variable FEEDLINE_SIMD names a
@@ -44,16 +45,17 @@ unsigned cpus_of_this_rank();
 /// of the machine.
 uint64_t usable_memory();
 
-/// Returns the bytes of memory that the process has of its own, without mapped files: RssAnon + RssShmem of
-/// proc_pid_status(5). Returns 0 if the system does not tell.
+/// Returns the bytes of resident memory of this process, without mapped files: RssAnon + RssShmem of
+/// proc_pid_status(5). Returns 0 if the system does not report them.
 uint64_t own_memory();
 
-/// Returns the name that the system gave to this start of the machine. Processes that get the same name have the same
-/// steady clock, even in different containers. Returns an empty string if the system does not tell the name.
+/// Returns the boot ID: a text that the system chooses anew whenever the machine starts. Processes with the same boot
+/// ID have the same steady clock, even in different containers. Returns an empty string if the system does not report
+/// it.
 std::string boot_id();
 
-/// Returns the size in bytes of the first CPU's last-level cache. If the system does not tell it, returns 8 MiB, as
-/// small machines have.
+/// Returns the size in bytes of the first CPU's last-level cache. If the system does not report it, returns 8 MiB, a
+/// size that small machines have.
 uint64_t last_level_cache();
 
 }  // namespace feedline

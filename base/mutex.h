@@ -32,7 +32,6 @@
 
 namespace feedline {
 
-/// A std::mutex.
 class FEEDLINE_THREAD_SAFETY(capability("mutex")) Mutex {
  public:
   void lock() FEEDLINE_ACQUIRE() { mutex_.lock(); }

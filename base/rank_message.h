@@ -43,7 +43,7 @@ class MessageWriter {
 /// or if the bytes are not a value of the item's type. `bytes` must outlive the reader.
 class MessageReader {
  public:
-  /// `rank`: which rank has sent the message, for the errors; -1 if the caller does not know it.
+  /// `rank` is the rank that has sent the message, for the texts of errors; -1 if the caller does not know it.
   explicit MessageReader(std::string_view bytes, int rank = -1) : rest_(bytes), rank_(rank) {}
 
   template <typename T>

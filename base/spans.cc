@@ -19,7 +19,7 @@ struct Buffer {
   const int64_t id = gettid();
   std::string thread;
   std::atomic<uint64_t> recording{0};  // the number of the recording that the spans belong to
-  std::atomic<uint64_t> count{0};      // how many spans were to be recorded; spans beyond the room are lost
+  std::atomic<uint64_t> count{0};      // the number of spans, including those lost for lack of room
   std::atomic<bool> ended{false};      // the thread has ended
   std::array<Span, SpanRecording::room> spans;
 };
@@ -27,7 +27,7 @@ struct Buffer {
 struct Registry {
   Mutex mutex;
   std::vector<std::unique_ptr<Buffer>> buffers FEEDLINE_GUARDED_BY(mutex);
-  bool taken FEEDLINE_GUARDED_BY(mutex) = false;  // there is a SpanRecording
+  bool taken FEEDLINE_GUARDED_BY(mutex) = false;  // whether a SpanRecording exists
   std::atomic<uint64_t> recording{0};             // the number of the latest recording
 };
 

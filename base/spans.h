@@ -1,4 +1,4 @@
-// Spans of time that threads record for a trace: what each thread did, from when to when.
+// Records spans of time for a trace: what each thread did, from when to when.
 #pragma once
 
 #include <atomic>
@@ -17,14 +17,14 @@ struct Span {
 
 /// The spans of one thread, in the order of their ends.
 struct ThreadSpans {
-  std::string thread;  // its name
-  int64_t id = 0;      // its number in the system
+  std::string thread;  // the thread's name
+  int64_t id = 0;      // the thread's ID in the system (gettid(2))
   std::vector<Span> spans;
   uint64_t lost = 0;  // spans for which there was no room
 };
 
-/// Records the spans of all threads of the process, from construction to take(). Each thread has room for `room` spans
-/// of a recording, which take 2 MiB. There is one recording at a time.
+/// Records the spans of all threads of the process, from construction to take(). Each thread has a buffer for `room`
+/// spans of a recording, which has 2 MiB. There is one recording at a time.
 class SpanRecording {
  public:
   static constexpr size_t room = 1 << 16;
@@ -39,15 +39,16 @@ class SpanRecording {
   /// since.
   std::vector<ThreadSpans> take();
 
-  /// Returns whether a recording goes on.
+  /// Returns whether a recording is under way.
   static bool goes_on() noexcept { return goes_on_.load(std::memory_order_relaxed); }
 
  private:
   inline static std::atomic<bool> goes_on_{false};
 };
 
-/// Records a span of the calling thread, if a recording goes on. Takes no lock; the first span of a thread in a
-/// recording allocates the memory. Loses the span if there is no memory.
+/// Records a span of the calling thread, if a recording is under way. A thread's first span takes a lock and allocates
+/// the thread's buffer; later spans do neither. The span is lost if there is no memory for the buffer, or no room in
+/// it.
 void record_span(const char* name, std::chrono::steady_clock::time_point begin,
                  std::chrono::steady_clock::time_point end, int64_t number = -1) noexcept;
 

@@ -48,7 +48,7 @@ class SyscallHook {
 
   /// Makes the n-th call from now on fail, once (n >= 1). 0 disarms the hook. Thread-safe.
   void fail_nth_call(int64_t n) noexcept { armed_ = n; }
-  /// Returns whether the hook is armed and the failure has not happened yet.
+  /// Returns whether the hook is armed and has not made a call fail yet.
   bool pending() const noexcept { return armed_.load() > 0; }
 
  private:
@@ -56,10 +56,9 @@ class SyscallHook {
 
   const char* name_;
   int error_;
-  std::atomic<int64_t> armed_{0};  // how many calls are left up to the failing call, which counts; 0: no call fails
+  std::atomic<int64_t> armed_{0};  // the call with this number, from 1, fails; 0: no call fails
 };
 
-/// The hook of the operation `Op`.
 template <typename Op>
 inline SyscallHook syscall_hook{Op::name, Op::error};
 

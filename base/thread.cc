@@ -16,7 +16,7 @@ namespace feedline {
 namespace {
 
 using ThreadOp = HookedCall<"start thread", EAGAIN>;
-using AffinityOp = HookedCall<"sched_setaffinity", EINVAL>;  // if the cpuset of the process has lost all of these CPUs
+using AffinityOp = HookedCall<"sched_setaffinity", EINVAL>;  // the process may no longer use any of these CPUs
 
 void keep_this_thread_on(const std::vector<int>& cpus) {
   cpu_set_t set;
@@ -59,7 +59,7 @@ std::thread start_thread(const char* name, std::function<void()> body) {
       body();
     });
   } catch (const std::system_error& refused) {
-    throw std::system_error(refused.code(), what);  // std::thread's own text does not tell what was refused
+    throw std::system_error(refused.code(), what);  // std::thread's own text does not say what was refused
   }
 }
 

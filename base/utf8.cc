@@ -2,7 +2,7 @@
 
 namespace feedline {
 
-// The grammar is in RFC 3629, section 4.
+// The function follows the grammar in RFC 3629, section 4.
 bool is_utf8(std::string_view bytes) noexcept {
   const auto at = [&](size_t i) { return i < bytes.size() ? static_cast<unsigned char>(bytes[i]) : 0u; };
   for (size_t i = 0; i < bytes.size();) {

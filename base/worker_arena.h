@@ -14,8 +14,8 @@
 namespace feedline {
 
 /// A oneTBB arena whose threads stay on the CPUs `cpus` while they are inside the arena. If `cpus` is empty, the
-/// threads run on any CPU. oneTBB's worker threads belong to the whole program. So a thread that leaves the arena gets
-/// back the CPU affinity that it had before.
+/// threads run on any CPU. Other code of the program uses oneTBB's worker threads, too. So a thread that leaves the
+/// arena gets back the CPU affinity that it had before.
 class WorkerArena {
  public:
   WorkerArena(int threads, const std::vector<int>& cpus) : arena_(threads) {
@@ -38,7 +38,8 @@ class WorkerArena {
     }
     ~Pinning() override {
       observe(false);
-      // on_scheduler_exit() is not called any more for threads that are still in the arena.
+      // on_scheduler_exit() is not called any more for threads that are still in the arena, so their affinity is
+      // restored here.
       for (Guest& guest : guests_) guest.release();
     }
     void on_scheduler_entry(bool) override {

@@ -19,8 +19,9 @@ Nonce make_nonce();
 /// Returns a secret that nobody can guess: 32 hexadecimal digits.
 std::string make_secret();
 
-/// Returns the proof that its maker knows `secret` and has said `parts`, one after another. Every part except the last
-/// one must have a length that both sides know, or be followed by an end mark that cannot occur inside it.
+/// Returns the HMAC of `parts`, one after another, with the key `secret`. It proves that its maker knew the secret and
+/// these parts. Every part except the last one must have a length that both sides know, or be followed by an end mark
+/// that cannot occur inside it.
 Proof proof_of(std::string_view secret, std::initializer_list<std::span<const std::byte>> parts);
 /// Return whether two proofs, or two texts, are the same. The time that this takes does not depend on where they
 /// differ, so that nobody can find out a secret by measuring it.

@@ -103,7 +103,7 @@ Address plain(const Address& address) {
   return four;
 }
 
-// Returns whether an error of accept(2) concerns only the new connection, and not the listening socket. It does so if
+// Returns whether an error of accept(2) concerns only the new connection, and not the listening socket. This is so if
 // the connection or its network failed before the connection was accepted.
 bool is_of_the_visitor(int error) {
   for (const int one :
@@ -235,7 +235,7 @@ Socket make_event() {
 Socket listen_at(const Address& address) {
   Socket listener = make_socket(address.storage.ss_family);
   const int on = 1, off = 0;
-  // A restarted program may find connections of its predecessor at the port, in the state TIME_WAIT.
+  // Lets a restarted program use a port at which connections of its predecessor are still in the state TIME_WAIT.
   setsockopt(listener.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (address.storage.ss_family == AF_INET6) setsockopt(listener.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
   if (result_of<ListenOp>(bind(listener.fd(), sockaddr_of(address), address.size)) != 0 ||
@@ -245,7 +245,8 @@ Socket listen_at(const Address& address) {
 }
 
 Socket listen_everywhere(uint16_t port) {
-  // Without IPv6, or where a sandbox forbids it, no such socket can be made or bound, whatever the port.
+  // Finds out whether IPv6 works, by binding a socket to any free port. IPv6 may be missing, or a sandbox may forbid
+  // it.
   const Address any = any_address(AF_INET6, 0);
   const Socket probe(socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   const bool has_ipv6 = probe && bind(probe.fd(), sockaddr_of(any), any.size) == 0;

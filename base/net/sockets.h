@@ -30,13 +30,14 @@ class Socket : public Descriptor {
 struct Address {
   sockaddr_storage storage{};
   socklen_t size = 0;
-  uint32_t zero = 0;  // so that no byte is left undefined
+  uint32_t zero = 0;  // in place of padding, whose bytes would be undefined
 
-  /// Returns whether `storage` has the family and `size` the value of an IPv4 or IPv6 address. This is a check of an
-  /// Address that a different rank has sent.
+  /// Returns whether `storage` has the family and `size` the value of an IPv4 or IPv6 address. For checking an Address
+  /// that a different rank has sent.
   bool is_one() const noexcept;
   bool is_loopback() const noexcept;
-  /// What all addresses of one host have in common: an IPv4 address itself, or the first 64 bits of an IPv6 address.
+  /// The part of an address that all addresses of one host share: the whole of an IPv4 address, or the first 64 bits of
+  /// an IPv6 address.
   using Network = std::array<uint8_t, 9>;
   Network network() const noexcept;
   /// Returns whether this address and `other` are the same apart from their ports.
@@ -59,13 +60,13 @@ std::vector<std::string> addresses_of_this_machine();
 /// Returns whether `host` is the text of an IP address, and not a name.
 bool is_ip_address(const std::string& host);
 /// Returns whether `host` means loopback on every machine: by its name, such as "localhost", or as an IP address. A
-/// name that only this machine resolves to a loopback address, such as its own, does not count.
+/// name that only this machine resolves to a loopback address, such as its own host name, does not count.
 bool is_loopback_name(const std::string& host);
-/// Returns whether the address is one of this machine. Throws Error if the system refuses the socket that is needed to
+/// Returns whether the address belongs to this machine. Throws Error if the system refuses the socket that is needed to
 /// find out.
 bool is_of_this_machine(const Address& address);
 
-/// Returns an eventfd, which is no socket, that does not block.
+/// Returns a non-blocking eventfd. (It is no socket, but is owned and polled like one.)
 Socket make_event();
 
 /// Returns a socket that listens at one address. If the port is 0, the system chooses a free port.
@@ -98,7 +99,7 @@ void watch_machine(const Socket& socket) noexcept;
 /// Shuts down the sending side, so that the other end receives an end of file.
 void end_sending(const Socket& socket) noexcept;
 
-/// Waits with poll(2) until a socket is ready or the deadline has come. Returns whether a socket is ready.
+/// Waits with poll(2) until a socket is ready or the deadline is reached. Returns whether a socket is ready.
 bool wait_for(std::span<pollfd> sockets, Deadline until);
 
 }  // namespace feedline::net

@@ -38,7 +38,7 @@ enum class Category : uint8_t {
 /// Returns the name of the enumerator, for example "bad_data_crc".
 FEEDLINE_PUBLIC std::string_view name(Category category) noexcept;
 
-/// Where the failure happened. Members that do not apply are empty or -1.
+/// The place at which a failure happened. Members that do not apply are empty or -1.
 struct Place {
   std::string file;
   int64_t offset = -1;  // bytes from the start of the file, or of the inflated stream of a compressed file

@@ -133,8 +133,8 @@ constexpr bool is_element(DType dtype) noexcept {
 /// Throws the Error bad_pipeline of TensorView::as(), for a type T of `size` bytes that does not fit `dtype`.
 [[noreturn]] FEEDLINE_PUBLIC void refuse_element(DType dtype, size_t size);
 
-/// A tensor in memory that somebody else owns: row-major and contiguous. It is valid as long as the owner of the
-/// memory, for instance the batch that it belongs to, keeps the memory.
+/// A view of a row-major, contiguous tensor. It does not own the tensor's memory, and is valid as long as the owner,
+/// for instance a batch, keeps the memory.
 ///
 /// `data` is aligned to 64 bytes, with one exception. If values need no conversion, a batch of one row may leave them
 /// in the memory into which the file was read. Such values are aligned only to their element size.
