@@ -43,8 +43,12 @@ void make_folder(const fs::path& folder) {
   else
     fs::create_directories(folder, error);
   if (error)
-    throw Error(Category::io_error, fmt::format("the folder cannot be created: {}", error.message()),
-                Place::of_file(folder.string()));
+    throw Error(
+        Category::io_error,
+        fmt::format("the folder for indexes cannot be created: {}; set index.dir (or --dir of `feedline index`) "
+                    "to a folder that can be created and written",
+                    error.message()),
+        Place::of_file(folder.string()));
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ std::string read_error_message(int error) {
     case EOPNOTSUPP:
       return "the file system refuses O_DIRECT; read through the page cache (direct: automatic or off)";
     case ECANCELED:
-      return "the read was cancelled, because the backend was stopped";
+      return "the read was cancelled, because the feed was already being stopped";
     default:
       return std::generic_category().message(error);
   }

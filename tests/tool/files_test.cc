@@ -380,7 +380,8 @@ TEST_CASE("an index that cannot be written is no damage of the file") {
   CHECK(files[0].at("errors").empty());
   CHECK(files[0].at("index").is_null());
   CHECK(files[0].at("state") == "none");
-  CHECK(files[0].at("unwritten").get<std::string>().find(nowhere + ": the folder cannot be created") == 0);
+  CHECK(files[0].at("unwritten").get<std::string>().find(nowhere + ": the folder for indexes cannot be created: ") ==
+        0);
   CHECK(files[1].at("errors").size() == 1);
   CHECK(files[1].at("unwritten").is_string());
   CHECK(failed.err.find(good + ": the file is sound, the index could not be written: ") != std::string::npos);
