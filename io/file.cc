@@ -33,7 +33,7 @@ int open_for_reading(const char* path, int flags) noexcept {
     // Without O_NONBLOCK the open of a FIFO that has no writer would wait for ever.
     fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | flags);
     // EWOULDBLOCK for a regular file means that another program has a lease on it, and the kernel has asked that
-    // program to give it up. The second open waits for that.
+    // program to give the lease up. The second open waits until it is given up.
     if (fd < 0 && errno == EWOULDBLOCK && is_regular(path)) fd = open(path, O_RDONLY | O_CLOEXEC | flags);
   } while (fd < 0 && errno == EINTR);
   return fd < 0 ? -errno : fd;

@@ -22,10 +22,10 @@ Error io_failure(std::string path, std::string_view what, int error);
 /// Opens a regular file for reading, with O_NONBLOCK and `flags`. Waits for another program only if that program holds
 /// a kernel lease on the file (F_SETLEASE in fcntl(2)). Returns the descriptor or a negative errno.
 int open_for_reading(const char* path, int flags) noexcept;
-/// Returns a time of a file in nanoseconds, as FileId has it.
+/// Returns a timestamp of a file in nanoseconds, the form in which FileId has such times.
 uint64_t nanoseconds_of(const timespec& time) noexcept;
 
-/// An open file of a source (io/read/source.h). Reading is thread-safe.
+/// A data file that a Source (io/read/source.h) has opened. Reading is thread-safe.
 class SourceFile {
  public:
   virtual ~SourceFile() = default;

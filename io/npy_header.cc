@@ -70,7 +70,7 @@ class Literal {
   std::string_view text_;
 };
 
-// The values in the dictionary of a header.
+// The values that the dictionary of a header states.
 struct Said {
   std::string descr;
   bool fortran = false;

@@ -21,8 +21,8 @@ struct NpyHeader {
 };
 
 /// Reads the header, which may have at most 64 KiB. Throws Error io_error if the file cannot be read. Throws Error
-/// bad_pipeline if the file is not a valid .npy file of such an array, if its size differs from the size that its
-/// header states, or if a row has no elements or more than `most_row_bytes` bytes.
+/// bad_pipeline if the file is not a valid .npy file of an array as NpyHeader describes it, if its size differs from
+/// the size that its header states, or if a row has no elements or more than `most_row_bytes` bytes.
 NpyHeader read_npy_header(const SourceFile& file, uint64_t most_row_bytes);
 
 }  // namespace feedline::io

@@ -21,12 +21,12 @@ int sync_folder(const std::string& folder) noexcept;
 /// Returns whether this is the name of the temporary file of an OutputFile, which is not complete:
 /// NAME.PID-N.feedline-part.
 bool is_unfinished_name(std::string_view path) noexcept;
-/// Removes the temporary files of OutputFiles that killed processes have left in the folder. Removes only files
-/// for which `ours` returns true; `name` is the name that the complete file was to have. A file that a process still
-/// writes stays, if the lock of that process can be seen from here. All files stay if the file system has no locks. A
-/// file also stays if the system refuses to remove it.
+/// Removes the temporary files of OutputFiles that killed processes have left in the folder. Removes only files for
+/// which `ours` returns true; `name` is the name that the complete file was to have. A file that a process still writes
+/// stays, if the lock of that process can be seen from here. All files stay if the file system has no locks. A file
+/// that the system refuses to remove stays, too.
 void remove_unfinished(const std::string& folder, const std::function<bool(std::string_view name)>& ours);
-/// Does the same, but removes only temporary files that an OutputFile(path) has made.
+/// Removes, in the same way, only the temporary files that an OutputFile(path) has made.
 void remove_unfinished(const std::string& path);
 
 /// A file that is written under a temporary name in the same folder, and renamed when it is complete. Not thread-safe.

@@ -1,5 +1,6 @@
-// Operations of io/ that a test can make fail (base/syscall_hooks.h). A call site asks the hook right before the call
-// that the operation is named after, and treats a non-zero answer as the errno of that call.
+// Declares operations of io/ that a test can make fail (base/syscall_hooks.h). Right before the system call that an
+// operation is named after, a call site asks the operation's hook, and treats a non-zero answer as the errno of the
+// call.
 #pragma once
 
 #include <cerrno>

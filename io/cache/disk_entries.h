@@ -1,4 +1,4 @@
-// Entries on a disk, shared by the processes of a machine.
+// Keeps cache entries in a file on a disk, which the processes of a machine share.
 #pragma once
 
 #include <algorithm>
@@ -14,15 +14,15 @@
 
 namespace feedline::io {
 
-/// Keeps entries in an EntryFile. Whenever an entry is read, its bytes are compared with its CRC32C. If they differ,
-/// the entry is not found. This process finds an entry as soon as it is written. A thread of the store syncs the new
+/// Keeps entries in an EntryFile. Whenever an entry is read, its CRC32C is verified. If the CRC32C is wrong, the entry
+/// counts as not found. This process finds an entry as soon as it is written. A thread of the store syncs the new
 /// entries, and then makes them valid for other processes. After a failed read, write or sync the store writes nothing
-/// more, and says so in one line of the log. It still finds the entries that are in the file.
+/// more, and logs this in one line. It still finds the entries that are in the file.
 class DiskEntries final : public EntryStore {
  public:
-  /// Returns how many bytes of memory a store of `entries` entries takes.
+  /// Returns how many bytes of memory a store of `entries` entries needs.
   static uint64_t memory_bytes(uint64_t entries) noexcept { return entries; }
-  /// How many bytes are written before they are synced, unless the caller says otherwise.
+  /// The default of bytes_of_sync: entries are synced after every 32 MiB that were written.
   static constexpr uint64_t usual_sync = 32 << 20;
 
   /// Opens or makes the file as EntryFile does. `memory` must be filled with zeros, have at least
@@ -41,7 +41,7 @@ class DiskEntries final : public EntryStore {
   void give_up(uint64_t entry) noexcept override;
 
  private:
-  /// What this process knows about an entry in addition to the file:
+  /// The state of an entry in this process, in addition to its state in the file:
   /// * unknown: nothing, so the state in the file counts.
   /// * written: this process has written the entry, and has not yet synced it.
   /// * syncing: the thread of the store is syncing the entry.
@@ -58,8 +58,8 @@ class DiskEntries final : public EntryStore {
   EntryFile file_;
   const std::span<std::byte> local_;
   const uint64_t bytes_of_sync_;
-  std::atomic<bool> off_{false};       // a failure has ended the writing
-  std::atomic<uint64_t> unsynced_{0};  // bytes
+  std::atomic<bool> off_{false};       // a failure has stopped all further writing
+  std::atomic<uint64_t> unsynced_{0};  // bytes of all kept entries; each multiple of bytes_of_sync_ asks for a sync
   static constexpr uint32_t asked_to_end = uint32_t{1} << 31;
   // The number of syncs that were asked for. The destructor sets the bit asked_to_end.
   std::atomic<uint32_t> asked_{0};

@@ -37,13 +37,13 @@ constexpr int most_tries = 100;
 
 enum State : uint32_t { empty, claimed, valid };
 
-/// The two bytes of the file that processes lock. A lock covers one byte, so locks of different bytes do not exclude
-/// each other. flock() is not used, because on NFS it locks the whole file, and would exclude locks of both bytes.
+/// The two bytes of the file that processes lock. Locks of different bytes do not conflict. flock() is not used,
+/// because on NFS it is a lock of the whole file, which would conflict with the locks of both bytes.
 enum LockedByte : off_t { claiming, using_file };
 
 /// Locks or unlocks a byte for the open file (fcntl(2), "Open file description locks"). `type` is F_RDLCK, F_WRLCK or
-/// F_UNLCK. If the open file already has a lock of this byte, that lock is changed in one step. The kernel gives the
-/// locks back if the process dies. Returns 0 or an errno.
+/// F_UNLCK. If the open file already has a lock of this byte, that lock is changed in one step. The kernel releases the
+/// locks if the process dies. Returns 0 or an errno.
 int lock(int fd, LockedByte byte, short type, bool waits) noexcept {
   if (const int error = type == F_UNLCK ? 0 : injected<LockCacheOp>()) return error;
   struct flock range {};
@@ -56,13 +56,14 @@ int lock(int fd, LockedByte byte, short type, bool waits) noexcept {
   return 0;
 }
 
-// Calls `call(done)` until `size` bytes are done. Returns 0 or an errno.
+// Calls `call(done)`, which transfers bytes after the first `done` ones, until `size` bytes have been transferred.
+// Returns 0 or an errno; ENODATA means that the file ends too early.
 template <typename Call>
 int transfer(size_t size, Call call) noexcept {
   for (size_t done = 0; done < size;) {
     const ssize_t got = call(done);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return errno == ENODATA ? EIO : errno;  // the kernel's ENODATA is a bad sector
+    if (got < 0) return errno == ENODATA ? EIO : errno;  // for the kernel, ENODATA is a bad sector
     if (got == 0) return ENODATA;
     done += static_cast<size_t>(got);
   }
@@ -92,7 +93,7 @@ struct EntryFile::Header {
   uint64_t content, entries, data_bytes;
   uint32_t crc;  // CRC32C of the members before it
   uint32_t unused[23];
-  uint64_t next;  // how many bytes of data are taken
+  uint64_t next;  // how many bytes of data are allocated
 
   static Header of(uint64_t content, const EntryLayout& layout) {
     Header header{};
@@ -122,8 +123,8 @@ struct EntryFile::Row {
     const uint64_t all[] = {entry, crc, offset, bytes};
     return crc32c(std::as_bytes(std::span(all)));
   }
-  // Returns whether this row belongs to `entry` and is as it was written. The disk, or another program, may have
-  // changed it.
+  // Returns whether this row belongs to `entry` and has not changed since it was written. A disk or another program may
+  // have changed it.
   bool is_of(uint64_t entry, const EntryLayout& layout) const noexcept {
     return check == sum(entry) && bytes <= layout.data_bytes && offset <= layout.data_bytes - bytes;
   }
@@ -143,7 +144,8 @@ int write_value(int fd, uint64_t at, const T& value) noexcept {
 
 }  // namespace
 
-/// The right to claim an entry or to take room. Only one thread of all processes has it at a time.
+/// Holds the exclusive right to claim an entry or to allocate bytes of data. Only one thread of all processes can hold
+/// it at a time.
 class EntryFile::Exclusive {
  public:
   explicit Exclusive(EntryFile& file) noexcept
@@ -173,14 +175,16 @@ std::optional<EntryLayout> EntryFile::layout_in(int fd, uint64_t content) noexce
 }
 
 std::optional<EntryLayout> EntryFile::layout_of(const std::string& path, uint64_t content) noexcept {
-  // Without O_NONBLOCK the open of a FIFO that has no writer would wait for ever. open() refuses links, too.
+  // Without O_NONBLOCK, opening a FIFO that has no writer would block for ever. O_NOFOLLOW refuses symbolic links, as
+  // EntryFile::open() does.
   const Descriptor opened(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   return opened ? layout_in(opened.fd(), content) : std::nullopt;
 }
 
 namespace {
 
-// Calls `visit(file, status)` for each file that remove_unused() removes, while that file is locked.
+// Calls `visit(file, status)` for each file that remove_unused(path, prefix) removes, and holds the lock of the file
+// during the call.
 template <typename Visit>
 void for_each_unused(const std::string& path, std::string_view prefix, Visit visit) noexcept {
   std::error_code error;
@@ -192,7 +196,7 @@ void for_each_unused(const std::string& path, std::string_view prefix, Visit vis
     if (!opened) continue;
     struct stat status {
     }, named{};
-    // The name may be a new file's by now, if another process has removed this one before it was locked.
+    // A new file may have this name by now, if another process removed the opened file before it was locked here.
     if (lock(opened.fd(), using_file, F_WRLCK, false) == 0 && fstat(opened.fd(), &status) == 0 &&
         lstat(entry->path().c_str(), &named) == 0 && status.st_ino == named.st_ino && status.st_dev == named.st_dev)
       visit(entry->path().c_str(), status);
@@ -275,7 +279,7 @@ void EntryFile::create(const EntryLayout& wanted) {
          unread != 0 ? unread : EEXIST);
   if (ftruncate(fd(), 0) != 0) fail("cannot be emptied", errno);
   static constexpr std::array<std::byte, 16 * page> zeros{};
-  // Any bound: both are whole pages, and a write of no bytes does nothing.
+  // With <= the loop would do the same: both sides are whole pages, and a write of no bytes does nothing.
   for (uint64_t at = page; at < table_bytes(wanted.entries); at += zeros.size()) {
     const auto block = std::span(zeros).first(std::min<uint64_t>(zeros.size(), table_bytes(wanted.entries) - at));
     if (const int error = write_all(fd(), at, block)) fail("cannot be written", error);

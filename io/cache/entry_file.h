@@ -1,7 +1,7 @@
-// The file of entries on a disk that the ranks of a machine share.
+// The file on a disk in which the ranks of a machine share cache entries.
 //
 //   header    4096 bytes: magic, digest of the content, number of entries, bytes of data, CRC32C of all these; and how
-//             many bytes of data are taken
+//             many bytes of data are allocated
 //   table     a row of 32 bytes for each entry: state, CRC32C of the data, place, size, CRC32C of the row
 //   data      from the next multiple of 4096 on; the file grows as entries are written
 //
@@ -23,7 +23,7 @@
 
 namespace feedline::io {
 
-/// How much a file of entries holds.
+/// The capacity of a file of entries.
 struct EntryLayout {
   uint64_t entries = 0;
   uint64_t data_bytes = 0;  // the maximum number of bytes of all entries together
@@ -41,8 +41,8 @@ class EntryFile {
   /// Returns the layout of the file at `path`. Returns nullopt if no such file exists, or if it is incomplete or was
   /// made for content with a different digest. Does not throw.
   static std::optional<EntryLayout> layout_of(const std::string& path, uint64_t content) noexcept;
-  /// Returns the largest size in bytes that a new file at `path` can have after remove_unused(path, prefix). Its folder
-  /// need not exist yet. Throws Error io_error, also if the folder cannot be made or written.
+  /// Returns the largest size in bytes that a new file at `path` can have after remove_unused(path, prefix). The folder
+  /// of `path` need not exist yet. Throws Error io_error, also if this folder cannot be made or written.
   static uint64_t free_bytes(const std::string& path, std::string_view prefix);
   /// Removes the files of entries in the folder of `path` whose names begin with `prefix` and which no process has
   /// open, except `path` itself. Does not throw.
@@ -71,8 +71,8 @@ class EntryFile {
   bool claim(uint64_t entry, int& error) noexcept;
   /// Makes a claimed or damaged entry empty again.
   void release(uint64_t entry) noexcept;
-  /// Takes room for `bytes` bytes of data, so that no other thread of any process can take it. Returns the offset of
-  /// the room, or nullopt if there is not enough. If a system call fails, sets `error` to its errno and returns
+  /// Allocates `bytes` bytes of the file's data, which no other thread of any process can then allocate. Returns their
+  /// offset, or nullopt if not enough bytes are left. If a system call fails, sets `error` to its errno and returns
   /// nullopt. Otherwise sets `error` to 0.
   std::optional<uint64_t> take(uint64_t bytes, int& error) noexcept;
   /// Writes into the row of a claimed entry where its bytes are. Returns 0 or an errno.
@@ -100,7 +100,7 @@ class EntryFile {
   const uint64_t content_;
   EntryLayout layout_;
   Descriptor descriptor_;
-  Mutex mutex_;  // held while a thread of this process is an Exclusive
+  Mutex mutex_;  // held while an Exclusive of this process exists
 };
 
 }  // namespace feedline::io

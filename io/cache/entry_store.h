@@ -8,14 +8,14 @@
 
 namespace feedline::io {
 
-/// Each entry begins at a multiple of this many bytes, and takes its size, rounded up to such a multiple.
+/// Each entry begins at a multiple of this many bytes, and occupies its size, rounded up to such a multiple.
 inline constexpr uint64_t entry_alignment = 64;
 
 /// Keeps bytes under the numbers [0, entries()). Each entry is written once and never changes. The store never removes
 /// an entry to make room. Thread-safe. No call allocates memory; has() and find() take no lock.
 ///
-/// An entry is empty, claimed by the thread that writes it, valid, or given up. A caller that does not find() an entry
-/// makes the bytes, and may claim() the entry to keep them.
+/// An entry is empty, claimed by the thread that writes it, valid, or given up. A caller for which find() returns
+/// nothing makes the bytes itself, and may claim() the entry and keep() them there.
 class EntryStore {
  public:
   virtual ~EntryStore() = default;
@@ -40,7 +40,7 @@ class EntryStore {
   /// Ends a claim without keeping any bytes. The entry cannot be claimed again in this process.
   virtual void give_up(uint64_t entry) noexcept = 0;
 
-  /// Returns how many entries this process has kept, and their bytes.
+  /// Return how many entries this process has stored by keep(), and how many bytes these entries have.
   uint64_t kept_entries() const noexcept { return kept_entries_.load(std::memory_order_relaxed); }
   uint64_t kept_bytes() const noexcept { return kept_bytes_.load(std::memory_order_relaxed); }
 

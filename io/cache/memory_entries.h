@@ -1,4 +1,4 @@
-// Entries in memory.
+// Keeps cache entries in memory.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@
 namespace feedline::io {
 
 /// Keeps entries in memory that the caller provides. The memory holds a table, and after it the entries' bytes. Entries
-/// take room in the order in which they are claimed. The room of an entry that is given up is not used again.
+/// are placed there in the order in which they are claimed. The place of an entry that is given up is not used again.
 class MemoryEntries final : public EntryStore {
  public:
   /// Returns the size in bytes of a table of `entries` entries.
@@ -37,7 +37,7 @@ class MemoryEntries final : public EntryStore {
 
   std::span<Row> table_;
   std::span<std::byte> data_;
-  std::atomic<uint64_t> next_{0};  // bytes of data_ that are taken
+  std::atomic<uint64_t> next_{0};  // bytes of data_ that are allocated
 };
 
 }  // namespace feedline::io

@@ -48,8 +48,8 @@ class Teller {
   const uint64_t end_;
 };
 
-// Follows the true records of the file from its start on. This is the stitch (see the header) or, if one thread counts
-// alone, the whole scan.
+// Scans the true records of the file from its start on, which are those that do not lie inside the payload of another
+// record. This is the stitch (see count_records.h) or, if one thread counts alone, the whole scan.
 class TrueScan {
  public:
   TrueScan(const std::shared_ptr<const SourceFile>& file, const CountOptions& options, const CountDamage& damage)
@@ -165,14 +165,15 @@ uint64_t range_bytes_of(uint64_t size, const CountOptions& options) {
   return std::clamp<uint64_t>(size / (16 * threads), uint64_t{16} << 20, uint64_t{128} << 20);
 }
 
-// Scans [begin, end) and gives the chains to `take`, in order. Only a few ranges are under way at a time. So the
-// threads read side by side in one part of the file, and what they find is taken soon.
+// Scans [begin, end) and gives the chains to `take`, in order. Only a few ranges are under way at a time. So all
+// threads read in one part of the file, and their chains do not wait long until `take` gets them.
 void scan_ranges(const std::shared_ptr<const SourceFile>& file, uint64_t begin, uint64_t end, uint64_t range_bytes,
                  const CountOptions& options, const CountProgress& progress,
                  const std::function<void(IndexBuilder&)>& take) {
   const auto at_a_time = 2 * static_cast<size_t>(tbb::this_task_arena::max_concurrency());
-  // The tokens that travel through the pipeline are pointers, because oneTBB leaks larger ones if a filter throws. The
-  // last filter takes ranges in order, so the range that was begun `at_a_time` ranges ago is done.
+  // The filters pass pointers to one another, because oneTBB leaks larger objects if a filter throws. The last filter
+  // handles the ranges in order. So it is done with the Range that the first filter uses again, which was begun
+  // `at_a_time` ranges ago.
   std::vector<Range> ranges(at_a_time);
   uint64_t next = begin;
   size_t begun = 0;

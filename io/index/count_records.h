@@ -1,11 +1,12 @@
 // The counting pass: reads and verifies every byte of a file, on all threads, and makes the index of the file.
 //
-// A plain file is cut into ranges, which threads scan side by side. A range guesses where its first record begins: at
-// the first place that holds a valid record. The guess may be wrong, because that place may lie inside a record that
-// contains TFRecords. Therefore a serial pass, the stitch, follows the true records from offset 0 on. It takes over
-// what a range has found only from a place on at which a true record begins. Between such places, and after damage, the
-// stitch scans the file itself. Both checksums of every record that is taken over have been verified, and the records
-// after a place depend on nothing before it. So the result is the one that a single thread would have, in every field.
+// A plain file is cut into ranges, which threads scan side by side. The thread of a range guesses where the first
+// record of the range begins: at the first place that holds a valid record. The guess may be wrong, because that place
+// may lie inside a record that contains TFRecords. Therefore a serial pass, the stitch, follows the true records from
+// offset 0 on. It takes over records that were found in a range only from a place on at which a true record begins.
+// Between such places, and after damage, the stitch scans the file itself. Both checksums of every record that is taken
+// over have been verified, and the records after a place depend on nothing before it. So the result is the one that a
+// single thread would have, in every field.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,7 @@
 
 namespace feedline::io {
 
-/// How a file is counted.
+/// Options for the counting of a file.
 struct CountOptions {
   Compression compression = Compression::automatic;
   uint64_t record_limit = default_record_limit;  // bytes; a longer payload is damage (record_too_large)
@@ -32,12 +33,13 @@ struct CountOptions {
 /// of strides does not overflow.
 inline constexpr uint64_t smallest_stride = 16, largest_stride = uint64_t{1} << 40;
 
-/// A callback that learns from time to time how many more bytes of the file were read. Any of the counting
-/// threads may call it, also several of them at the same time. It may throw, which ends the counting.
+/// A callback that is called from time to time with the number of bytes of the file that were read since the last call.
+/// Any of the counting threads may call it, and several of them at the same time. It may throw, which ends the
+/// counting.
 using CountProgress = std::function<void(uint64_t bytes)>;
 
-/// A callback that learns of each bad region before the next one is searched, in the order of the file. One thread at a
-/// time calls it. It may throw, which ends the counting.
+/// A callback that is called with each bad region, in the order of the file, before the next region is searched for.
+/// One thread at a time calls it. It may throw, which ends the counting.
 using CountDamage = std::function<void(const BadRegion& region)>;
 
 /// Reads and verifies a whole file, and returns its index. Blocks until it is done.
@@ -53,16 +55,16 @@ using CountDamage = std::function<void(const BadRegion& region)>;
 /// After that the range gives up, and the stitch scans the rest of it.
 FileIndex count_records(const std::shared_ptr<const SourceFile>& file, const CountOptions& options,
                         const CountProgress& progress = {}, const CountDamage& damage = {});
-/// Does the same for a file that it opens.
+/// Opens the file `name`, and counts it as above.
 inline FileIndex count_records(const std::string& name, const CountOptions& options, const CountProgress& progress = {},
                                const CountDamage& damage = {}) {
   return count_records(all_files().open(name), options, progress, damage);
 }
 
-/// Scans the bytes [begin, end) of a plain file, as one of several ranks that share a file does. The bytes are
-/// divided into ranges. Returns, in ascending order, the chains that were found in the ranges. A chain is a sequence of
-/// valid records without gaps, where the beginning of the first record was guessed. join_parts() stitches the chains of
-/// all ranks together. For blocking, threads, `progress` and errors see count_records().
+/// Scans the bytes [begin, end) of a plain file, as one of several ranks that share a file does. The bytes are divided
+/// into ranges. Returns, in ascending order, the chains that were found in the ranges. A chain is a sequence of valid
+/// records without gaps, where the beginning of the first record was guessed. join_parts() stitches the chains of all
+/// ranks together. Blocks, runs in the caller's task arena, reports to `progress` and throws as count_records() does.
 std::vector<IndexBuilder> count_part(const std::shared_ptr<const SourceFile>& file, uint64_t begin, uint64_t end,
                                      const CountOptions& options, const CountProgress& progress = {});
 

@@ -1,5 +1,5 @@
-// The index of a file: where its records are, and sums over them. The counting pass (io/index/count_records.h), which
-// verifies every byte of the file, makes it.
+// The index of a file: where its records are, and sums of their audit terms (base/audit.h). The counting pass
+// (io/index/count_records.h), which verifies every byte of the file, makes it.
 #pragma once
 
 #include <cstddef>
@@ -64,14 +64,14 @@ struct FileIndex {
   uint64_t largest_record = 0;                  // the largest payload; 0 if there are no records
   uint64_t end = 0;                             // where the last good record ends
   uint64_t stream_size = 0;                     // the size of the file after inflating
-  uint64_t audit = 0;                           // the sum of the good records' terms (base/audit.h)
+  uint64_t audit = 0;                           // the sum of the good records' audit terms (base/audit.h)
 
   /// entries[k] is the first good record that begins at or after k * stride, or {end, records} if there is none. There
   /// is an entry for each stride of the stream, and one more. So entries.front() is the first record, and
   /// entries.back() is {end, records}.
   Table<IndexEntry> entries;
-  /// sums[g] is the sum of the terms of the records that begin in group g. A group is strides_per_group strides, which
-  /// is 1 MiB of the file at the default stride. All sums together make `audit`.
+  /// sums[g] is the sum of the audit terms of the records that begin in group g. A group is strides_per_group strides,
+  /// which is 1 MiB of the file at the default stride. All sums together make `audit`.
   Table<uint64_t> sums;
   /// The bad regions, ascending and disjoint. The good records lie between them without gaps.
   std::vector<BadRegion> bad;

@@ -54,7 +54,7 @@ void IndexBuilder::add(uint64_t offset, std::span<const RecordView> records) {
 }
 
 std::optional<IndexBuilder::Meeting> IndexBuilder::meeting(uint64_t offset) const {
-  // Finds the first entry at or after `offset` (entries ascend), and from there on the first one that begins a group.
+  // Finds the first entry at or after `offset` (entries ascend), and from there on the first entry that begins a group.
   const auto at = std::lower_bound(entries_.begin(), entries_.end(), offset,
                                    [](const IndexEntry& entry, uint64_t value) { return entry.offset < value; });
   const uint64_t stride = first_stride_ + static_cast<uint64_t>(at - entries_.begin());

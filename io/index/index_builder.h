@@ -20,8 +20,8 @@ class IndexBuilder {
   /// Makes a builder for records that begin at `start` or later. `stride` is the number of bytes between index entries.
   explicit IndexBuilder(uint64_t stride, uint64_t start = 0);
 
-  /// Adds records without gaps between them. The first one begins at `offset`, at or after end(). In a chain it begins
-  /// at end().
+  /// Adds records without gaps between them. The first record begins at `offset`, at or after end(). In a chain it
+  /// begins at end().
   void add(uint64_t offset, std::span<const RecordView> records);
 
   /// A place in a chain from which the chain can be appended: where its record number `record` begins. Apart from the

@@ -1,4 +1,4 @@
-// Checks whether an index can be true. Every index that comes from a disk or from another rank must pass.
+// Checks whether an index can be right. Every index that comes from a disk or from another rank must pass.
 #pragma once
 
 #include <cstdint>

@@ -33,7 +33,7 @@ struct Header {
 };
 static_assert(sizeof(Header) == 152);
 constexpr size_t crc_covers_from = 16;
-constexpr uint64_t most_message_bytes = 1 << 20;  // far more than kept_messages messages take
+constexpr uint64_t most_message_bytes = 1 << 20;  // far more than kept_messages messages have
 
 struct BadRow {
   uint64_t offset, length, record;

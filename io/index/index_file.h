@@ -38,8 +38,8 @@ std::string index_bytes(const FileIndex& index, const FileId& data, const CountO
 
 struct IndexFile {
   std::optional<FileIndex> index;
-  /// Why there is no index, for people: "has 12 bytes, ...: it is cut short". Empty if there is an index, or if no
-  /// file exists at the path.
+  /// A text for people that says why there is no index: "has 12 bytes, ...: it is cut short". Empty if there is an
+  /// index, or if no file exists at the path.
   std::string refused;
 };
 
@@ -51,7 +51,7 @@ struct IndexFile {
 /// header has proved consistent with the size of the file.
 IndexFile read_index(const std::string& path, const FileId& data, const CountOptions& options);
 
-/// Does the same for an index that lies in memory.
+/// Does what read_index() does, for an index that lies in memory.
 IndexFile parse_index(std::span<const std::byte> bytes, const FileId& data, const CountOptions& options);
 
 }  // namespace feedline::io

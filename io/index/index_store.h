@@ -27,7 +27,7 @@ bool is_index_name(std::string_view path);
 bool is_byproduct_name(std::string_view path);
 
 /// Returns the path of place number `number` at which the index of `file` may lie, or an empty string if there are no
-/// more places. Place 0 is the preferred one. If `dir` is not empty, the only place is in that folder. If `dir` is
+/// more places. Place 0 is the preferred place. If `dir` is not empty, the only place is in that folder. If `dir` is
 /// empty, there are up to two places: beside the data, if `file` is a path (is_path()), and in the cache folder, if
 /// there is one. A name with the scheme of a registered source is not a path but a URI.
 std::string index_place(const std::string& file, const std::string& dir, size_t number);
@@ -41,12 +41,12 @@ std::string cache_place(const std::string& name, const std::string& dir);
 /// places of the indexes of `files`.
 void remove_unfinished_indexes(const std::vector<std::string>& files, const std::string& dir);
 
-/// What find_index() found.
+/// The result of find_index().
 struct KeptIndex {
   std::optional<FileIndex> index;
   std::string path;  // where the index lies
-  /// For people: what was found at each place that had no valid index. If there is an index, these are the places that
-  /// were tried before it.
+  /// A text for people that says what was found at each place that had no valid index. If there is an index, these are
+  /// the places that were tried before it.
   std::string why;
   bool refused = false;  // whether one of these places had an index that is not valid
 };

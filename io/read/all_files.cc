@@ -25,7 +25,7 @@ Registry& registry() {
   return all;
 }
 
-// Returns the source of a file or pattern. The source is never removed.
+// Returns the source of the file or pattern `name`. It lives until the process ends.
 const Source& source_of(std::string_view name) {
   const std::string_view scheme = scheme_of(name);
   if (scheme.empty()) return local_files();
@@ -89,7 +89,7 @@ class MixedBackend final : public ReadBackend {
     return read;
   }
 
-  std::vector<PlaceOfFile> places_;  // by file
+  std::vector<PlaceOfFile> places_;  // for each file
   std::vector<std::unique_ptr<ReadBackend>> backends_;
 };
 

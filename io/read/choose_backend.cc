@@ -67,7 +67,7 @@ std::unique_ptr<ReadBackend> make_read_backend(std::vector<FileId> files, const 
       } catch (const std::system_error& refused) {
         reason = refused.what();
         const bool by_name = options.backend == BackendKind::uring;
-        // This is about a thread, and not about io_uring.
+        // The thread could not be started. This says nothing about io_uring.
         if (by_name && refused.code() == std::errc::resource_unavailable_try_again) throw;
         if (by_name)
           throw Error(Category::io_error, fmt::format("io_uring was asked for, but is not available: {}; {}", reason,

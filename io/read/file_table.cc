@@ -19,8 +19,8 @@
 namespace feedline::io {
 namespace {
 
-/// The failure of a file system that refuses O_DIRECT at open. Other file systems refuse it in statx or at the first
-/// read.
+/// The failure of an open() with O_DIRECT, as on a file system that refuses O_DIRECT there. Other file systems refuse
+/// it in statx or at the first read.
 using DirectOpenOp = HookedCall<"open O_DIRECT", EINVAL>;
 using SetFlagsOp = HookedCall<"fcntl", EINVAL>;
 
@@ -44,7 +44,7 @@ int set_buffered(int fd) noexcept {
 }
 
 /// Returns the alignment that O_DIRECT needs for addresses and offsets, or 0 if the file cannot be read with O_DIRECT.
-/// statx(2) tells this since Linux 6.1; on an older kernel the result is block_bytes.
+/// statx(2) reports the alignment since Linux 6.1; on an older kernel the result is block_bytes.
 uint32_t direct_alignment(int fd) noexcept {
   struct statx about {};
   if (injected<StatOp>() || statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &about) != 0 ||
@@ -162,7 +162,8 @@ int FileTable::open_file(uint32_t file, Descriptor& opened, uint32_t& alignment)
   };
   int fd;
   while ((fd = open()) < 0) {
-    // The program needs descriptors, too. So idle files are closed before this becomes an error.
+    // The program uses descriptors, too, so there may be too few. Then idle files are closed before the failure is
+    // reported.
     if ((fd == -EMFILE || fd == -ENFILE) && close_one_idle()) continue;
     if (fd != -EINVAL || !flags) return -fd;
     if (direct_ == Toggle::on) return EOPNOTSUPP;

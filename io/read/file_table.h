@@ -1,5 +1,5 @@
-// The files of a backend. A file is opened when it is first read, and is not closed while a read uses it. A bounded
-// number of files is open at a time.
+// Opens the files of a read backend. A file is opened when it is first read, and is not closed while a read uses it. A
+// bounded number of files is open at a time.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@ namespace feedline::io {
 /// file does not delay the others.
 class FileTable {
  public:
-  /// What a read needs to know about its open file.
+  /// An open file that is leased to a read until release().
   struct Lease {
     uint32_t entry = 0, file = 0;
     int fd = -1;
@@ -35,8 +35,8 @@ class FileTable {
   /// Returns 256, or a quarter of RLIMIT_NOFILE if that is less. The program needs the other descriptors.
   static size_t default_capacity() noexcept;
 
-  /// Returns the largest number of leases that a backend may hold at a time: half of the capacity, rounded up. The
-  /// rest of the capacity is for spare leases, which read_cached() takes on any thread, first come, first served.
+  /// Returns the largest number of leases that a backend may hold at a time: half of the capacity, rounded up. The rest
+  /// of the capacity is for spare leases, which calls of read_cached() on any thread get, first come, first served.
   size_t depth() const noexcept { return (capacity_ + 1) / 2; }
   /// Reserves a spare lease. Returns false if all spare leases are taken. return_spare() gives it back.
   bool lend_spare() noexcept;
@@ -49,17 +49,17 @@ class FileTable {
   /// (F_SETLEASE in fcntl(2)). The kernel then makes that program give the lease up.
   ///
   /// Returns 0 or an errno. EOPNOTSUPP means that O_DIRECT is `on` and the file system refuses it. ESTALE means that
-  /// this is no longer a regular file. Precondition: the caller holds fewer than depth() leases, or has taken a spare
-  /// one.
+  /// this is no longer a regular file. Precondition: the backend holds fewer than depth() leases, or the caller has
+  /// reserved a spare lease with lend_spare().
   int acquire(uint32_t file, Lease& lease) noexcept;
   void release(const Lease& lease) noexcept;
 
-  /// Handles a read with O_DIRECT that gave EINVAL. If O_DIRECT is `automatic`, makes later reads of the file go
-  /// through the page cache and returns 0, or an errno if this fails. If O_DIRECT is `on`, returns EOPNOTSUPP.
+  /// Handles a read with O_DIRECT that has failed with EINVAL. If O_DIRECT is `automatic`, makes later reads of the
+  /// file go through the page cache and returns 0, or an errno if this fails. If O_DIRECT is `on`, returns EOPNOTSUPP.
   int refuse_direct(Lease& lease) noexcept;
 
-  /// Checks the file after a read. Returns ESTALE if its size or version are no longer those of its FileId, because the
-  /// bytes that were read may then be of a different version. Otherwise returns 0, or the errno if the check itself
+  /// Checks the file after a read. Returns ESTALE if the size or version of the file are no longer those of its FileId:
+  /// the bytes that were read may then be of a different version. Otherwise returns 0, or the errno if the check itself
   /// fails.
   int verify(const Lease& lease) const noexcept;
 

@@ -55,7 +55,7 @@ struct Split {
 };
 
 Split split(const std::string& folder, const fs::path& pattern) {
-  // If there is no working directory, this throws an error that names the pattern.
+  // Throws an Error that names the pattern if a working directory is needed and does not exist.
   if (folder.empty()) absolute_path(pattern);
   Split parts{pattern.is_absolute() ? fs::path("/") : absolute_path(folder), {}};
   const fs::path relative = pattern.relative_path();
@@ -121,7 +121,7 @@ std::string other_meaning(const std::string& pattern, const fs::path& path) {
 }
 
 // Returns the type of the file or folder that the path names, after following links. Throws Error io_error if the
-// system does not tell the type, because the path could name data, which must not be left out.
+// system does not report the type: the path could name data, which must not be left out silently.
 fs::file_type type_of(const fs::path& path) {
   std::error_code error(injected<TypeOp>(), std::generic_category());
   const fs::file_type type = error ? fs::file_type::none : fs::status(path, error).type();
@@ -160,7 +160,7 @@ void expand(const fs::path& folder, fs::path::const_iterator at, const fs::path:
     const std::string_view name = entry->d_name;
     if (!matches(component.c_str(), entry->d_name, FNM_PERIOD) || name == "." || name == "..") continue;
     std::string path = prefix + entry->d_name;
-    // Most file systems tell the type with the name. Otherwise type_of() asks for it by one more system call.
+    // Most file systems report the type with the name. Otherwise type_of() finds it out by one more system call.
     const bool unknown = entry->d_type == DT_LNK || entry->d_type == DT_UNKNOWN;
     const bool is_folder = unknown ? type_of(path) == fs::file_type::directory : entry->d_type == DT_DIR;
     if (!last && is_folder) expand(path, std::next(at), end, files);

@@ -6,8 +6,9 @@
 namespace feedline::io {
 
 bool matches(const char* pattern, const char* text, int flags) noexcept {
-  // Python sets the locale that the environment names, and the tool sets none. So this function sets C.UTF-8 for its
-  // calls of fnmatch(). If the C library does not have C.UTF-8, bytes are matched.
+  // The locale differs from program to program: Python sets the locale that the environment names, and the tool sets
+  // none. So this function sets C.UTF-8 for its calls of fnmatch(). If the C library does not have C.UTF-8, bytes are
+  // matched.
   static const locale_t bytes = newlocale(LC_CTYPE_MASK, "C", locale_t());
   static const locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", locale_t());
   const locale_t before = uselocale(utf8 ? utf8 : bytes);

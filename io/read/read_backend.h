@@ -26,15 +26,16 @@ inline constexpr size_t block_bytes = 4096;
 struct FileId {
   std::string uri;       // a local path, or the name of a file in a store (io/read/source.h)
   uint64_t size = 0;     // bytes
-  uint64_t version = 0;  // changes when the content does: of a local file, the mtime in nanoseconds
-  // This changes also when a different file with the same mtime takes the place of this file: the ctime in nanoseconds.
+  uint64_t version = 0;  // changes when the content does: for a local file, the mtime in nanoseconds
+  // The ctime in nanoseconds. Unlike the mtime, it also changes when a different file with the same mtime takes the
+  // place of this file.
   uint64_t changed = 0;
-  // The numbers by which the system knows the file. Paths that name the same file have the same two numbers. If `inode`
-  // is 0, they are not known.
+  // The device number and the inode number. Paths that name the same file have the same two numbers. If `inode` is 0,
+  // the two numbers are not known.
   uint64_t device = 0, inode = 0;
 };
 
-/// Returns the FileId of a local file. Throws Error io_error if it cannot be looked at or is not a regular file.
+/// Returns the FileId of a local file. Throws Error io_error if stat(2) fails or the file is not a regular file.
 FileId stat_file(std::string path);
 
 /// A range of a file to be read, and where its bytes go.
@@ -63,7 +64,7 @@ struct Read {
 /// The callback must not block or throw. It may call submit().
 using ReadDone = std::function<void(void* tag, int error)>;
 
-/// Returns an error of ReadDone for people: what happened and, if that helps, what to do.
+/// Returns a message for an `error` of ReadDone: what happened and, if that helps, what to do.
 std::string read_error_message(int error);
 
 /// Reads files. See the top of this file.
@@ -76,14 +77,14 @@ class ReadBackend {
   /// completions.
   virtual void submit(std::span<const Read> reads) = 0;
 
-  /// Reads the range at once, on the caller's thread, from the page cache or from a file system in memory. It does not
-  /// wait for a disk, with two exceptions: it may have to open the file, and memory may be in swap. Returns 0 or an
-  /// errno, with the meanings that ReadDone has. Returns nothing if the page cache does not hold the whole range, if
-  /// files may be read past it, or if too many other calls are under way. Then a part of the buffer may have been
-  /// written, and the caller must submit the read. Thread-safe.
+  /// Reads the range immediately, on the caller's thread, from the page cache or from a file system in memory. It does
+  /// not wait for a disk, with two exceptions: it may have to open the file, and memory may have been swapped out.
+  /// Returns 0 or an errno, with the meanings that ReadDone has. Returns nothing if the page cache does not hold the
+  /// whole range, if O_DIRECT may be used, or if too many other calls are under way. Then a part of the buffer may have
+  /// been written, and the caller must submit the read. Thread-safe.
   virtual std::optional<int> read_cached(const Read& read) noexcept = 0;
-  /// Returns how many callers of read_cached() are waiting for a file to be opened. They may wait for long, because a
-  /// disk or a network may not answer. Thread-safe.
+  /// Returns how many callers of read_cached() are waiting for a file to be opened. They may wait for a long time,
+  /// because a disk or a network may not answer. Thread-safe.
   virtual int opening() const noexcept { return 0; }
 
   /// Cancels the reads that it can cancel, and waits for the others. It waits for ever if a disk never answers. When it
@@ -106,7 +107,7 @@ struct BackendOptions : IoOptions {
   uint64_t register_after_reads = 0;
 };
 
-/// Makes a backend for `files`. With `automatic` it takes pread if io_uring is not available, and logs the reason once,
+/// Makes a backend for `files`. With `automatic` it uses pread if io_uring is not available, and logs the reason once,
 /// at level info. Throws Error io_error, which says what to do, if io_uring is asked for and is not available, or if no
 /// thread can be started.
 std::unique_ptr<ReadBackend> make_read_backend(std::vector<FileId> files, const BackendOptions& options, ReadDone done);

@@ -13,7 +13,8 @@
 namespace feedline::io {
 namespace {
 
-/// The failure of a file system that accepts O_DIRECT at open and refuses it at the first read.
+/// The failure of a read with O_DIRECT, as on a file system that accepts O_DIRECT at open and refuses it at the first
+/// read.
 using DirectReadOp = HookedCall<"read O_DIRECT", EINVAL>;
 
 /// The failure of a read whose bytes are not in the page cache.
@@ -62,7 +63,7 @@ std::optional<int> ReadOperation::advance(int64_t result) noexcept {
     error = files_->refuse_direct(lease_);
     if (error == 0) return std::nullopt;  // further calls of this read stay aligned, which does no harm
   } else if (result == -ENODATA || (result == -EOPNOTSUPP && lease_.alignment == 1)) {
-    error = EIO;  // a bad sector, or a file that cannot be read. For the caller these errnos mean something else.
+    error = EIO;  // a bad sector, or an unreadable file; to callers, these two errnos mean something else
   } else if (result < 0) {
     error = static_cast<int>(-result);
   } else {
@@ -90,7 +91,8 @@ std::optional<int> read_cached(FileTable& files, const Read& read) noexcept {
   files.opening--;
   while (!over) {
     const int64_t result = read_without_waiting(operation.fd(), operation.call());
-    // The page cache does not hold the bytes, or the file system (EOPNOTSUPP) or the kernel (ENOSYS) cannot tell.
+    // The page cache does not hold the bytes (EAGAIN), or the file system (EOPNOTSUPP) or the kernel (ENOSYS) cannot
+    // read without waiting.
     if (result == -EAGAIN || result == -EOPNOTSUPP || result == -ENOSYS) {
       operation.abandon();
       break;

@@ -1,5 +1,5 @@
-// One read, from the opening of its file to its result. A backend only makes the system calls. What their results mean
-// is decided here, so that it is the same for all backends.
+// Controls one read, from the opening of its file to its result. A backend only makes the system calls. This file
+// decides what the results of the calls mean, so that they mean the same for all backends.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class ReadOperation {
   /// is over. `files` must outlive the operation.
   int begin(FileTable& files, const Read& read) noexcept;
 
-  /// Returns the call to make. Ask once after begin(), and once after each advance() that returned nothing.
+  /// Returns the call to make. To be called once after begin(), and once after each advance() that returned nothing.
   ReadCall call() const noexcept;
   int fd() const noexcept { return lease_.fd; }
   void* tag() const noexcept { return tag_; }

@@ -17,7 +17,7 @@ struct ReadCall {
   uint32_t length = 0;
 };
 
-/// How far one read has come.
+/// Keeps track of how much of one read is done.
 class ReadProgress {
  public:
   enum class Step : uint8_t {
@@ -37,7 +37,6 @@ class ReadProgress {
         end_(read.offset + read.length),
         alignment_(alignment) {}
 
-  /// Returns the next call to make.
   ReadCall next() const noexcept {
     const uint64_t from = down(reached_, alignment_);
     const uint64_t length = std::min(down(end_ + alignment_ - 1, alignment_) - from, call_limit);

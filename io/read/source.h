@@ -1,4 +1,4 @@
-// Where data files lie: in the local file system, or in a store whose files have names such as "s3://bucket/part-000".
+// Sources of data files: the local file system, and stores whose files have names such as "s3://bucket/part-000".
 // feedline accesses data files only through a Source, whether it lists, counts, indexes or feeds them, or looks
 // something up in them. The indexes and states that feedline stores are local files for every source.
 #pragma once
@@ -19,17 +19,17 @@ class Source {
  public:
   virtual ~Source() = default;
 
-  /// Returns an absolute pattern. It is `pattern` itself if that is absolute, and otherwise `pattern` below `folder`
-  /// or, if `folder` is empty, below the working directory. In the result, each wildcard of the folder stands in
-  /// brackets, such as [*], so that fnmatch(3) takes it literally.
+  /// Returns an absolute pattern. The result is `pattern` itself if that is absolute, and otherwise `pattern` below
+  /// `folder` or, if `folder` is empty, below the working directory. In the result, each wildcard of the folder stands
+  /// in brackets, such as [*], so that fnmatch(3) takes it literally.
   virtual std::string absolute(const std::string& folder, const std::string& pattern) const = 0;
 
-  /// What a pattern names.
+  /// The files that a pattern names.
   struct Listing {
     std::vector<std::string> files;  // their URIs, each once, in any order
     bool literal = false;            // the pattern is the name of a file, in which wildcards mean themselves
     std::string name;                // the absolute pattern, for messages
-    std::string instead;             // if there are no files: the end of a message, which helps to find them
+    std::string instead;             // if there are no files: the end of a message that helps the user to find them
   };
   /// Lists the files that match a pattern. Wildcards are * ? and [...] within a component of the path, as in
   /// fnmatch(3); they do not match a leading '.'. If the pattern is the name of an existing file, it is taken
@@ -47,7 +47,6 @@ class Source {
                                                          ReadDone done) const = 0;
 };
 
-/// Returns the local file system.
 const Source& local_files();
 
 /// Returns the scheme of a name: "s3" for "s3://bucket/part-000", and "" for a path.
@@ -71,7 +70,7 @@ const Source& all_files();
 
 /// Returns the name of a file in a form that needs no folder. This is `name` itself if `name` is not a path. Otherwise
 /// it is an absolute path without . and .., and a relative `name` is taken to be below `folder`. Throws Error io_error
-/// as absolute_path() does.
+/// if the working directory is needed and cannot be determined.
 std::string absolute_name(const std::string& folder, const std::string& name);
 
 }  // namespace feedline::io

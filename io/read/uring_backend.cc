@@ -151,7 +151,8 @@ class UringBackend final : public ReadBackend {
     }
   }
 
-  // Gives the next calls of ready reads to the ring. Reads for which the ring has no room wait for the next results.
+  // Gives the next calls of ready reads to the ring. Reads for which the ring has no room stay ready until the next
+  // call of this function.
   void issue_ready(UringRing& ring) {
     auto next = ready_.begin();
     for (; next != ready_.end(); ++next) {
@@ -162,7 +163,7 @@ class UringBackend final : public ReadBackend {
     ready_.erase(ready_.begin(), next);
   }
 
-  // Completes, with the errno `refusal`, all reads that the kernel does not hold.
+  // Completes, with the errno `refusal`, all reads that were not given to the ring.
   void refuse_waiting(int refusal) {
     for (const Read& read : std::exchange(waiting_, {})) done_(read.tag, refusal);
     for (uint32_t index : std::exchange(ready_, {})) {
@@ -213,7 +214,8 @@ class UringBackend final : public ReadBackend {
   }
 
   // Handles a kernel that accepts nothing more from this thread, for instance because a seccomp filter was installed
-  // meanwhile. Fails all reads except those that the kernel holds, whose memory is in use until their results come.
+  // after the ring was made. Fails all reads except those that the kernel has taken, whose memory is in use until their
+  // results arrive.
   void lose(UringRing& ring, int error) {
     lost_ = true;
     log_error(fmt::format("io_uring_enter: {}; all further reads fail", std::generic_category().message(error)));
@@ -258,7 +260,7 @@ class UringBackend final : public ReadBackend {
   std::vector<uint32_t> free_, ready_;
   // The memory into which the ring reads the eventfd.
   std::shared_ptr<uint64_t> wake_count_ = std::make_shared<uint64_t>(0);
-  // Whether the ring is reading the eventfd, and whether the ring is lost: the kernel accepts nothing more.
+  // wake_armed_: the ring is reading the eventfd. lost_: the kernel accepts nothing more for the ring.
   bool wake_armed_ = false, lost_ = false;
   uint32_t cancels_ = 0;  // cancellations in the ring
 

@@ -20,9 +20,9 @@ namespace {
 
 using EventfdOp = HookedCall<"eventfd", EMFILE>;
 using WakeOp = HookedCall<"eventfd write", EINTR>;
-/// The answer of a container that forbids io_uring.
+/// Fails as in a container that forbids io_uring.
 using RingSetupOp = HookedCall<"io_uring_setup", EPERM>;
-/// The answer of a kernel before 6.1 to newer flags.
+/// Fails as on a kernel before 6.1, which does not know the newer flags.
 using RingFlagsOp = HookedCall<"io_uring_setup flags", EINVAL>;
 using RingDontforkOp = HookedCall<"madvise of the ring", ENOMEM>;
 using RingProbeOp = HookedCall<"io_uring probe", EINVAL>;
@@ -44,8 +44,8 @@ int set_up(unsigned entries, io_uring& ring) noexcept {
   return error;
 }
 
-// liburing maps and unmaps rings by system calls of its own, which ThreadSanitizer does not see. Unless ThreadSanitizer
-// is told, it takes a ring for an earlier one that had the same address.
+// liburing maps and unmaps rings by system calls of its own, which ThreadSanitizer does not see. Without these notes,
+// it would mistake a ring for an earlier one that had the same address.
 #ifdef __SANITIZE_THREAD__
 char rings_of_process;
 void note_mapped() noexcept { __tsan_acquire(&rings_of_process); }
@@ -82,8 +82,8 @@ UringRing::UringRing(unsigned entries) {
 }
 
 UringRing::~UringRing() {
-  // The kernel destroys a ring some time after it is closed. Unregistering at once gives the locked memory back to
-  // RLIMIT_MEMLOCK, because the next ring may need it.
+  // The kernel destroys a ring some time after it is closed. Buffers are unregistered right now, so that their locked
+  // memory no longer counts against RLIMIT_MEMLOCK. The next ring may need it.
   if (!registered_.empty()) io_uring_unregister_buffers(&ring_);
   note_unmapping();
   io_uring_queue_exit(&ring_);
@@ -106,8 +106,8 @@ void UringRing::check_features() {
 }
 
 int UringRing::register_memory(std::span<std::byte> memory, size_t piece_bytes) {
-  // Linux before 5.13 does not have these tags. There, registration would wait for all operations in flight, and so for
-  // the next Wake::ring().
+  // Linux before 5.13 does not have these tags. There, registration would wait for all operations in flight. One of
+  // them is the read of the eventfd, which ends only at the next Wake::ring().
   if (!(ring_.features & IORING_FEAT_RSRC_TAGS)) return EOPNOTSUPP;
   std::vector<iovec> pieces;
   for (size_t at = 0; at < memory.size(); at += piece_bytes)

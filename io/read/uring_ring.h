@@ -30,7 +30,6 @@ class Wake {
   Descriptor descriptor_;
 };
 
-/// One io_uring.
 class UringRing {
  public:
   /// Makes a ring with room for `entries` operations and as many cancellations in flight. Throws std::system_error,

@@ -1,4 +1,4 @@
-// Damage: a region of a file that holds no good record.
+// Describes damage: a region of a file that holds no good record.
 #pragma once
 
 #include <cstdint>

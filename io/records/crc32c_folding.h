@@ -35,7 +35,7 @@ inline constexpr auto folds = [] {
   return table;
 }();
 
-/// The path Crc32cPath::folding. TableStream (crc32c_table.h) explains the members.
+/// Computes CRCs by the path Crc32cPath::folding. TableStream (crc32c_table.h) says what its members do.
 struct Folding {
   static constexpr bool three_records = false;
 

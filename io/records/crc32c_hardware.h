@@ -1,8 +1,7 @@
 // CRC32C by the CPU's own instruction, for x86-64 and ARMv8: over one stream, and over three at once.
 //
-// The files that instantiate a loop with these functions include this header. Every function here is compiled for
-// FEEDLINE_CRC_TARGET, whatever the compiler flags of the file are, and may run only if supported() says so. For other
-// CPUs this header defines nothing.
+// Every function here is compiled for FEEDLINE_CRC_TARGET, whatever the compiler flags of the file are, and may run
+// only if supported() says so. For other CPUs this header defines nothing.
 //
 // "Register" means the state of the computation: the complement of the CRC of the bytes so far.
 #pragma once
@@ -55,9 +54,9 @@ FEEDLINE_CRC_INLINE uint64_t product(uint32_t a, uint32_t b) noexcept {
 /// Returns the register after the last `size` % 8 bytes of a buffer of `size` bytes that ends at `end`.
 /// Precondition: size >= 8.
 ///
-/// There is no branch. Let k be the number of remaining bytes. They are xored into the register. The lower k bytes of
-/// the result are shifted to the top of a word, because leading zeros do not count, and go through the polynomial. The
-/// upper bytes of the register move down.
+/// There is no branch. Let k be the number of these last bytes. They are xored into the register. The lower k bytes of
+/// the result are shifted to the top of a word, whose zeros below them do not change a CRC, and step() reduces the
+/// word. The upper bytes of the register move down by k bytes.
 FEEDLINE_CRC_INLINE uint32_t finish(uint32_t crc, const std::byte* end, size_t size) noexcept {
   const unsigned bits = 8 * (size % 8);
   const uint64_t mixed = crc ^ ((load<uint64_t>(end - 8) >> 1) >> (63 - bits));
@@ -90,7 +89,7 @@ FEEDLINE_CRC_INLINE std::array<uint32_t, 3> update_three(const std::array<const 
   return crc;
 }
 
-/// The path Crc32cPath::hardware. TableStream (crc32c_table.h) explains the members.
+/// Computes CRCs by the path Crc32cPath::hardware. TableStream (crc32c_table.h) says what its members do.
 struct OneStream {
   static constexpr bool three_records = true;
   FEEDLINE_CRC_INLINE static uint32_t update(uint32_t crc, const std::byte* p, size_t size) noexcept {
@@ -124,8 +123,8 @@ inline constexpr auto shifts = [] {
   return table;
 }();
 
-/// The path Crc32cPath::three_way. TableStream (crc32c_table.h) explains the members. update() cuts one buffer into
-/// three streams, so that the instruction is always busy, as in update_three().
+/// Computes CRCs by the path Crc32cPath::three_way. TableStream (crc32c_table.h) says what its members do. update()
+/// cuts one buffer into three streams, so that the instruction is always busy, as in update_three().
 struct ThreeStreams {
   static constexpr bool three_records = true;
   FEEDLINE_CRC_INLINE static uint32_t update(uint32_t crc, const std::byte* p, size_t size) noexcept {

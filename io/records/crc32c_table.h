@@ -11,8 +11,9 @@ namespace feedline::io {
 
 inline constexpr auto crc32c_slices = make_crc32c_slices();
 
-/// The path Crc32cPath::table. Like the structs of the other paths, it is a parameter of RecordScanner's loop:
-/// * three_records: whether RecordScanner verifies three small records at a time on this path.
+/// Computes CRCs by the path Crc32cPath::table. This struct, or that of another path, is the template argument of
+/// RecordScanner's loop:
+/// * three_records: true if RecordScanner verifies three small records at a time on this path.
 /// * update(): returns the CRC register `crc` after `size` more bytes. The register is the complement of the CRC.
 /// * word(): returns the register of a new computation after the 8 bytes of `value`.
 struct TableStream {

@@ -23,7 +23,7 @@ constexpr uint8_t gzip_header_crc = 2, gzip_extra = 4, gzip_name = 8, gzip_comme
 const unsigned char* chars(const std::byte* p) noexcept { return reinterpret_cast<const unsigned char*>(p); }
 
 // Returns whether these are the first two bytes of a zlib stream (RFC 1950, section 2.2): deflate with a window of at
-// most 32 KiB, and right check bits. The dictionary flag is not looked at.
+// most 32 KiB, and right check bits. The dictionary flag is ignored.
 bool is_zlib_header(uint8_t cmf, uint8_t flags) noexcept {
   return (cmf & 15) == 8 && cmf >> 4 <= 7 && (cmf * 256 + flags) % 31 == 0;
 }
@@ -75,7 +75,7 @@ struct Inflater::Impl {
   uint16_t extra_left = 0;   // bytes of the gzip header's extra field that are still to come
   uint32_t check = 0;        // CRC32 or Adler32 of this member's output so far
   uint64_t size = 0;         // bytes of this member's output so far
-  uint64_t taken = 0;        // bytes of input that this output was made from
+  uint64_t taken = 0;        // bytes of input from which this output was made
   uint8_t returned[8] = {};  // bytes after the end of the deflate data that ISA-L has taken
   size_t returned_count = 0, returned_used = 0;
   inflate_state inflate;

@@ -34,8 +34,8 @@ class Inflater {
   const std::string& message() const noexcept;
 
   /// Returns whether the output of the current member is no larger than its input. The member then consists of stored
-  /// blocks (RFC 1951, section 3.2.4). Damage in stored blocks stays where it is, while one wrong bit in a code may
-  /// change everything that follows.
+  /// blocks (RFC 1951, section 3.2.4). Damage in stored blocks changes only the bytes at its own place, while one wrong
+  /// bit in a code may change everything that follows.
   bool stored() const noexcept;
 
  private:

@@ -40,8 +40,8 @@ class RecordScanner {
   /// Fills `out` with the next records and sets `count` to their number. Returns why it stopped. All good records
   /// before the place at which it stopped are in `out`.
   Stop next(std::span<RecordView> out, size_t& count) noexcept { return next(best_crc32c_path(), out, count); }
-  /// Does the same, but computes the checksums by the named path. For tests and benchmarks. Precondition:
-  /// supported(path).
+  /// Fills `out` in the same way, but computes the checksums by the path `path`. For tests and benchmarks.
+  /// Precondition: supported(path).
   Stop next(Crc32cPath path, std::span<RecordView> out, size_t& count) noexcept;
 
   /// Returns the place of the first record that was not handed out yet, in bytes from the start of the span.

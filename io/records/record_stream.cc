@@ -81,8 +81,8 @@ RecordStream::Found RecordStream::next() {
 bool RecordStream::fill(uint64_t wanted) {
   if (plain() && file_->size() - position_of(begin_) < wanted) return false;
   const size_t target = wanted >= large_record ? wanted + header_bytes : bytes_at_once;
-  // In a compressed stream, a record's length does not prove that so many bytes follow. So memory only doubles as bytes
-  // arrive.
+  // In a compressed stream, a record's length does not prove that so many bytes follow. So the buffer at most doubles
+  // each time that it has been filled.
   while (end_ - begin_ < wanted && !source_ended_) {
     const size_t have = end_ - begin_;
     reserve(plain() ? target : std::min(target, std::max(bytes_at_once, 2 * have)));
@@ -175,7 +175,7 @@ RecordStream::Found RecordStream::report(Category category, std::string message,
 
 // Reports that the stream ends inside the record at begin_. `wanted` is the size of that record, or 0 if it is unknown.
 RecordStream::Found RecordStream::report_cut(uint64_t wanted) {
-  // What is left of a plain file need not be read to be counted.
+  // The number of bytes that are left of a plain file is known without reading them.
   const uint64_t length = plain() ? file_->size() - offset_ : discard(UINT64_MAX);
   if (plain()) go_to(file_->size());
   if (std::exchange(inflate_failed_, false)) return report(Category::bad_compression, inflater_->message(), length);

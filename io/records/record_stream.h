@@ -40,13 +40,13 @@ class RecordStream {
   RecordStream(std::shared_ptr<const SourceFile> file, Compression compression, uint64_t record_limit);
 
   /// Selects the constructor that reads one chain of a plain file. A chain is a sequence of good records without a gap.
-  /// It begins at offset 0, or where go_on_at() says. At its end, where no good record follows, next() returns `end`
-  /// and never `damage`, and offset() is the end of the chain.
+  /// It begins at offset 0, or at the offset that go_on_at() was given. At its end, where no good record follows,
+  /// next() returns `end` and never `damage`, and offset() is the end of the chain.
   struct Chain {};
   RecordStream(std::shared_ptr<const SourceFile> file, Chain, uint64_t record_limit);
 
-  /// Goes to the next records or the next damage. Throws Error io_error if the file cannot be read. A further call then
-  /// tries again; of a compressed file it throws the same Error again.
+  /// Goes to the next records or the next damage. Throws Error io_error if the file cannot be read. A further call
+  /// tries to read again if the file is not compressed, and throws the same Error again if it is.
   Found next();
 
   /// Continues at `offset` of the file, before which there are `number` good records. Precondition: the file is not

@@ -103,11 +103,10 @@ uint32_t Resync::stored_crc(uint64_t at, uint64_t length) {
   return load<uint32_t>(chains_->at(at + header_bytes + length, footer_bytes).data());
 }
 
-// Applies rule 1 to a payload: returns whether one wrong bit, in the payload or in its stored checksum, explains the
-// wrong checksum. CRCs are linear. So the CRC of the wrong payload and that of the right one differ by what the wrong
-// bit alone leaves in the register after all bytes that follow it. For the difference these bytes count as zeros. The
-// loop takes back one of these zero bytes at a time, until the register holds what a byte with a single bit would
-// leave.
+// Applies rule 1 of resync.h to a payload: returns whether one wrong bit, in the payload or in its stored checksum,
+// explains the wrong checksum. CRCs are linear. So the CRCs of the wrong and of the right payload differ by the CRC of
+// a payload that is zero except for the wrong bit. The loop undoes one of the zero bytes after this bit at a time,
+// until the register has a value that a byte with a single bit would leave.
 bool Resync::one_bit_off(uint64_t at, uint64_t length, uint32_t crc) {
   constexpr uint64_t most = 1 << 20;  // bytes; one of their 8 million bits fits by chance in 1 of 500 cases
   const uint32_t stored = stored_crc(at, length);
@@ -137,9 +136,10 @@ std::optional<uint64_t> Resync::valid_end(uint64_t at) {
   return at + frame_bytes + h->length;
 }
 
-// Applies rule 1 to a header with a wrong checksum that states the length `stated`: returns the end of the record, if a
-// length fits. With `header_must_follow`, a length is tried only if the record would be followed by a good header or by
-// the end of the file. Chains ask about many places, and with this condition almost no payload needs to be checked.
+// Applies rule 1 of resync.h to a header with a wrong checksum that states the length `stated`: returns the end of the
+// record if the payload's checksum fits one of the lengths. With `header_must_follow`, a length is tried only if the
+// record would be followed by a good header or by the end of the file. step() calls this function for many places, and
+// with this condition it checks almost no payloads.
 std::optional<uint64_t> Resync::corrected_end(uint64_t at, uint64_t stated, bool header_must_follow) {
   std::array<uint64_t, 65> lengths{stated};
   for (size_t bit = 0; bit < 64; bit++) lengths[bit + 1] = stated ^ (uint64_t{1} << bit);
@@ -206,8 +206,8 @@ bool Resync::crossed(uint64_t begin, uint64_t end) {
   return false;
 }
 
-// Returns the offset at which the record at `at` ends and the chain goes on, also over damage by rule 3. Returns
-// nothing if the chain breaks at `at`.
+// Returns the offset at which the record at `at` ends and the chain continues. By rule 3 of resync.h, a chain may
+// continue over a damaged record. Returns nothing if the chain breaks at `at`.
 std::optional<uint64_t> Resync::step(uint64_t at) {
   const auto h = header(at);
   if (!h) return std::nullopt;
@@ -220,7 +220,8 @@ std::optional<uint64_t> Resync::step(uint64_t at) {
   return end;
 }
 
-// Applies rule 2 to `place`: follows chain_ further, and returns whether it reaches so far that `place` is proven.
+// Applies rule 2 of resync.h to `place`: follows chain_ further, and returns whether it reaches far enough to prove
+// that a record of the file begins at `place`.
 bool Resync::proven(uint64_t place) {
   const uint64_t goal = std::min(size_, place + limit_ + frame_bytes);  // no overflow: limit_ has 32 bits
   std::vector<uint64_t> walked;
@@ -241,8 +242,8 @@ bool Resync::proven(uint64_t place) {
   return false;
 }
 
-// Returns the first place from `from` on that rule 2 accepts, or the size of the file. Places before `inside_until` lie
-// inside a record with a good header, so they need a chain without any damage.
+// Returns the first place from `from` on that rule 2 of resync.h accepts, or the size of the file. Places before
+// `inside_until` lie inside a record with a good header. So they are accepted only with a chain without damage.
 uint64_t Resync::search(uint64_t from, uint64_t inside_until) {
   if (searched_from_ == from) return found_;
   failed_.clear();
@@ -278,8 +279,8 @@ uint64_t Resync::after(uint64_t damage) {
   const uint64_t end = damage + frame_bytes + h->length;
   const bool too_large = h->length > limit_;
   if (!too_large && one_bit_off(damage, h->length, payload_crc(damage, h->length))) return end;
-  // The chain that proved an earlier place may have passed over this damage already. If it goes on after this record,
-  // it is used again.
+  // The chain that proved an earlier place may have passed over this damage already. If the chain continues after this
+  // record, it is used again.
   if (!(!chain_.strict && chain_.from <= damage && damage < chain_.at && end <= chain_.at))
     chain_ = {end, end, false, false};
   failed_.clear();

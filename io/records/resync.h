@@ -1,7 +1,8 @@
 // Finds the place after damage from which the records of a file continue.
 //
 // The payload of a record may itself contain TFRecords, so a valid record that is found after damage need not belong to
-// the file. A place is accepted only if it is proven, up to accidents of a 32-bit checksum. The rules are:
+// the file. A place is accepted only if these rules prove, up to accidents of a 32-bit checksum, that a record of the
+// file begins there:
 //
 // 1. One wrong bit. If the checksum of a header is wrong, the length that the header states and each of its 64 one-bit
 //    corrections are tried against the checksum of the payload. If the checksum of a payload is wrong, each one-bit

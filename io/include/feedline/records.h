@@ -19,7 +19,7 @@
 
 namespace feedline {
 
-/// How a file is compressed. `automatic` decides by the first bytes of the file, not by its name.
+/// The compression of a file. `automatic` decides by the first bytes of the file, not by its name.
 enum class Compression : uint8_t { automatic, none, gzip, zlib };
 
 /// A record whose two checksums are right.
@@ -30,7 +30,7 @@ struct Record {
   uint32_t stored_crc = 0;  // the masked CRC32C of the payload, as it stands in the file
 };
 
-/// What RecordReader::next() found.
+/// The result of RecordReader::next().
 enum class ReadResult : uint8_t { record, end, error };
 
 /// Reads the records of one file from front to back. Not thread-safe: one thread may use a reader at a time.
@@ -59,8 +59,8 @@ class FEEDLINE_PUBLIC RecordReader {
   ///   says which bytes are lost. The next call continues after these bytes. It returns a record that is proven to
   ///   belong to the file (the rules are in io/records/resync.h), or further damage, or the end.
   ///
-  /// Throws Error io_error if the system cannot read the file, or if the file has become shorter. A further call then
-  /// tries again; of a compressed file it throws the same Error again.
+  /// Throws Error io_error if the system cannot read the file, or if the file has become shorter. A further call tries
+  /// to read again if the file is not compressed, and throws the same Error again if it is.
   ReadResult next(Record& record);
 
   /// Returns the Error that describes the damage of the last `error` result. Precondition: next() has returned `error`.
