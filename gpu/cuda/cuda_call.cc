@@ -19,7 +19,7 @@ const char* advice(cudaError_t error) {
     case cudaErrorTooManyPeers:
     case cudaErrorPeerAccessUnsupported:
     case cudaErrorMapBufferObjectFailed:
-      return "";  // reach() then goes without peer access
+      return "";  // reach() then works without peer access, and logs why
     case cudaErrorStreamCaptureImplicit:
       return "; a default stream cannot be used while a stream that was created without cudaStreamNonBlocking captures "
              "a graph: capture on a stream that was created with cudaStreamNonBlocking, or call next(), ready_on() and "

@@ -55,8 +55,9 @@ void call(DeviceId gpu, Call&& body) {
 void enter(DeviceId gpu);
 
 /// Runs `body` in a new thread that has entered the GPU, and waits until that thread ends. Throws what `body` throws,
-/// and Error io_error if the thread cannot be started. The new thread leaves the caller's current device as it is. To
-/// change the caller's current device and then set it back would make a context on the device that it is set back to.
+/// and Error io_error if the thread cannot be started. The new thread leaves the caller's current device as it is.
+/// Changing the caller's current device and then setting it back would make a context on the device to which it is set
+/// back.
 void on_gpu(DeviceId gpu, const std::function<void()>& body);
 
 }  // namespace feedline::gpu

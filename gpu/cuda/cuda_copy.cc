@@ -10,9 +10,9 @@
 namespace feedline::gpu {
 namespace {
 
-// A copy of a batch. Its memory is allocated and freed in the order of streams, not by cudaFree(). An interpreter frees
-// tensors while it holds its lock. cudaFree() would then wait for all work of the GPU, some of which may wait for that
-// lock.
+// A copy of a batch. Its memory is allocated and freed in the order of streams, not by cudaFree(). The Python
+// interpreter frees tensors while it holds its global lock. cudaFree() would then wait for all work of the GPU, and
+// some of that work may wait for this lock.
 class Copy final : public OwnMemory {
  public:
   Copy(DeviceId gpu, const Context& context, const CudaEvent* written, std::span<const CopyWithin> parts, size_t bytes)
@@ -60,7 +60,7 @@ class Copy final : public OwnMemory {
  private:
   Copy(DeviceId gpu, const Context& context) : gpu_(gpu), context_(context) {}
 
-  // Frees the memory when these streams have done the work that they have been given so far.
+  // Lets the memory be freed when these streams have done the work that they have been given so far.
   void free_after(std::span<const cudaStream_t> streams) {
     std::optional<CudaStream> own;
     const cudaStream_t last = streams.empty() ? own.emplace(gpu_).get() : streams.back();

@@ -1,4 +1,4 @@
-// Copies of batches in GPU memory of their own.
+// Copies batches to GPU memory of their own.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,8 @@
 
 namespace feedline::gpu {
 
-/// Does StreamOrder::copy(). `written` is the event after which the sources are written; null if they are already
-/// written.
+/// Implements StreamOrder::copy(): copies `parts` to `bytes` bytes of new memory. `written` is the event after which
+/// the sources of the copies are written; null if they are already written.
 std::shared_ptr<OwnMemory> copy_on_gpu(DeviceId gpu, const Context& context, const CudaEvent* written,
                                        std::span<const CopyWithin> parts, size_t bytes);
 

@@ -1,4 +1,4 @@
-// Finds the GPUs of this machine, and pins host memory so that they can read it by themselves.
+// Finds the GPUs of this machine, and pins host memory so that GPUs can access it directly.
 #include <fmt/format.h>
 
 #include "base/log.h"

@@ -1,4 +1,4 @@
-// Classes that own CUDA's events, streams and memory, and a class that holds a GPU's context.
+// Defines owners of CUDA's events, streams and memory, and makes a GPU's context the current one.
 #pragma once
 
 #include <cuda.h>
@@ -54,7 +54,7 @@ class Context {
     });
     return found == cudaDriverEntryPointSuccess ? reinterpret_cast<Function*>(function) : nullptr;
   }
-  // The CUDA version since which these three functions have their present form.
+  // The CUDA version since which these three driver functions have their present signatures.
   static constexpr unsigned entries_of_version = 12000;
 
   CUcontext context_ = nullptr;
@@ -83,8 +83,8 @@ class ScopedContext {
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
 
-/// Copies bytes within the GPU's memory, on a stream. Throws Error bad_pipeline for Stream::host, and as check_device()
-/// does.
+/// Copies bytes within the GPU's memory, on a stream. Throws Error bad_pipeline for Stream::host, and for a default
+/// stream of the thread's current device if that device is not `gpu`.
 void copy_on(DeviceId gpu, const Context& context, Stream stream, void* to, const void* from, size_t bytes);
 
 class CudaEvent {

@@ -1,4 +1,4 @@
-// The functions that nvcc compiles: they launch and load the kernels.
+// Launches and loads the kernels. nvcc compiles these functions.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -15,8 +15,8 @@ namespace feedline::gpu {
 /// Launch kernels on `stream`, which is a stream of the current device. All pointers in the launches are to memory of
 /// that device. Return the error of this launch, not one of an earlier call.
 
-/// One grid does launches that follow one another and have the same kernel (unpack::count_for_grid()). Precondition: no
-/// launch is empty.
+/// Successive launches that have the same kernel share a grid (unpack::count_for_grid()). Precondition: no launch is
+/// empty.
 cudaError_t launch_unpack(std::span<const unpack::UnpackLaunch> launches, cudaStream_t stream);
 cudaError_t launch_reduce(const ReduceLaunch& launch, cudaStream_t stream);
 cudaError_t launch_divide(const DivideLaunch& launch, cudaStream_t stream);

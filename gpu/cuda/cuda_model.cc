@@ -24,7 +24,7 @@ std::string text_of(const cudaUUID_t& uuid) {
 }  // namespace
 
 GpuModel::Kernels GpuModel::kernels() const noexcept {
-  // Code for a capability runs on all later ones with the same major number.
+  // Code that is compiled for a compute capability also runs on all later capabilities with the same major number.
   if (std::ranges::any_of(built_for, [&](int arch) { return arch / 10 == major && arch % 10 <= minor; }))
     return Kernels::compiled;
   return 10 * major + minor > built_for[0] ? Kernels::by_driver : Kernels::none;

@@ -57,7 +57,7 @@ bool pattern_arrives(DeviceId gpu, DeviceId other) {
 /// Returns why `gpu` cannot read the memory of `other`; an empty text if it can.
 std::string why_not(DeviceId gpu, DeviceId other) {
   static Mutex mutex;
-  static std::set<std::pair<int, int>> tried;  // pairs between which a pattern has arrived
+  static std::set<std::pair<int, int>> tried;  // pairs (gpu, other) for which the pattern has arrived
   const Lock lock(mutex);
   int can = 0;
   call<CanAccessPeerOp>(gpu, [&] { return cudaDeviceCanAccessPeer(&can, gpu.ordinal, other.ordinal); });

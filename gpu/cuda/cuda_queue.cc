@@ -56,7 +56,8 @@ class CudaQueue final : public Queue {
 
   void enter_thread() override { enter(gpu_); }
 
-  // One event serves all calls of follow(): the wait is given to the queue's stream before the event is recorded again.
+  // All calls of follow() can use one event, because each gives the wait for it to the queue's stream before the next
+  // call records the event again.
   void follow(Stream stream) override {
     record(made_->followed, stream);
     const ScopedContext scoped(*context_);

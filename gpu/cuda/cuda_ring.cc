@@ -21,8 +21,8 @@
 namespace feedline::gpu {
 namespace {
 
-// The events of one fill(). They do not belong to the buffer, because the buffer may be filled again before the host
-// has looked at them.
+// The events of one fill(). They are not members of Buffer, because the buffer may be filled again before the host has
+// read them.
 struct CopyEvents {
   explicit CopyEvents(DeviceId gpu) : begun(gpu, cudaEventDefault), copied(gpu, cudaEventBlockingSync) {}
   CudaEvent begun, copied;
@@ -70,13 +70,13 @@ class Buffer final : public StreamOrder {
     users_.clear();
   }
 
-  // Does what DeviceRing::fill() does on the two streams. `from` is the buffer of another ring that holds the copies'
-  // sources, or null if the sources are memory of the host.
+  // Implements DeviceRing::fill() and fill_from() on the ring's streams `copy` and `unpack`. `from` is the buffer of
+  // another ring that holds the copies' sources, or null if the sources are memory of the host.
   void fill(cudaStream_t copy, cudaStream_t unpack, CopyEvents& events, Buffer* from,
             std::span<const CopyToDevice> copies, std::span<const unpack::UnpackLaunch> launches) {
     if (not_released_) std::rethrow_exception(not_released_);
     for (const CudaEvent& released : released_) released.wait_on(copy);
-    ready_.wait_on(copy);  // the last content may have been released unused, while kernels still wrote it
+    ready_.wait_on(copy);  // the last content may have been released while kernels still wrote it
     if (copied_on_) copied_on_->wait_on(copy);
     if (from) from->copied_->wait_on(copy);
     events.begun.record(copy);
@@ -92,7 +92,7 @@ class Buffer final : public StreamOrder {
     launch_all(launches, unpack);
   }
 
-  /// Returns whether a release has failed. In that case no event tells when a stream has finished with the memory.
+  /// Returns whether a release has failed. In that case no event shows when a stream has finished with the memory.
   bool was_not_released() const noexcept { return not_released_ != nullptr; }
 
   void go_on(Stream stream, const std::function<void()>& arrive, std::span<const unpack::UnpackLaunch> launches) {
@@ -121,13 +121,13 @@ class Buffer final : public StreamOrder {
     if (streams.empty()) return;
     const ScopedContext scoped(context_);
     for (size_t i = 0; i < streams.size(); i++) {
-      // An event that is recorded during a capture would make our next copy part of the trainer's graph.
+      // If an event were recorded during a capture, the ring's next copy would become part of the trainer's graph.
       check_no_capture(gpu_, streams[i], "the release of a batch");
       try {
         if (i == released_.size()) released_.emplace_back(gpu_, untimed);
         released_[i].record(streams[i]);
       } catch (const Error&) {
-        // No event tells when the streams have finished with the memory, so this thread waits for the streams. (The
+        // No event shows when the streams have finished with the memory, so this thread waits for the streams. (The
         // failure may be that a stream belongs to a different GPU.)
         for (const cudaStream_t stream : streams) cudaStreamSynchronize(stream);
         throw;
@@ -138,11 +138,11 @@ class Buffer final : public StreamOrder {
   const DeviceId gpu_;
   const Context& context_;
   CudaEvent ready_;
-  std::deque<CudaEvent> released_;  // the first ones were recorded on the streams that have used the last content
+  std::deque<CudaEvent> released_;  // the first ones were recorded on the streams that used the last content
   // `copied_` was recorded after the copy of rows to this buffer, and `copied_on_` after the next GPU's copy of these
-  // rows from this buffer. Each ring uses its CopyEvents in turn, so these events may have been recorded again for
-  // later copies. To wait for a later copy is safe, because everything that a copy waits for has already been given to
-  // a stream.
+  // rows from this buffer. Each ring uses its CopyEvents in turn, so both events may have been recorded again for later
+  // copies. Waiting for a later copy causes no deadlock, because everything that a copy waits for has already been
+  // given to a stream.
   const CudaEvent *copied_ = nullptr, *copied_on_ = nullptr;
   CudaUsers users_;
   std::exception_ptr not_released_;
@@ -152,7 +152,7 @@ void log_stays_allocated(DeviceId gpu, const std::exception& why) {
   log_warning(fmt::format("memory of GPU {} stays allocated until the process ends: {}", gpu.ordinal, why.what()));
 }
 
-// A block of the current device's memory. It may be a block that KeptMemory has kept.
+// Owns a block of the current device's memory, which may be a block that KeptMemory has kept for reuse.
 class RingMemory {
  public:
   RingMemory(DeviceId gpu, size_t bytes) : block_{gpu, true, nullptr, bytes, free_on_gpu} {

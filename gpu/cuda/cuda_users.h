@@ -1,4 +1,4 @@
-// The streams that use a batch.
+// Notes the streams that use a batch.
 #pragma once
 
 #include <algorithm>
@@ -8,12 +8,11 @@
 
 namespace feedline::gpu {
 
-/// The streams of a GPU that use a batch. Stream::host is left out, because the host does its work before it lets go of
-/// a batch.
+/// The streams of a GPU that use a batch. Stream::host is left out, because the host has done its work before it
+/// releases a batch.
 ///
-/// The thread that lets go of a batch may be a different one than the thread that used it, and has a per-thread default
-/// stream of its own. So in place of either default stream, CUDA's legacy default stream is noted, which waits for the
-/// streams of all threads.
+/// A batch may be used on one thread and released on another, which has a different per-thread default stream. So for
+/// both kinds of default stream, CUDA's legacy default stream is noted, which waits for the streams of all threads.
 class CudaUsers {
  public:
   void add(Stream stream) {

@@ -1,4 +1,4 @@
-// Kernels in which each thread does the part of the work that has the thread's number.
+// Runs kernels in which thread number i does part number i of the work.
 #pragma once
 
 #include <cuda_runtime.h>

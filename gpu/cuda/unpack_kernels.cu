@@ -7,15 +7,15 @@
 namespace feedline::gpu {
 namespace {
 
-// The launches that one grid does: block (x, y) does a part of launch y.
+// The launches that one grid does. Block (x, y) of the grid does a part of launch y.
 struct UnpackJobs {
   unpack::UnpackArgs args[unpack::launches_of_grid];
   uint32_t threads[unpack::launches_of_grid];
 };
 static_assert(sizeof(UnpackJobs) <= 4096, "CUDA passes a kernel at most 4 KiB everywhere");
 
-// A multiprocessor must have room for at least this many blocks, which leaves a thread 64 registers. Memory is slow, so
-// many threads must wait for it at the same time.
+// A multiprocessor must have room for at least this many blocks, which leaves a thread 64 registers. Memory has a long
+// latency, so many threads must be waiting for it at the same time.
 constexpr int least_blocks = 4;
 
 template <typename Op>

@@ -50,7 +50,7 @@ Batch Batch::copy(std::span<const NamedTensor> tensors) const {
     void operator()(void* memory) const { ::operator delete (memory, std::align_val_t{alignment}); }
   };
   struct Copied {
-    std::unique_ptr<void, Free> on_host;  // the memory of the copies, or null if on_device has it
+    std::unique_ptr<void, Free> on_host;  // the memory of the copies; null if they are in on_device
     std::shared_ptr<gpu::OwnMemory> on_device;
     BatchContent content;
   };

@@ -44,8 +44,8 @@ class DeviceRing {
   /// Returns the stream order of a buffer, which lives as long as the ring.
   virtual StreamOrder& order(size_t buffer) noexcept = 0;
 
-  /// Returns whether fill_from() may be called. That is so if this ring's GPU can by itself read the memory of the GPU
-  /// DeviceRingOptions::copies_from.
+  /// Returns whether fill_from() may be called, that is, whether this ring's GPU can directly read the memory of the
+  /// GPU DeviceRingOptions::copies_from.
   virtual bool reaches() const noexcept = 0;
 
   /// Makes the ring's GPU the current device of the calling thread. Call it once in each of feedline's threads that
@@ -61,17 +61,18 @@ class DeviceRing {
   /// Precondition: reaches().
   virtual void fill_from(DeviceRing& other, size_t others_buffer, size_t buffer, std::span<const CopyToDevice> copies,
                          std::span<const unpack::UnpackLaunch> launches) = 0;
-  /// Throws Error bad_pipeline if go_on() cannot use this stream, and device_error while the stream captures a graph.
+  /// Throws Error bad_pipeline if the stream is one that go_on() cannot use, and device_error if it captures a graph at
+  /// present.
   virtual void check(Stream stream) const = 0;
   /// Completes a buffer on a stream of the program. First makes the stream wait for the buffer's fill(). Then calls
   /// `arrive`, which gives the stream more work: the exchange of rows with other ranks. Then gives the stream the
   /// launches. Call this function after the buffer's fill() and before a user gets the buffer. The buffer is then ready
-  /// on this stream. Throws as fill() does.
+  /// on this stream. Throws Error device_error if the GPU fails.
   virtual void go_on(size_t buffer, Stream stream, const std::function<void()>& arrive,
                      std::span<const unpack::UnpackLaunch> launches) = 0;
   /// Waits until the copies of a fill() are done: the oldest fill() for which this function was not called yet. Returns
   /// how many seconds these copies took on the device. The caller may be a different thread than the caller of fill().
-  /// Throws as fill() does.
+  /// Throws Error device_error if the GPU fails.
   virtual double finish_copy() = 0;
   /// Waits until the copies of all fills are done, so that nothing reads their sources any more. Any thread may call
   /// it.
@@ -99,8 +100,8 @@ std::shared_ptr<DeviceRing> open_device_ring(const DeviceRingOptions& options);
 /// Throws Error device_error if one of the devices is a GPU that does not exist.
 void check_devices(std::span<const DeviceId> devices);
 
-/// Pins host memory, so that GPUs can read it by themselves and copies from it overlap with all other work. The pages
-/// of the memory, which nothing should have touched yet, are taken from the NUMA node of `gpu`, if that node has free
+/// Pins host memory, so that GPUs can access it directly and copies from it overlap with all other work. Nothing should
+/// have touched the memory yet: only then are its pages allocated on the NUMA node of `gpu`, if that node has free
 /// ones. Returns false, and writes one line to the log, if the memory cannot be pinned; copies still work.
 bool pin(std::span<std::byte> memory, DeviceId gpu) noexcept;
 /// Undoes pin().

@@ -26,8 +26,8 @@ std::optional<int> number_in(std::string_view text) {
   return number && *number >= 0 ? number : std::nullopt;
 }
 
-// Returns the GPUs that can run the kernels. Logs a warning for each GPU that cannot; it most likely only serves a
-// screen.
+// Returns the GPUs that can run the kernels. Logs a warning for each GPU that cannot run them, which most likely only
+// drives a display.
 std::vector<DeviceId> all_gpus(const Gpus& gpus) {
   std::vector<DeviceId> devices;
   for (int ordinal = 0; ordinal < gpus.count; ordinal++) {

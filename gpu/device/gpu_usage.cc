@@ -90,8 +90,8 @@ class Nvml {
   Result (*most_lanes_)(Device, unsigned*) = nullptr;
 };
 
-/// What the library told last, and whether a thread is asking the library now. It is never destroyed, because that
-/// thread may still use it when the program ends.
+/// The last answer of the library, and whether a thread is asking the library now. This object is never destroyed,
+/// because the thread may still use it when the program ends.
 struct Known {
   Mutex mutex;
   std::vector<GpuUsage> gpus FEEDLINE_GUARDED_BY(mutex);
@@ -111,7 +111,7 @@ std::vector<GpuUsage> gpu_usage() {
         known.gpus = std::move(gpus);
         known.asking = false;
       }).detach();
-      known.asking = true;                // the thread takes the lock before it says otherwise
+      known.asking = true;                // before the thread can reset it, it needs the lock
     } catch (const std::system_error&) {  // the thread cannot be started; the next call tries again
     }
   return known.gpus;

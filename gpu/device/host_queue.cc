@@ -19,7 +19,7 @@ class HostQueue final : public Queue {
   DeviceId device() const noexcept override { return host(); }
   Stream stream() const noexcept override { return Stream::host; }
   std::byte* allocate(size_t bytes) override {
-    if (bytes == 0) return nullptr;  // nothing can be pinned
+    if (bytes == 0) return nullptr;  // a block without bytes cannot be pinned
     Memory& memory = memory_.emplace_back(bytes);
     if (user_.kind == DeviceId::Kind::cuda && !memory.pin_for(user_))
       throw Error(
@@ -55,7 +55,7 @@ class HostQueue final : public Queue {
     if (!finite) *args.finite = 0;
   }
 
-  // The host does all work at once, in the order of the calling thread, so there is nothing to order or to wait for.
+  // The host does all work inside the calls, in their order, so there is nothing to order or to wait for.
   void enter_thread() override {}
   void follow(Stream) override {}
   void make_marks(size_t) override {}

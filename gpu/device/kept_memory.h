@@ -1,5 +1,5 @@
-// Memory that a feeder keeps while it goes to a different position in the data. To allocate and pin memory takes long.
-// To free and unpin memory waits for all work of the GPU, also for the trainer's.
+// Keeps memory for reuse while a feeder moves to a different position in the data. Allocating and pinning memory takes
+// a long time. Freeing and unpinning memory waits for all work of the GPU, also for the trainer's.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@ namespace feedline::gpu {
 
 /// While an object of this class exists, in any thread, blocks of memory are not freed, but kept for the next request
 /// of the same size for the same GPU. These are blocks of rings on GPUs, and blocks of the host that are pinned for a
-/// GPU (Memory's second constructor). The destructor of the last object frees the blocks that are left. To free a block
+/// GPU (Memory's second constructor). The destructor of the last object frees the blocks that are left. Freeing a block
 /// waits for the work of the GPU, and that work may wait for other ranks. So no object should exist while a thread
 /// waits for other ranks.
 class KeptMemory {

@@ -83,7 +83,7 @@ bool Memory::pin_for(DeviceId device) {
   if (device.kind != DeviceId::Kind::cuda || bytes_.empty() || !pin(bytes_, device)) return false;
   pinned_for_ = device;
   // Without this, a forked child would share the pages until one process writes to them. The writer then gets a copy,
-  // and the GPU might go on with the pages that this process no longer has.
+  // and the GPU might continue to use the old pages, which this process no longer has.
   madvise(bytes_.data(), bytes_.size(), MADV_DONTFORK);
   return true;
 }

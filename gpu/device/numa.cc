@@ -24,8 +24,8 @@ void prefer_node(std::span<std::byte> memory, int node) noexcept {
   constexpr auto bits = static_cast<size_t>(CHAR_BIT * sizeof(unsigned long));
   std::vector<unsigned long> nodes(static_cast<size_t>(node) / bits + 1);
   nodes.back() = 1ul << (static_cast<size_t>(node) % bits);
-  // glibc has no function for mbind, and libnuma would be a library for one call. The system reads one bit less than it
-  // is told, so it is told one bit more.
+  // glibc has no function for mbind, and libnuma would be a library for one call. The kernel reads one bit less than
+  // the argument `maxnode` says, so `maxnode` is one more than the number of bits.
   syscall(SYS_mbind, memory.data(), memory.size(), MPOL_PREFERRED, nodes.data(), nodes.size() * bits + 1, 0u);
 }
 

@@ -29,7 +29,8 @@ class Queue {
   virtual DeviceId device() const noexcept = 0;
   /// Makes the queue's GPU the current device of the calling thread, which must be one of feedline's own threads.
   virtual void enter_thread() = 0;
-  /// Returns the queue's stream. If a communicator is given this stream, its calls take their turn in the queue's work.
+  /// Returns the queue's stream. If a communicator is given this stream, its calls are done in order with the queue's
+  /// work.
   virtual Stream stream() const noexcept = 0;
   /// Returns memory of the device that lives as long as the queue, aligned to 64 bytes. Throws Error if the device has
   /// no such memory.
@@ -38,7 +39,7 @@ class Queue {
   /// Copies within the device. On a GPU, one side may also be memory of the host, which is best pinned. Bytes that are
   /// copied from the host must not change before wait().
   virtual void copy(void* to, const void* from, size_t bytes) = 0;
-  /// Makes many copies within the device, which do not depend on one another.
+  /// Makes many copies within the device, in any order.
   virtual void copy(std::span<const CopyPart> parts) = 0;
   /// Reduces, or divides, as the launch says. All pointers in the launch are to memory of the device.
   virtual void reduce(const ReduceLaunch& launch) = 0;
@@ -46,9 +47,9 @@ class Queue {
 
   /// Makes the work that the queue is given from now on wait for all work that the stream has been given so far.
   virtual void follow(Stream stream) = 0;
-  /// Do what follow() does in two steps, mark() and follow_mark(), which two threads may take. The work that the queue
-  /// is given from follow_mark() on waits for the work that the stream had been given at mark(). make_marks() makes the
-  /// marks, which are numbered from 0 to `count` - 1.
+  /// Do what follow() does in two steps, mark() and follow_mark(), which two different threads may call. The work that
+  /// the queue is given from follow_mark() on waits for the work that the stream had been given at mark(). make_marks()
+  /// makes the marks, which are numbered from 0 to `count` - 1.
   virtual void make_marks(size_t count) = 0;
   virtual void mark(size_t number, Stream stream) = 0;
   virtual void follow_mark(size_t number) = 0;

@@ -14,7 +14,7 @@ void push_range(const char* name) noexcept;
 void pop_range() noexcept;
 
 /// Marks a range of time in the calling thread, from construction to destruction, for NVTX and as a Span. It costs
-/// nanoseconds if neither a profiler listens nor a SpanRecording goes on. `name` is a string literal.
+/// nanoseconds if neither a profiler nor a SpanRecording is active. `name` is a string literal.
 class TraceRange {
  public:
   explicit TraceRange(const char* name, int64_t number = -1) noexcept : name_(name), number_(number) {
@@ -32,7 +32,7 @@ class TraceRange {
  private:
   const char* const name_;
   const int64_t number_;
-  std::chrono::steady_clock::time_point begin_;  // 0: no recording went on
+  std::chrono::steady_clock::time_point begin_;  // 0: no recording was active
 };
 
 }  // namespace feedline::gpu

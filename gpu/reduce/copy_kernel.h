@@ -1,4 +1,5 @@
-// Many copies within a GPU's memory by one kernel: the gradients of a model lie in many places, and are sent together.
+// Makes many copies within a GPU's memory by one kernel, because the gradients of a model lie in many places and are
+// sent together.
 #pragma once
 
 #include <cstddef>
@@ -38,8 +39,8 @@ static_assert(sizeof(CopyArgs) <= 4096);
 /// A part is copied in pieces of this size, each by one block of threads. CUDA allows 2^31 blocks, which is 64 TiB.
 inline constexpr uint32_t copy_piece_bytes = 32 << 10;
 
-/// Removes parts from the front of `parts`, as many as one launch carries. Returns the parts that have any bytes as the
-/// arguments of a launch.
+/// Removes parts from the front of `parts`, as many as one launch carries. Returns the arguments of a launch that
+/// copies the removed parts, except those without bytes.
 inline CopyArgs take_copies(std::span<const CopyPart>& parts) {
   CopyArgs args{};
   uint32_t pieces = 0;

@@ -1,4 +1,4 @@
-// A reduction over ranks on a GPU, where the ranks' elements lie one rank after another.
+// Reduces over ranks on a GPU. The elements of the ranks lie in memory one rank after another.
 #pragma once
 
 #include <cstddef>

@@ -19,14 +19,14 @@ class StreamOrder;
 }
 
 /// A tensor and its name. A dense output is one tensor, which has the output's name. An output NAME of varying length
-/// is several tensors: NAME.values (or, for bytes, NAME.bytes and NAME.offsets), NAME.step_splits if rows have steps,
-/// and NAME.row_splits. `feedline dump` uses the same names for its files.
+/// consists of several tensors: NAME.values (or, for bytes, NAME.bytes and NAME.offsets), NAME.step_splits if rows have
+/// steps, and NAME.row_splits. `feedline dump` uses the same names for its files.
 struct NamedTensor {
   std::string name;
   TensorView tensor;
-  /// Whether these bytes have further readers, so that writing to them would change what these readers get. This is so
-  /// if the bytes lie where they were read from the file, if a different GPU copies them, or if they are also the bytes
-  /// of a different output.
+  /// True if the tensor's bytes have further readers, which would get wrong data if somebody wrote to the bytes. This
+  /// is so if the bytes lie in the buffer into which the file was read, if a different GPU copies them, or if a
+  /// different output has the same bytes.
   bool lent = false;
 };
 
@@ -36,7 +36,7 @@ struct BatchContent {
   uint64_t step = 0;        // the number of the step in its epoch, from 0
   int replica = 0;          // the number of the replica in this process, from 0
   int64_t rows = 0;         // the length of the first axis of every dense tensor
-  int64_t valid_count = 0;  // how many of the rows are samples; the other rows are filler
+  int64_t valid_count = 0;  // how many of the rows are samples; the other rows are filler, 0 in the valid mask
   uint64_t audit = 0;       // the sum of the hashes of the valid rows' records, see Feeder::report()
   uint64_t bad_audit = 0;   // the same sum for records that proved bad while the batch was made: broken pictures, ...
   std::vector<NamedTensor> tensors;
@@ -97,12 +97,12 @@ class FEEDLINE_PUBLIC Batch {
   /// current device is not the batch's.
   void ready_on(Stream stream) const;
   /// Copies the bytes of `tensor`, which is a tensor of this batch, to `to`, which is memory of the batch's device. The
-  /// copy is done on `stream`, for which ready_on() must have been called before. Throws as ready_on() does, and
+  /// copy is done on `stream`, for which ready_on() must have been called before. Throws the Errors of ready_on(), and
   /// bad_pipeline for Stream::host if the batch is on a GPU.
   void copy_on(Stream stream, const TensorView& tensor, void* to) const;
   /// Returns a batch with copies of these tensors, which are tensors of this batch. The copies have memory of their own
-  /// on the same device. They are not lent, and do not count among the buffers of the feeder. Waits until the copies
-  /// are done. Throws as ready_on() does, and std::bad_alloc.
+  /// on the same device. They have no other readers (NamedTensor::lent is false), and do not count among the buffers of
+  /// the feeder. Waits until the copies are done. Throws Error device_error if the GPU has failed, and std::bad_alloc.
   Batch copy(std::span<const NamedTensor> tensors) const;
   Batch copy() const { return copy(tensors()); }
   /// Leaves the batch empty. The feeder reuses its memory when the stream has done all work that it has been given so

@@ -24,7 +24,7 @@ struct DeviceId {
 constexpr DeviceId host(int ordinal = 0) { return {DeviceId::Kind::host, ordinal}; }
 constexpr DeviceId cuda(int ordinal) { return {DeviceId::Kind::cuda, ordinal}; }
 
-/// The GPUs that this process may use.
+/// The number of GPUs that this process may use, and the reason if there are none.
 struct Gpus {
   int count = 0;    // their ordinals are 0 to count - 1
   std::string why;  // if count is 0, the reason in one line: "feedline was built without CUDA", "the CUDA driver finds
@@ -37,8 +37,8 @@ FEEDLINE_PUBLIC Gpus visible_gpus();
 /// replicas on the host; 1024 at most), "cuda" (all GPUs), "cuda:0,2" (these GPUs, by ordinal), "cuda:GPU-5a1b" (the
 /// GPU whose UUID begins so; nvidia-smi -L lists them), or "auto". "auto" means all GPUs. If no GPU can be used, "auto"
 /// means the host, and one line in the log says why. "All GPUs" leaves out GPUs that are too old for the kernels of
-/// this build (some of these only serve a screen); a line in the log names each of them. Throws Error bad_pipeline for
-/// any other text, and device_error if the text asks for a GPU that does not exist.
+/// this build (some of them only drive a display); a line in the log names each GPU that is left out. Throws Error
+/// bad_pipeline for any other text, and device_error if the text asks for a GPU that does not exist.
 FEEDLINE_PUBLIC std::vector<DeviceId> parse_devices(std::string_view text);
 
 /// A reference to a stream, that is, to a queue of work on a device. It may be copied freely and owns nothing. A device

@@ -1,4 +1,5 @@
-// How a reduction combines the ranks' values into one. See Communicator::all_reduce() for rounding, overflow and NaN.
+// The operations by which a reduction combines the values of all ranks into one. Communicator::all_reduce() says how
+// they round, overflow and treat NaN.
 #pragma once
 
 #include <cstdint>
