@@ -29,8 +29,8 @@ class Pool {
   std::unordered_map<std::string, size_t> seen_;
 };
 
-// Finds out how the recipes of the first `count` blocks repeat, and stores the result in `layout` (BitLayout::period).
-// `count` leaves out the last block if it is padded.
+// Finds out whether the recipes of the first `count` blocks repeat, and stores the result in `layout`
+// (BitLayout::period). `count` leaves out the last block if it is padded.
 void find_period(BitLayout& layout, size_t count) {
   const BitLayout::Block* const blocks = layout.blocks;
   for (const size_t period : {1, 3}) {
@@ -99,8 +99,8 @@ void BitPlan::build(const UnpackSpec& spec, const Layout& layout, size_t lanes, 
       for (size_t axis = index.size(); axis-- > 0 && ++index[axis] == layout.axes[axis].length;) index[axis] = 0;
     }
 
-    // Choose the block's windows. Each begins at the first byte that the block needs and that is in no window yet; or
-    // before that byte, if the window would otherwise reach beyond the row.
+    // Chooses the block's windows (see BitLayout). Each begins at the first byte that the block needs and that is in no
+    // window yet; or before that byte, if the window would otherwise reach beyond the row.
     BitLayout::Block block{0, nullptr, static_cast<uint32_t>(windows_.size()), 0};
     std::vector<uint64_t> missing(bytes);
     std::sort(missing.begin(), missing.end());

@@ -1,5 +1,5 @@
-// Plans outputs of single bits. Each bit chooses between two values, which are computed beforehand by the definition.
-// So every type, scale and bias costs the same, and is exact by construction.
+// Plans outputs of single bits. Each bit chooses between two values, which are computed beforehand by the definition of
+// unpacking (unpack_spec.h). So every type, scale and bias costs the same, and is exact by construction.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ class BitPlan {
   /// Precondition: the spec is valid, has elements, and its fields are bit fields of width 1.
   BitPlan(const UnpackSpec& spec, const Layout& layout, const Kernels& kernels);
 
-  /// Unpacks rows as Unpacker does; here an out_stride of 0 has no special meaning.
+  /// Unpacks rows. Row i of the output begins at out + i * out_stride.
   void run(std::span<const std::byte* const> rows, std::byte* out, size_t out_stride) const noexcept;
 
  private:

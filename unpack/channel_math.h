@@ -1,4 +1,4 @@
-// The parameters of a spec for each channel.
+// Computes the parameters of each channel of a spec, and the output values of single bits and bytes.
 #pragma once
 
 #include <cstring>
@@ -9,7 +9,6 @@
 
 namespace feedline::unpack {
 
-/// Returns the parameters of a channel.
 inline ChannelMath steps_of(const UnpackSpec& spec, int64_t channel) {
   const auto pick = [channel](const std::vector<float>& values, float& value) {
     if (!values.empty()) value = values[values.size() == 1 ? 0 : channel];

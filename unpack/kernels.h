@@ -18,7 +18,8 @@ namespace feedline::unpack {
 /// The maximum number of elements that are gathered, computed and cast in one go, as one tile, in the L1 cache.
 inline constexpr size_t tile_elements = 512;
 
-/// The parameters of a step. Each array has a value for every element, or, if `uniform`, one value for all elements.
+/// The parameters of a step (scale and bias, or normalize). Each array has a value for every element, or, if `uniform`,
+/// one value for all elements.
 struct StepArrays {
   const float* scale;
   const float* bias_or_mean;
@@ -80,7 +81,7 @@ struct Kernels {
   using Cast = void (*)(const std::byte* in, std::byte* out, size_t n);
   Cast cast[dtype_count][dtype_count];
 
-  /// Does a step on n values in place.
+  /// Computes a step (scale and bias, or normalize) on n values in place.
   using Step = void (*)(float* x, size_t n, const StepArrays& steps);
   Step affine, normalize;
 
@@ -119,8 +120,9 @@ struct Kernels {
   /// Reads n bit fields: see FieldLayout.
   void (*fields)(const FieldLayout& layout, const std::byte* row, int64_t base, uint32_t* out, size_t n);
 
-  /// Sizes for BitLayout. `lanes`: the elements of a block. `window`: the bytes of a window. `small_window`: the bytes of
-  /// a smaller window, for layouts whose blocks need only one window each; equal to `window` if this SIMD level has none.
+  /// Sizes for BitLayout. `lanes`: the elements of a block. `window`: the bytes of a window. `small_window`: the bytes
+  /// of a smaller window, for layouts whose blocks need only one window each; equal to `window` if this SIMD level has
+  /// none.
   size_t lanes, window, small_window;
   /// Unpacks n rows of single bits. Indexed by the binary logarithm of the output element's size.
   using Bits = void (*)(const BitLayout& layout, const std::byte* const* rows, size_t n, std::byte* out,

@@ -67,8 +67,8 @@ inline size_t triples(const std::byte* in, int64_t stride, std::byte* out, size_
 //
 // 64 source bytes are spread over 64 lanes, each is tested for its bit, and the 64 results choose between two vectors.
 // If 16 bytes hold all that a block needs (`small`), they are loaded into each quarter of a vector, which is cheaper to
-// load and to shuffle. Then it is the stores that take the time, as long as few loads come between them. So a table of
-// zeros is not loaded, and recipes that repeat along a row stay in registers.
+// load and to shuffle. Then the stores limit the speed, as long as few loads come between them. So a table of zeros is
+// not loaded, and recipes that repeat along a row stay in registers.
 
 inline __mmask64 first_lanes(uint64_t n) { return n >= 64 ? ~__mmask64{0} : (__mmask64{1} << n) - 1; }
 

@@ -1,5 +1,5 @@
-// What AVX2 and AVX-512 share: casts of 16-bit floats (by F16C and by integer rounding), copies of long rows, and
-// stores that bypass the caches. Included in the same way as unpack/kernels_common.h, and after it.
+// Kernels that AVX2 and AVX-512 share: casts of 16-bit floats (by F16C and by integer rounding), copies of long rows,
+// and stores that bypass the caches. Included in the same way as unpack/kernels_common.h, and after it.
 
 inline __m256 load_floats(const std::byte* in, size_t i) {
   return _mm256_loadu_ps(reinterpret_cast<const float*>(in) + i);
@@ -14,8 +14,8 @@ inline __m256 canonical_nan(__m256 x) {
 inline void store(const std::byte* in, std::byte* out, size_t n, Half) {
   size_t i = 0;
   for (; i + 8 <= n; i += 8) {
-    // F16C would keep the payload of a NaN. So every NaN becomes the canonical NaN of float32 first. This has only the
-    // quiet bit, and F16C turns it into the canonical NaN of float16.
+    // F16C would keep the payload of a NaN. So every NaN becomes the canonical NaN of float32 first. It has only the
+    // quiet bit, so F16C turns it into the canonical NaN of float16.
     const __m128i half =
         _mm256_cvtps_ph(canonical_nan(load_floats(in, i)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i * sizeof(Half)), half);
@@ -38,7 +38,8 @@ inline void store(const std::byte* in, std::byte* out, size_t n, BFloat) {
   for (; i < n; i++) at<BFloat>(out)[i].value = cast<BFloat>(at<float>(in)[i].value);
 }
 
-// Casts From to float32 and that to To, as cast() does. float32 keeps all bits of From that can change the result.
+// Casts From to float32, and the float32 to To. The result is that of cast(), because float32 keeps all bits of From
+// that can change it.
 template <typename From, typename To>
 void cast_to_short(const std::byte* in, std::byte* out, size_t n) {
   if constexpr (std::is_same_v<From, float>) return store(in, out, n, To{});

@@ -54,15 +54,16 @@ TilePlan::TilePlan(const UnpackSpec& spec, const Layout& layout, const Kernels& 
                  base_ == spec.bit_offset;
   streams_ =
       rows_in_tile_ == 1 && (stores == Stores::streaming || (stores == Stores::streaming_copies && copies_rows_));
-  // A row that would be converted in one go is cut after all, so that each tile is still in the first-level cache when
-  // it is streamed.
+  // A row that would otherwise be one tile is cut if it is streamed, so that each tile is still in the first-level
+  // cache when it is written.
   if (streams_ && as_it_lies) step_ = std::min<int64_t>(step_, tile_elements);
   const bool computes = affine_ || normalize_ || spec.out == DType::float16 || spec.out == DType::bfloat16;
   lookup_ = stored_size_ == 1 && uniform_ && computes ? kernels.lookup[std::countr_zero(out_size_)] : nullptr;
   if (lookup_) make_lookup_tables(spec, channels.size());
 }
 
-// Chooses the body, as many axes as fit a tile, and then the cut. Returns the axes inside a tile, the cut first.
+// Chooses the axes of the body (as many as fit a tile) and then the axis of the cut: see tile_plan.h. Returns the axes
+// inside a tile, that of the cut first.
 std::vector<Axis> TilePlan::cut_rows(const Layout& layout, bool as_it_lies) {
   const std::vector<Axis>& axes = layout.axes;
   size_t outer = axes.size();
@@ -240,7 +241,8 @@ void TilePlan::run_row(const std::byte* row, std::byte* out) const noexcept {
       channel = static_cast<size_t>(index[axis]);
       if (!outer_offset_.empty()) base += outer_offset_[channel];
     }
-    // Where the tile's parameters begin in the arrays, unless these have an entry for every index of the cut.
+    // The index at which the tile's parameters begin in the arrays, unless the arrays have an entry for every index of
+    // the cut.
     const size_t first = outer_steps_ ? channel : 0;
     for (int64_t start = 0; start < cut_.length; start += step_) {
       const size_t n = static_cast<size_t>(std::min(step_, cut_.length - start)) * body_;

@@ -23,7 +23,7 @@ class TilePlan {
   /// if rows are not small (see rows_in_tile_) and each output row begins at a cache line; otherwise stores are cached.
   TilePlan(const UnpackSpec& spec, const Layout& layout, const Kernels& kernels, Stores stores);
 
-  /// Unpacks rows as Unpacker does; here an out_stride of 0 has no special meaning.
+  /// Unpacks rows. Row i of the output begins at out + i * out_stride.
   void run(std::span<const std::byte* const> rows, std::byte* out, size_t out_stride) const noexcept;
 
   /// Returns whether each output row is an unchanged copy of the stored row's bytes from the spec's bit_offset on.

@@ -31,9 +31,9 @@ struct Unpacker::Impl {
   UnpackSpec spec;
   const Kernels& kernels;
   size_t row_size;  // bytes of an output row
-  // How many rows are unpacked into a tile and then streamed; together they fill whole cache lines. 0 if no rows are
-  // streamed here: because streaming is not wanted, because the plan streams by itself, or because no number of rows
-  // that fills whole cache lines fits a tile.
+  // The number of rows that are unpacked into a tile and then streamed; together they fill whole cache lines. 0 if no
+  // rows are streamed here: because streaming is not wanted, because the plan streams by itself, or because no number
+  // of rows that fills whole cache lines fits a tile.
   size_t rows_in_tile = 0;
   std::string kernel;
   std::optional<BitPlan> bits;

@@ -22,7 +22,7 @@ struct UnpackKernel {
     bits,
     copy,
     lookup,
-    planes2,  // for pixels of 2 channels
+    planes2,  // for pixels of 2 channels (planes3: of 3, planes4: of 4)
     planes3,
     planes4,
     convert_int64,

@@ -40,8 +40,8 @@ struct UnpackSpec {
   // first bit of a field is its most significant one.
   bool lsb_first = false;
 
-  // Where the fields are. Whole elements lie at whole bytes, so for them all these offsets and strides are multiples
-  // of 8.
+  // The places of the fields. Whole elements lie at whole bytes, so for them all these offsets and strides are
+  // multiples of 8.
   int64_t bit_offset = 0;            // the bit of a row at which index 0 of all axes lies
   Shape shape;                       // the shape of the output, without the axis of rows
   std::vector<int64_t> stride_bits;  // one for each axis of `shape`, in bits
@@ -63,7 +63,7 @@ struct UnpackSpec {
 /// rows.size() rows of the output, without gaps.
 void unpack_reference(const UnpackSpec& spec, std::span<const std::byte* const> rows, std::byte* out);
 
-/// How an output is written.
+/// The ways to write an output:
 /// - cached: with ordinary stores.
 /// - streaming: with stores that bypass the caches, if the rows of the output are contiguous. This halves the memory
 ///   traffic of an output that is no longer in the caches, or will have left them before it is read.

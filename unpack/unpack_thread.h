@@ -6,10 +6,11 @@
 // arithmetic and one store of up to 16 bytes (PlanesOp: one store for each channel). Neighbouring threads write
 // neighbouring vectors; after the last vector of a row comes the first vector of the next row.
 //
-// What a thread does with a row is an Op: load() loads the stored elements of a vector, and store() makes the output
-// from these elements and stores it. If an Op loads little for each store, a thread loads rows_together rows before it
-// stores the first of them, so that it waits for all these rows at the same time. A branch between the loads would make
-// the thread wait there. So load() is compiled for each way to load, instead of being told the way at run time.
+// An Op defines what a thread does with a row: load() loads the stored elements of a vector, and store() makes the
+// output from these elements and stores it. If an Op loads little for each store, a thread loads rows_together rows
+// before it stores the first of them, so that it waits for all these rows at the same time. A branch between the loads
+// would make the thread wait there. So load() is compiled separately for each way to load, and does not choose the way
+// at run time.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +22,7 @@
 
 namespace feedline::unpack {
 
-/// How whole elements are loaded.
+/// The ways to load whole elements:
 /// - bytes: byte by byte, because elements may lie at any byte or are big-endian.
 /// - elements: each element at once.
 /// - vectors: all elements of a vector at once, up to 16 bytes at a time, because they lie one after another.
@@ -39,7 +40,7 @@ struct UnpackArgs {
   uint64_t in_step, out_step;  // the bytes from one of these rows to the next
   Divisor vectors;             // how many vectors an output row has
 
-  // Where the fields lie: see Layout in unpack/unpack_layout.h.
+  // The places of the fields, as Layout in unpack/unpack_layout.h states them.
   int64_t base;
   int axes;
   int channel_axis;  // -1 if no axis has channels that differ
@@ -54,20 +55,21 @@ struct UnpackArgs {
   int width;
 
   const ChannelMath* steps;  // for each channel, or one for all
-  // What the bits 0 and 1 become, if single bits are unpacked. What the bytes 0 to 255 become, if bytes are looked up.
-  // Either for each channel, or once for all channels.
+  // A table of the values of the output: for the bits 0 and 1 if single bits are unpacked, for the bytes 0 to 255 if
+  // bytes are looked up. There is one table for each channel, or one for all channels.
   const std::byte* values;
   uint32_t values_bytes;
 };
 
-/// How many elements a thread writes at a time: 16 bytes, but at most 8 elements.
+/// The number of elements that a thread writes at a time: 16 bytes, but at most 8 elements.
 template <typename Out>
 inline constexpr int vector_elements = sizeof(Out) >= 4 ? 16 / static_cast<int>(sizeof(Out)) : 8;
 
 namespace detail {
 
-/// Where the elements of a vector lie in their row, and their channels. (The number of a channel has 29 bits here. They
-/// are enough: a pipeline with 2^29 channels that differ would be larger than a protobuf message may be.)
+/// The places of a vector's elements in their row, and the channels of the elements. (The number of a channel has 29
+/// bits here. They are enough: a pipeline with 2^29 channels that differ would be larger than a protobuf message may
+/// be.)
 template <int vector>
 class Places {
  public:
@@ -307,8 +309,8 @@ class CopyOp {
   detail::Places<vector> places_;
 };
 
-/// Looks up what a byte becomes, in the values of all bytes (args.values). store() gets these values in memory that is
-/// near to the thread.
+/// Looks up the output value of each byte in a table of the values of all bytes (args.values). store() gets a copy of
+/// this table in memory that is near to the thread.
 template <typename Value, int elements>
 class LookupOp {
  public:
@@ -382,8 +384,8 @@ class PlanesOp {
   uint32_t channel_[channels];  // the channel of each byte of a pixel
 };
 
-/// Loads elements as Wide (int64_t, float or double), does their channel's steps, and casts the results. All elements
-/// of a vector have the same steps.
+/// Loads elements as Wide (int64_t, float or double), computes the steps (scale and bias, normalize) of their channel,
+/// and casts the results. All elements of a vector have the same steps.
 template <typename Wide, typename To, int elements>
 class ConvertOp {
  public:
