@@ -1,4 +1,4 @@
-// Reads from EXIF data how a picture is to be turned (CIPA DC-008, tag Orientation).
+// Reads from EXIF data how a picture must be turned to be upright (CIPA DC-008, tag Orientation).
 #pragma once
 
 #include <cstddef>

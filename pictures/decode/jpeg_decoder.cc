@@ -29,8 +29,8 @@ static_assert(sizeof too_many_coefficients <= JMSG_LENGTH_MAX);
 
 void JpegDecoder::fail(j_common_ptr info) {
   auto* errors = reinterpret_cast<Errors*>(info->err);
-  // libjpeg's own message would mislead users: it is about files on disk, to which some builds of libjpeg write what
-  // exceeds the memory limit.
+  // libjpeg's own message would mislead users: it speaks of files on disk, because some builds of libjpeg write there
+  // what exceeds the memory limit.
   if (info->err->msg_code == JERR_NO_BACKING_STORE)
     std::strcpy(errors->message, too_many_coefficients);
   else
@@ -98,8 +98,9 @@ bool JpegDecoder::is_cmyk() const noexcept {
 }
 
 Orientation JpegDecoder::orientation() const noexcept {
-  // libjpeg would keep all APP1 markers, however many, in memory that is not planned. It has read the header, so only
-  // what it passes over stands between the markers: fill bytes, and markers that have no length.
+  // The EXIF data is searched for here, because libjpeg would keep all APP1 markers, however many, in memory that is
+  // not planned. libjpeg has accepted the header. So between the markers there is only what libjpeg skips: fill bytes,
+  // and markers that have no length.
   const auto number = [&](size_t at) { return std::to_integer<unsigned>(bytes_[at]); };
   const auto has_length = [](unsigned marker) { return marker >= 0xc0 && marker != 0xff && marker / 8 != 0xd0 / 8; };
   for (size_t at = 2; at + 4 <= bytes_.size();) {
@@ -108,7 +109,7 @@ Orientation JpegDecoder::orientation() const noexcept {
       at++;
       continue;
     }
-    const size_t length = number(at + 2) << 8 | number(at + 3);  // of its two bytes and the content
+    const size_t length = number(at + 2) << 8 | number(at + 3);  // counts its own two bytes and the content
     if (marker == start_of_scan || length < 2 || length > bytes_.size() - at - 2) break;
     const auto content = bytes_.subspan(at + 4, length - 2);
     const std::string_view text(reinterpret_cast<const char*>(content.data()), content.size());
@@ -158,7 +159,7 @@ void JpegDecoder::read_row(uint8_t* row) {
 }
 
 void JpegDecoder::finish() {
-  // If the last row is decoded, or if the scan has ended before that row, libjpeg sees at no cost what follows the
+  // If the last row is decoded, or if the scan has ended before that row, libjpeg can check at no cost what follows the
   // scan.
   const bool reads_end = errors_.scan_ended || info_.output_scanline == info_.output_height;
   if (reads_end && !errors_.cut) {
@@ -172,7 +173,8 @@ void JpegDecoder::finish() {
   }
   if (errors_.cut) throw BadPicture("the picture is cut short");
   if (reads_end) return;
-  // What follows the window is not decoded. So the end marker is looked for in the bytes; a scan never contains one.
+  // The rows below the window are not decoded. So the end marker is searched for in the bytes; a scan never contains
+  // one.
   const std::string_view text(reinterpret_cast<const char*>(bytes_.data()), bytes_.size());
   const size_t end = text.rfind(end_marker), read = bytes_.size() - info_.src->bytes_in_buffer;
   if (end == std::string_view::npos || end + end_marker.size() < read) throw BadPicture("the picture is cut short");

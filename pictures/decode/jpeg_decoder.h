@@ -22,7 +22,7 @@ namespace feedline::pictures {
 ///
 /// A picture that ends too early is refused, as TensorFlow refuses it. A picture is also refused if its scan is
 /// followed by something that cannot follow a scan. Damage in rows below a window is not seen. Other damage of the scan
-/// cannot be told from a picture; libjpeg warns of some of it, see warnings().
+/// cannot be distinguished from a picture; libjpeg warns of some of it, see warnings().
 class JpegDecoder {
  public:
   /// Reads the header. `bytes` must outlive the decoder. Throws BadPicture.
@@ -37,7 +37,7 @@ class JpegDecoder {
   /// Returns the channels of a decoded pixel.
   int channels() const noexcept { return channels_; }
 
-  /// Returns how the picture is to be turned. Decoded rows are not turned.
+  /// Returns how the picture must be turned to be upright. Decoded rows are not turned yet.
   Orientation orientation() const noexcept;
 
   /// Makes begin() and read_row() decode the picture to 1/`by` of its size. `by` is 1, 2, 4 or 8. Call this function
@@ -67,7 +67,8 @@ class JpegDecoder {
   static void note(j_common_ptr info, int level);
   static void keep_quiet(j_common_ptr) {}
 
-  /// Runs `body`, which calls libjpeg and holds nothing that has a destructor. Throws BadPicture if libjpeg fails.
+  /// Runs `body`, which calls libjpeg. Nothing in `body` may have a destructor, because libjpeg's failures leave it by
+  /// longjmp(). Throws BadPicture if libjpeg fails.
   template <typename Body>
   void call(Body body);
   bool is_cmyk() const noexcept;

@@ -1,4 +1,4 @@
-// What is common to encoded pictures of all formats: windows, limits, and the options of decoding.
+// Declares what encoded pictures of all formats share: windows, limits, and the options of decoding.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ struct BadPicture : std::runtime_error {
 
 enum class Format : uint8_t { jpeg, png };
 
-/// Returns the format, which the first bytes tell; nullopt if the bytes are neither a JPEG nor a PNG.
+/// Returns the format that the first bytes show; nullopt if the bytes are neither a JPEG nor a PNG.
 inline std::optional<Format> format_of(std::span<const std::byte> bytes) noexcept {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (text.starts_with("\xff\xd8\xff")) return Format::jpeg;      // ISO/IEC 10918-1: SOI, and a marker begins
@@ -36,8 +36,9 @@ struct Window {
   bool operator==(const Window&) const = default;
 };
 
-/// How a picture is to be turned. First, columns and rows change places if `transposed`. Then the picture is mirrored
-/// left to right if `mirrored`. Then it is turned upside down, which reverses the order of its rows, if `upside_down`.
+/// The steps that turn a picture upright. First, columns and rows change places if `transposed`. Then the picture is
+/// mirrored left to right if `mirrored`. Then it is turned upside down, which reverses the order of its rows, if
+/// `upside_down`.
 struct Orientation {
   bool transposed = false, mirrored = false, upside_down = false;
   bool operator==(const Orientation&) const = default;
@@ -56,20 +57,20 @@ struct DecodeOptions {
   int bits = 8;
   /// Pictures with more pixels are refused as soon as their header is read.
   int64_t max_pixels = int64_t{1} << 24;
-  /// For a JPEG: whether the fast integer transform takes the place of the accurate one, as in TensorFlow's default.
+  /// If true, a JPEG is decoded with the fast integer transform (DCT) instead of the accurate one, as TensorFlow does
+  /// by default.
   bool fast_dct = false;
-  /// Whether pictures are turned as their EXIF data says.
+  /// If true, pictures are turned upright as their EXIF data says.
   bool apply_exif = false;
-  /// For a JPEG: whether a window may be decoded to a half, a quarter or an eighth of its size before it is resized.
-  /// The smaller window must still be at least as large as the size to which it is then resized. This changes the
-  /// pixels.
+  /// If true, a window of a JPEG may be decoded to a half, a quarter or an eighth of its size before it is resized. The
+  /// smaller window must still be at least as large as the size to which it is then resized. This changes the pixels.
   bool may_shrink = false;
 
   bool operator==(const DecodeOptions&) const = default;
 };
 
-/// Returns how many bytes a decoder takes from the heap at most. A progressive JPEG needs 2 bytes for each coefficient,
-/// and is refused if it needs more than this maximum. An interlaced PNG is kept whole.
+/// Returns how many bytes a decoder allocates on the heap at most. A progressive JPEG needs 2 bytes for each
+/// coefficient, and is refused if it needs more than this maximum. An interlaced PNG is kept whole.
 inline uint64_t decoder_memory(const DecodeOptions& options) noexcept {
   constexpr uint64_t bytes_per_pixel = 6, more = 8 << 20;  // `more`: tables, rows of blocks, pointers to rows
   return bytes_per_pixel * static_cast<uint64_t>(options.max_pixels) + more;

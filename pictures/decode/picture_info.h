@@ -1,4 +1,4 @@
-// What the header of an encoded picture says, for callers that do not need its pixels.
+// Reads the header of an encoded picture, for callers that do not need its pixels.
 #pragma once
 
 #include <cstddef>

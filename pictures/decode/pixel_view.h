@@ -1,5 +1,5 @@
-// A view of pixels that lie in memory, such as those of decode_raw. It has the functions of a decoder, so that both are
-// read in the same way.
+// A view of pixels that lie in memory, such as those of decode_raw. It has the member functions of a decoder, so that
+// render() can read from either.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ template <typename Sample>
 struct PixelView {
   const Sample* first = nullptr;  // the first sample of the pixel at the top left
   int64_t rows = 0, columns = 0;
-  int samples = 0;  // of a pixel: the number of its channels
+  int samples = 0;  // how many samples a pixel has: one for each channel
   int64_t row_step = 0, column_step = 0, sample_step = 1;
 
   int64_t width() const noexcept { return columns; }

@@ -15,7 +15,7 @@ namespace {
 constexpr size_t most_of_a_chunk = 8 << 20;                   // bytes of a chunk without pixels (a colour profile)
 constexpr size_t signature_bytes = 8, frame_of_a_chunk = 12;  // length and name before its content, CRC32 after it
 constexpr uint8_t crc_of_end[] = {0xae, 0x42, 0x60, 0x82};    // the CRC32 of IEND, which has no content
-// Names of chunks that are skipped, so that they take no memory: a picture may have many.
+// The names of chunks that are skipped. A picture may have many of them, which would otherwise be kept in memory.
 constexpr png_byte unread[] = "tEXt\0zTXt\0iTXt\0sPLT";
 
 struct Chunk {
@@ -122,8 +122,8 @@ void PngDecoder::begin(const Window& window) {
 }
 
 Orientation PngDecoder::orientation() const noexcept {
-  // If the eXIf chunk lies behind the pixels, libpng would find it only after it has decoded the pixels. That is too
-  // late.
+  // The EXIF data is searched for here, because libpng finds an eXIf chunk that lies behind the pixels only after it
+  // has decoded the pixels. That is too late.
   size_t at = signature_bytes;
   while (const auto chunk = next_chunk(bytes_, at)) {
     if (chunk->name == "eXIf") return exif_orientation(chunk->content);
@@ -149,8 +149,8 @@ void PngDecoder::read_samples(uint8_t* row) {
 }
 
 void PngDecoder::finish() {
-  // If the last row has been read, libpng sees what follows it. Otherwise what follows the window is not decoded, so
-  // the chunks are looked at here.
+  // If the last row has been read, libpng can check what follows it. Otherwise the rows below the window are not
+  // decoded, so the chunks are checked here.
   if (interlaced_ || row_ == height_) return call([&] { png_read_end(png_, info_); });
   size_t at = signature_bytes;
   for (;;) {

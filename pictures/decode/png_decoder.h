@@ -33,7 +33,7 @@ class PngDecoder {
   Orientation orientation() const noexcept;
   void begin(const Window& window);
   void read_row(uint8_t* row) { read_samples(row); }
-  /// Does the same for samples of 16 bits. To be called only if options.bits is 16.
+  /// Decodes the next row to samples of 16 bits. To be called only if options.bits is 16.
   void read_row(uint16_t* row) { read_samples(reinterpret_cast<uint8_t*>(row)); }
   void finish();
   uint64_t warnings() const noexcept { return warnings_; }

@@ -6,7 +6,7 @@
 namespace feedline::pictures {
 namespace {
 
-// Returns an upper bound for the number of weights of a pixel.
+// Returns an upper bound for the number of weights of a pixel of the result.
 size_t weights_bound(Filter filter, int64_t from, int64_t to) {
   const double scale = static_cast<double>(from) / static_cast<double>(to);
   switch (filter) {
@@ -27,7 +27,7 @@ struct Weights {
   size_t count;
 };
 
-// Computes the weights of pixel i.
+// Computes the weights of pixel i of the result.
 Weights weigh(Filter filter, int64_t from, int64_t to, int64_t i, float* weights) {
   const double scale = static_cast<double>(from) / static_cast<double>(to);
   switch (filter) {

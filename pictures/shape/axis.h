@@ -1,4 +1,4 @@
-// Resizing along one axis: which pixels an output pixel is made of, and their weights.
+// Resizes along one axis: computes from which source pixels each output pixel is made, and with which weights.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace feedline::pictures {
 
-/// How a pixel of a resized picture is computed. If n pixels become m, the centre of pixel i of the result lies at
+/// The ways to compute a pixel of a resized picture. If n pixels become m, the centre of pixel i of the result lies at
 /// (i + 1/2) n/m in the source.
 enum class Filter : uint8_t {
   bilinear,              // between the two nearest pixels: OpenCV's INTER_LINEAR, torch's interpolate
@@ -25,7 +25,7 @@ class Axis {
 
   /// Returns whether pixel i of the result is a copy of pixel i of the source.
   bool is_copy() const noexcept { return is_copy_; }
-  /// To make all pixels, the pixels [first(), last()) of the source are needed.
+  /// The pixels [first(), last()) of the source are those that the result is made from.
   int64_t first() const noexcept { return first_; }
   int64_t last() const noexcept { return last_; }
 

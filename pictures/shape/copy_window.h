@@ -1,4 +1,4 @@
-// Cuts a tensor out of a larger one that was finished before.
+// Cuts the tensor of a window out of a larger tensor that was made before.
 #pragma once
 
 #include <cstddef>

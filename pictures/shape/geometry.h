@@ -15,7 +15,7 @@ struct Size {
   bool operator==(const Size&) const = default;
 };
 
-/// A window of random area and shape, as torchvision's RandomResizedCrop takes it. Its defaults are torchvision's.
+/// A window of random area and shape, as torchvision's RandomResizedCrop chooses it. The defaults are torchvision's.
 struct RandomArea {
   double least_scale = 0.08, most_scale = 1;           // as shares of the picture's area
   double least_ratio = 3.0 / 4, most_ratio = 4.0 / 3;  // width / height
@@ -26,7 +26,7 @@ struct RandomArea {
 /// without a size the window is not resized.
 struct GeometrySpec {
   std::optional<Size> crop = {};        // a window of this size
-  std::optional<RandomArea> area = {};  // in place of `crop`
+  std::optional<RandomArea> area = {};  // a random window, in place of `crop`
   bool crop_randomly = false;           // anywhere in the picture, as torchvision's RandomCrop; else as its CenterCrop
   bool crop_after_resize = false;
   int64_t padding = 0;                  // pixels that are added on each side of the picture before it is cropped

@@ -21,7 +21,7 @@
 namespace feedline::pictures {
 namespace {
 
-// Takes memory for `count` elements from the front of `scratch`.
+// Allocates memory for `count` elements at the front of `scratch`, and shortens `scratch` by it.
 template <typename T>
 T* take(std::span<std::byte>& scratch, size_t count) {
   const size_t bytes = round_up(count * sizeof(T), 64);
@@ -135,7 +135,7 @@ class RowFinisher {
   const RowKernels& row_kernels_;
   const size_t size_, width_, height_, channels_;
   std::byte* const out_;
-  std::byte* const planes_;  // a row whose channels are still apart
+  std::byte* const planes_;  // one row, in which each channel is still a plane of its own
 };
 
 template <typename Sample>
@@ -146,7 +146,6 @@ RowKernels::AddRows<Sample> add_rows_of(const RowKernels& kernels) {
     return kernels.add_rows_of_words;
 }
 
-// Mirrors a row of pixels.
 template <typename Sample>
 void mirror(Sample* row, size_t pixels, size_t channels) {
   if (pixels == 0) return;
@@ -199,7 +198,7 @@ void render_with(Decoder& decoder, const Geometry& geometry, const Finish& finis
         std::memmove(samples, row_at(first - base), static_cast<size_t>(read - first) * stored * sizeof(Sample));
       base = first;
     }
-    for (; read < last; read++) from.read_row(row_at(std::max(read, first) - base));  // rows before `first` are skipped
+    for (; read < last; read++) from.read_row(row_at(std::max(read, first) - base));  // earlier rows are overwritten
     add_rows_of<Sample>(kernels)(sums, row_at(first - base), stored, vertical.weights.data(), vertical.weights.size(),
                                  stored);
     (channels == 1 ? kernels.add_grey_pixels : kernels.add_colour_pixels)(planes, plane, sums, taps, width);

@@ -15,8 +15,8 @@
 
 namespace feedline::pictures {
 
-/// Which pixels are made: the window `source` of the picture is resized to `width` x `height`, and the window `made` of
-/// the result is what the tensor has. Pixels of `source` outside of the picture have the value Finish::fill.
+/// Selects the pixels of a tensor: the window `source` of the picture is resized to `width` x `height`, and the tensor
+/// is the window `made` of the result. Pixels of `source` outside of the picture have the value Finish::fill.
 struct Geometry {
   Window source;
   int64_t width = 0, height = 0;
@@ -24,8 +24,8 @@ struct Geometry {
   bool is_mirrored = false;  // left to right
 };
 
-/// What becomes of a pixel's values. Arithmetic is in FLOAT32, each step rounded: (x * scale - mean) / std. The result
-/// is cast; integers are rounded to nearest even and saturate.
+/// Says how elements of a tensor are made from the values x of pixels: (x * scale - mean) / std is computed in FLOAT32,
+/// with each step rounded, and then cast. Integers are rounded to nearest even and saturate.
 struct Finish {
   DType dtype = DType::uint8;
   Filter filter = Filter::bilinear;
@@ -53,8 +53,8 @@ using GeometryOf = std::function<Geometry(int64_t width, int64_t height)>;
 uint64_t render(std::span<const std::byte> picture, DecodeOptions options, const GeometryOf& geometry_of,
                 const Finish& finish, std::byte* out, std::span<std::byte> scratch);
 
-/// Do the same for pixels in memory. `scratch` has render_memory() bytes for options with the bits of these samples and
-/// with a max_pixels that is at least the number of pixels in the window Geometry::source.
+/// Make the tensor from pixels that lie in memory. `scratch` has render_memory() bytes for options with the bits of
+/// these samples and with a max_pixels that is at least the number of pixels in the window Geometry::source.
 void render(PixelView<uint8_t> pixels, const GeometryOf& geometry_of, const Finish& finish, std::byte* out,
             std::span<std::byte> scratch);
 void render(PixelView<uint16_t> pixels, const GeometryOf& geometry_of, const Finish& finish, std::byte* out,

@@ -18,7 +18,7 @@ struct RowKernels {
   AddRows<uint8_t> add_rows_of_bytes;
   AddRows<uint16_t> add_rows_of_words;
 
-  /// Which pixels of a row are added to make each pixel of the result.
+  /// Selects, for each pixel of the result, the pixels of a row that are added.
   struct Taps {
     const int64_t* firsts;  // for each pixel: the number of the first pixel that is added
     int64_t origin;         // the number of the pixel with which the row begins
