@@ -525,21 +525,16 @@ void BatchWriter::write_values(int of, RowBlock& block, std::byte* out, Failures
   const size_t each = output.jobs[0].values, bytes = output.row_bytes() / each;
   const auto number = static_cast<size_t>(output.jobs[0].column.number);
   const FeatureSpec& feature = plan_.spec.features[number];
-  RowNumbers numbers = numbers_of(block, failures.batch);
-  numbers.first *= each;  // to the writer each value is a row of the sample
-  numbers.frames *= each;
   std::array<std::span<const std::byte>, block_rows> values;
   size_t count = 0, written = 0;  // of `values`; of all values
   const auto write_some = [&] {
-    RowOutcome outcome =
-        call(*plan_.writers.of(of), std::span(values).first(count), numbers, out + written * bytes, bytes);
+    RowOutcome outcome = call(*plan_.writers.of(of), std::span(values).first(count), {}, out + written * bytes, bytes);
     for (RowError& failure : outcome.failed) {
       const size_t value = written + failure.row;
       failure.row = static_cast<uint32_t>(value / each);
       failure.message = fmt::format("value {}: {}", value % each, failure.message);
       failures.add(block, std::move(failure), feature.name, plan_);
     }
-    numbers.first += count;
     written += count;
     count = 0;
   };

@@ -32,9 +32,10 @@ struct KeptRows {
   std::span<std::byte> scratch;       // KeptStep::entry_bytes bytes if entries are on a disk; empty if in memory
 };
 
-/// Says which rows of an epoch a block has. The rows are consecutive, and a sample has `frames` rows. If a row has several
-/// values, each value counts as a row here. But if a writer that takes long makes the steps of a row, each step is a
-/// block of its own, and `first` is the number of the row's sample.
+/// Says which rows of an epoch a block has. The rows are consecutive, and a sample has `frames` rows. If a writer that
+/// takes long makes the steps of a row, each step is a block of its own, and `first` is the number of the row's sample.
+/// If any other writer makes several values of a row, each value counts as a row of its block, and nothing is said: all
+/// members have their defaults. So such a writer makes no random choices and uses no cache.
 struct RowNumbers {
   uint64_t epoch = 0, first = 0;
   uint64_t frames = 1;
