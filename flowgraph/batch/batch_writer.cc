@@ -519,30 +519,36 @@ void BatchWriter::run_writer(int of, RowBlock& block, std::byte* out, Failures& 
 }
 
 // Makes rows of several values each, many values at a time. If some values fail, the row fails with the error of the
-// first of them.
+// first of them, and values after it need not be made.
 void BatchWriter::write_values(int of, RowBlock& block, std::byte* out, Failures& failures) const {
   const OutputSpec& output = plan_.spec.outputs[static_cast<size_t>(of)];
   const size_t each = output.jobs[0].values, bytes = output.row_bytes() / each;
   const auto number = static_cast<size_t>(output.jobs[0].column.number);
   const FeatureSpec& feature = plan_.spec.features[number];
   std::array<std::span<const std::byte>, block_rows> values;
-  size_t count = 0, written = 0;  // of `values`; of all values
+  size_t count = 0, written = 0;           // of `values`; of all values
+  size_t last_failed = block.rows.size();  // the last row that failed; at first none
   const auto write_some = [&] {
     RowOutcome outcome = call(*plan_.writers.of(of), std::span(values).first(count), {}, out + written * bytes, bytes);
     for (RowError& failure : outcome.failed) {
-      const size_t value = written + failure.row;
-      failure.row = static_cast<uint32_t>(value / each);
+      const size_t value = written + failure.row, row = value / each;
+      if (std::exchange(last_failed, row) == row) continue;
+      failure.row = static_cast<uint32_t>(row);
       failure.message = fmt::format("value {}: {}", value % each, failure.message);
       failures.add(block, std::move(failure), feature.name, plan_);
     }
     written += count;
     count = 0;
   };
-  for (const BatchRow& row : block.rows) {
-    const ValuesRef own = values_of(feature, row.chunk->features()[number], row.row);
+  for (size_t row = 0; row < block.rows.size(); row++) {
+    const ValuesRef own = values_of(feature, block.rows[row].chunk->features()[number], block.rows[row].row);
     for (const BytesRef& value : std::span(static_cast<const BytesRef*>(own.values), own.count)) {
       values[count++] = {value.data, value.size};
-      if (count == values.size()) write_some();
+      if (count < values.size()) continue;
+      write_some();
+      if (last_failed != row) continue;
+      written = (row + 1) * each;
+      break;
     }
   }
   if (count > 0) write_some();

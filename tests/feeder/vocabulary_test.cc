@@ -27,12 +27,13 @@ int64_t tag_of(int64_t id, int64_t i) { return (id * 7 + i * 3) % known_words; }
 /// Records that have a word, of the number id % known_words, and as many tags as `tags` says. words.txt has the words.
 class Words {
  public:
-  explicit Words(int64_t count, int64_t tags = 4, const std::function<int64_t(int64_t id)>& number_of = {})
+  explicit Words(int64_t count, int64_t tags = 4, const std::function<int64_t(int64_t id)>& number_of = {},
+                 const std::function<int64_t(int64_t id, int64_t i)>& number_of_tag = tag_of)
       : tags_(tags) {
     std::vector<std::string> records;
     for (int64_t id = 0; id < count; id++) {
       std::vector<std::string> tag_words;
-      for (int64_t i = 0; i < tags; i++) tag_words.push_back(word_of(tag_of(id, i)));
+      for (int64_t i = 0; i < tags; i++) tag_words.push_back(word_of(number_of_tag(id, i)));
       records.push_back(wire::example(
           wire::entry("id", wire::int64_feature({id})) +
           wire::entry("word", wire::bytes_feature({word_of(number_of ? number_of(id) : id % known_words)})) +
@@ -184,6 +185,54 @@ TEST_CASE("of several names the first that is not known is told") {
     CHECK(std::ranges::count(batch.at("tags").as<int64_t>(), 0) == 4 * 300);
   }
   CHECK(skipping.report().bad_records == 8);
+}
+
+TEST_CASE("names that are not known fail their own row, wherever its values begin and end among those made at a time") {
+  constexpr int64_t tags = 300;
+  const struct {
+    int64_t row, first;  // in this row all tags from `first` on are not known
+    std::vector<int64_t> filled;
+  } cases[] = {{2, 280, {0, 1, 1, 3}}, {0, 3, {1, 1, 2, 3}}, {1, 255, {0, 0, 2, 3}}, {3, 299, {0, 1, 2, 2}}};
+  for (const auto& c : cases) {
+    INFO("row " << c.row << ", from tag " << c.first << " on");
+    const Words words(8, tags, {}, [&](int64_t id, int64_t i) {
+      return id == c.row && i >= c.first ? known_words + i : tag_of(id, i);
+    });
+    const std::string text =
+        number_output + "output { name: 'tags' feature: 'tags' dtype: INT32 vocabulary { keys_file: 'words.txt' } } ";
+    const std::string why = fmt::format("value {}: words.txt does not have the name '{}'; add the name", c.first,
+                                        word_of(known_words + c.first));
+    Feeder strict(words.pipeline(text + batch_of(4, "DROP")));
+    const Error error = error_of_feed(strict);
+    CHECK(error.category() == Category::wrong_value);
+    CHECK_THAT(error.message(), Catch::StartsWith(why));
+    CHECK((error.place().record == c.row && error.place().feature == "tags"));
+
+    Feeder skipping(words.pipeline(text + "errors { on_error: SKIP_RECORD } " + batch_of(4, "DROP")));
+    const Batch batch = skipping.next();
+    REQUIRE(batch);
+    std::vector<uint8_t> mask(4, 1);
+    mask[static_cast<size_t>(c.row)] = 0;
+    const auto valid = batch.at("@valid").as<uint8_t>();
+    CHECK(std::vector<uint8_t>(valid.begin(), valid.end()) == mask);
+    const auto ids = batch.at("id").as<int64_t>();
+    CHECK(std::vector<int64_t>(ids.begin(), ids.end()) == c.filled);
+    std::vector<int32_t> wanted;
+    for (const int64_t id : c.filled)
+      for (int64_t i = 0; i < tags; i++) wanted.push_back(static_cast<int32_t>(tag_of(id, i)));
+    const auto found = batch.at("tags").as<int32_t>();
+    CHECK(std::vector<int32_t>(found.begin(), found.end()) == wanted);
+    std::vector<int64_t> others;
+    const Batch next = skipping.next();
+    REQUIRE(next);
+    check_numbers(next, others);
+    CHECK(others == numbers(4, 4));
+    const Report report = skipping.report();
+    CHECK(report.bad_records == 1);
+    REQUIRE(report.errors.size() == 1);
+    CHECK_THAT(report.errors[0].message(), Catch::StartsWith(why));
+    CHECK(report.errors[0].place().record == c.row);
+  }
 }
 
 TEST_CASE("with `unknown` no name is bad: those that are not known become this number") {
