@@ -184,8 +184,16 @@ BatchWriter::BatchWriter(const Plan& plan, CacheStore* rows, bool for_gpus)
   }
   rows_per_task_ = std::max<int64_t>(1, task_bytes / row_bytes);
   if (rows_per_task_ > block_rows) rows_per_task_ -= rows_per_task_ % block_rows;
-  for (size_t output = 0; output < plan.spec.outputs.size(); output++)
-    if (const RowWriter* writer = plan.writers.of(output); writer && writer->takes_long()) rows_per_task_ = 1;
+  for (size_t o = 0; o < plan.spec.outputs.size(); o++) {
+    const OutputSpec& output = plan.spec.outputs[o];
+    const RowWriter* const writer = plan.writers.of(o);
+    if (!writer) continue;
+    if (writer->takes_long()) rows_per_task_ = 1;
+    check_invariant(!output.dense() || output.jobs[0].values == 1 ||
+                        !(writer->reads_ahead() || (store_ && plan.cache->parts().of_output[o] >= 0)),
+                    "output '{}' has several values in a row, but its writer reads ahead or a cache keeps its rows",
+                    output.name);
+  }
   // If the batches in use together exceed the last-level cache, each batch has left the cache before the trainer reads
   // it, or before it is written again. Then streaming stores are faster. (A ring of small batches may have more buffers
   // than counted here, but few of them are in use while the trainer is fast.) A GPU copies what has left the caches
