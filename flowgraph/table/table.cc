@@ -108,20 +108,21 @@ void Table::open(uint64_t memory_limit, const IoOptions& how, bool gpus) {
   std::shared_ptr<const io::SourceFile> names;
   try {
     if (!spec_.keys_path.empty()) names = io::all_files().open(spec_.keys_path);
-    if (!file_) spec_.rows = header_.rows = KeyMap::count_lines(*names);
+    // Text that is larger than the limit by itself is not read.
+    if (!file_ && names->size() <= memory_limit) spec_.rows = header_.rows = KeyMap::count_lines(*names);
   } catch (const Error& error) {
     throw Error(error.category(), fmt::format("{}.keys_file: {}", file_ ? "lookup" : "vocabulary", error.message()),
                 error.place());
   }
-  if (!file_ && (header_.rows == 0 || header_.rows > KeyMap::most_names))
-    refuse(*names, fmt::format("the file has {}; a vocabulary has 1 to {} names, each on its own line",
-                               format_count(header_.rows, "line"), KeyMap::most_names));
   const uint64_t names_bytes = names ? KeyMap::memory_bytes(names->size(), header_.rows) : 0,
                  rows_bytes = resident_ ? first_row_ + header_.rows * header_.row_bytes : 0;
   memory_bytes_ = names_bytes + rows_bytes;
   if (!file_ && memory_bytes_ > memory_limit)
     refuse(*names, fmt::format("the names take {} of memory, but memory.limit is {}; raise memory.limit",
                                format_byte_size(memory_bytes_), format_byte_size(memory_limit)));
+  if (!file_ && (header_.rows == 0 || header_.rows > KeyMap::most_names))
+    refuse(*names, fmt::format("the file has {}; a vocabulary has 1 to {} names, each on its own line",
+                               format_count(header_.rows, "line"), KeyMap::most_names));
   if (memory_bytes_ > memory_limit)
     refuse(*file_, fmt::format("the table takes {} of memory ({} for rows, {} for names), but memory.limit is {}; {}",
                                format_byte_size(memory_bytes_), format_byte_size(rows_bytes),

@@ -179,6 +179,14 @@ TEST_CASE("a vocabulary has only names, as many as its file has lines") {
                     Catch::Contains("none.txt: vocabulary.keys_file: cannot be opened: No such file"));
 }
 
+TEST_CASE("a vocabulary whose text is larger than the memory is refused before it is read") {
+  const TempDir dir;
+  const std::string names = dir.write("names.txt", "a\n");
+  std::filesystem::resize_file(names, uint64_t{1} << 40);  // with a hole; to read it would take minutes
+  CHECK_THROWS_WITH(Table({"", names}).open(uint64_t{1} << 30),
+                    Catch::Contains("names.txt: the names take 1 TiB of memory, but memory.limit is 1 GiB"));
+}
+
 TEST_CASE("a table whose file is replaced by one of another shape is refused") {
   const TempDir dir;
   const std::string path = dir.write("t.npy", npy("<f4", "(3, 2)", in_memory<float>({1, 2, 3, 4, 5, 6})));
