@@ -6,6 +6,9 @@
 
 namespace feedline {
 
+/// The mark with which some editors begin a text in UTF-8.
+inline constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+
 /// Returns whether `bytes` are valid UTF-8 as RFC 3629 defines it.
 bool is_utf8(std::string_view bytes) noexcept;
 

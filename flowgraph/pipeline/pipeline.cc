@@ -13,6 +13,7 @@
 #include "base/absolute_path.h"
 #include "base/did_you_mean.h"
 #include "base/syscall_hooks.h"
+#include "base/utf8.h"
 #include "feedline/error.h"
 #include "feedline_pipeline.pb.h"
 #include "flowgraph/pipeline/message_text.h"
@@ -26,8 +27,6 @@ using Given = pb::TextFormat::ParseInfoTree;
 using OpenPipelineOp = HookedCall<"open_pipeline", EMFILE>;
 using ReadPipelineOp = HookedCall<"read_pipeline", EIO>;
 
-// Some editors begin a text in UTF-8 with this mark.
-constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
 constexpr size_t longest_text = size_t{64} << 20;  // bytes; a longer text is not a pipeline
 
 void parse(std::string_view text, std::string_view text_name, pb::Message& message, Given* given = nullptr) {

@@ -53,6 +53,11 @@ KeyMap::KeyMap(const io::SourceFile& file, uint64_t rows) {
   text_.resize(file.size());
   file.read_at(0, text_);
   file.check_unchanged();
+  if (std::string_view(reinterpret_cast<const char*>(text_.data()), text_.size()).starts_with(byte_order_mark))
+    throw Error(Category::bad_pipeline,
+                "the file begins with a byte order mark, which would belong to the first name; save it as UTF-8 "
+                "without this mark",
+                Place::of_file(file.path()));
   find_lines(file, rows);
   buckets_.resize(buckets_for(rows));
   for (uint64_t row = 0; row < rows; row++) insert(static_cast<uint32_t>(row), file);

@@ -22,8 +22,8 @@ class KeyMap {
   static uint64_t count_lines(const io::SourceFile& file);
 
   /// Reads the file. Throws Error io_error if it cannot be read, or has changed since it was opened. Throws Error
-  /// bad_pipeline if the file does not have `rows` lines, or has a name twice. The error about such a name has the
-  /// numbers of both lines.
+  /// bad_pipeline if the file does not have `rows` lines, has a name twice, or begins with a byte order mark. The error
+  /// about a name that comes twice has the numbers of both lines.
   KeyMap(const io::SourceFile& file, uint64_t rows);
 
   /// Returns how many bytes of memory a KeyMap takes for a file of `file_bytes` bytes with the names of `rows` rows.

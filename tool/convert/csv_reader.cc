@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "tool/convert/convert.h"
 
 namespace feedline::tool {
@@ -17,7 +18,7 @@ constexpr size_t most_csv_row_bytes = size_t{255} << 20;
 CsvReader::CsvReader(const io::InputFile& file, char delimiter)
     : file_(file), ends_(std::string(1, delimiter) + "\r\n\"") {
   more();
-  if (buffer_.starts_with("\xef\xbb\xbf")) next_ = 3;
+  if (buffer_.starts_with(byte_order_mark)) next_ = byte_order_mark.size();
 }
 
 /// Reads more of the file into the buffer, and removes what is before next_. Returns false at the end of the file.

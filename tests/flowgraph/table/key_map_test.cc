@@ -6,6 +6,7 @@
 #include <random>
 #include <unordered_map>
 
+#include "base/utf8.h"
 #include "feedline/error.h"
 #include "support/catch.h"
 #include "support/temp_dir.h"
@@ -88,6 +89,17 @@ TEST_CASE("as many lines as rows, and no name twice") {
   CHECK(refusal(dir, "\nx\n\n", 3) == "the name '' is on line 1 and on line 3; write each name only once");
   CHECK(refusal(dir, "a\r\na\n", 2) == "the name 'a' is on line 1 and on line 2; write each name only once");
   CHECK_THROWS_WITH(map_of(dir, "a", uint64_t{1} << 40), Catch::Contains("look the rows up by number"));
+}
+
+TEST_CASE("a file that begins with a byte order mark is refused") {
+  const TempDir dir;
+  const std::string why =
+      "the file begins with a byte order mark, which would belong to the first name; save it as UTF-8 without this "
+      "mark";
+  const std::string mark(byte_order_mark);
+  CHECK(refusal(dir, mark + "a\nb\n", 2) == why);
+  CHECK(refusal(dir, mark, 1) == why);
+  CHECK(find(map_of(dir, "a\n" + mark + "\n\xEF\xBB", 3), mark) == 1);
 }
 
 TEST_CASE("many names, found many at a time") {
