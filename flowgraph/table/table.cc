@@ -137,7 +137,14 @@ void Table::open(uint64_t memory_limit, const IoOptions& how, bool gpus) {
     keys_.emplace(*names, header_.rows);
     digest_ = mix64(digest_ ^ keys_->digest());
   }
-  if (file_) open_rows(how, rows_bytes);
+  if (file_) {
+    open_rows(how, rows_bytes);
+  } else {
+    const KeyMap::Key empty;
+    int64_t line = -1;
+    keys_->find({&empty, 1}, {&line, 1});
+    if (line >= 0) refuse(*names, fmt::format("line {} is empty; remove it, or write a name there", line + 1));
+  }
   open_ = true;
 }
 

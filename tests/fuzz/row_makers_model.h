@@ -57,14 +57,16 @@ class ModelTables {
 
   ModelTables() {
     for (size_t t = 0; t < count; t++) {
-      std::string rows, names, shape = std::to_string(tables[t].rows) + ",";
+      std::string rows, names, words, shape = std::to_string(tables[t].rows) + ",";
       for (const int64_t axis : tables[t].shape) shape += std::to_string(axis) + ",";
       for (uint64_t row = 0; row < tables[t].rows; row++) {
         rows += row_of(t, row);
         names += name_of(row) + "\n";
+        words += word_of(row) + "\n";
       }
       dir.write(std::to_string(t) + ".npy", npy(tables[t].descr, "(" + shape + ")", rows));
       dir.write(std::to_string(t) + ".txt", names);
+      dir.write(std::to_string(t) + ".words", words);
     }
   }
   std::string row_of(size_t t, uint64_t row) const {
@@ -73,6 +75,8 @@ class ModelTables {
     return bytes;
   }
   static std::string name_of(uint64_t row) { return row == 0 ? "" : "row" + std::to_string(row); }
+  /// The name of this number in a vocabulary, where no name is empty.
+  static std::string word_of(uint64_t number) { return name_of(number + 1); }
 
   const Table tables[count] = {{"<f4", DType::float32, {3}, 5},
                                {"|i1", DType::int8, {7}, 1},
@@ -397,7 +401,8 @@ inline void Model::lookup() {
   }
 }
 
-// Numbers of a table's names, one in each record or several, also of names that the table does not have.
+// Numbers of words, one in each record or several, also of words that the vocabulary does not have. It has as many as
+// the table has rows.
 inline void Model::vocabulary(const ModelTables& all, size_t t) {
   constexpr int64_t others[] = {-1, 0, 3, std::numeric_limits<int32_t>::min()};
   const uint64_t names = all.tables[t].rows;
@@ -411,7 +416,7 @@ inline void Model::vocabulary(const ModelTables& all, size_t t) {
   const std::string named = declare(DType::bytes, fmt::format("shape: [{}]", fmt::join(axes, ",")));
   ModelOutput& output =
       add(Kind::dense, type == 2 ? DType::int32 : DType::int64, Shape(axes),
-          fmt::format("feature: '{}' {} vocabulary {{ keys_file: '{}.txt' {} }}", named, types[type],
+          fmt::format("feature: '{}' {} vocabulary {{ keys_file: '{}.words' {} }}", named, types[type],
                       all.dir.file(std::to_string(t)), has_other ? fmt::format("unknown: {}", other) : std::string()));
   output.zeros.assign(count * size, '\0');
   for (size_t r = 0; r < records.size(); r++) {
@@ -419,7 +424,7 @@ inline void Model::vocabulary(const ModelTables& all, size_t t) {
     std::vector<std::string> values;
     for (size_t i = 0; i < count; i++) {
       const uint64_t name = pick(8) == 7 ? near(names) : pick(names);
-      values.push_back(ModelTables::name_of(name));
+      values.push_back(ModelTables::word_of(name));
       made.fails = made.fails || (name >= names && !has_other);
       made.values.push_back(bytes_of(name < names ? name : static_cast<uint64_t>(other), size));
     }

@@ -216,7 +216,7 @@ def test_rows_of_a_table_by_name_and_by_number(tmp_path):
 
 
 def test_numbers_of_names(tmp_path):
-    words = ["zebra", "", "été", "two words"]
+    words = ["zebra", "ant", "été", "two words"]
     (tmp_path / "words.txt").write_text("".join(f"{word}\n" for word in words), encoding="utf-8")
     numbers = np.random.default_rng(2).integers(0, 5, (60, 3))  # 4 is no word
     names = [[([*words, "other"][n]).encode() for n in row] for row in numbers]

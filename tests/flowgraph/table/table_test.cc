@@ -174,7 +174,11 @@ TEST_CASE("a vocabulary has only names, as many as its file has lines") {
   };
   CHECK(refused("") == "the file has 0 lines; a vocabulary has 1 to 2147483648 names, each on its own line");
   CHECK(refused("a\nb\na\n") == "the name 'a' is on line 1 and on line 3; write each name only once");
-  CHECK(refused("\n") == "no error");  // one name, which is empty
+  const std::string advice = " is empty; remove it, or write a name there";
+  CHECK(refused("\n") == "line 1" + advice);
+  CHECK(refused("a\nb\n\n") == "line 3" + advice);
+  CHECK(refused("a\r\n\r\nb") == "line 2" + advice);
+  CHECK(refused(" \n") == "no error");
   CHECK_THROWS_WITH(Table({"", dir.file("none.txt")}).open(no_limit),
                     Catch::Contains("none.txt: vocabulary.keys_file: cannot be opened: No such file"));
 }
