@@ -2,6 +2,8 @@
 #include "flowgraph/table/key_map.h"
 
 #include <array>
+#include <chrono>
+#include <filesystem>
 #include <optional>
 #include <random>
 #include <unordered_map>
@@ -89,6 +91,16 @@ TEST_CASE("as many lines as rows, and no name twice") {
   CHECK(refusal(dir, "\nx\n\n", 3) == "the name '' is on line 1 and on line 3; write each name only once");
   CHECK(refusal(dir, "a\r\na\n", 2) == "the name 'a' is on line 1 and on line 2; write each name only once");
   CHECK_THROWS_WITH(map_of(dir, "a", uint64_t{1} << 40), Catch::Contains("look the rows up by number"));
+}
+
+TEST_CASE("a file that is written to while it is open is an error") {
+  const TempDir dir;
+  const std::string path = dir.write("names.txt", "a\nb\n");
+  const auto before = std::filesystem::last_write_time(path);
+  const io::InputFile file(path);
+  dir.write("names.txt", "a\nc\n");
+  std::filesystem::last_write_time(path, before + std::chrono::seconds(1));
+  CHECK_THROWS_WITH(KeyMap(file, 2), Catch::Contains("names.txt: has changed since it was opened"));
 }
 
 TEST_CASE("a file that begins with a byte order mark is refused") {
