@@ -294,7 +294,9 @@ TEST_CASE("whichever rows and outputs fail, good rows stay as they are, and fill
 
 TEST_CASE(
     "names that are not known, rows that a table lacks and formulas fail in one batch, each for its own records") {
-  const Data data = named({64});
+  const Data data({64}, Compression::none, [](int64_t id) {
+    return more_of(id) + wire::entry("pair", wire::bytes_feature({"a" + name_of(id), "b" + name_of(id)}));
+  });
   const std::set<int64_t> lost = {5, 20, 21}, unnamed = {7, 20, 40};
   break_rows(data.dir(), lost);
   std::string names;
@@ -304,10 +306,22 @@ TEST_CASE(
     names += name_of(id) + '\n';
   }
   data.dir().write("words.txt", names);
-  std::set<int64_t> bad = {33};
+  std::string pairs;
+  std::map<std::string, int64_t> number_in_pairs;
+  for (int64_t id = 0; id < 64; id++)
+    for (const std::string& name : {"a" + name_of(id), "b" + name_of(id)}) {
+      if (name == "bid-9" || name == "aid-20" || id == 50) continue;
+      number_in_pairs.emplace(name, std::ssize(number_in_pairs));
+      pairs += name + '\n';
+    }
+  data.dir().write("pairs.txt", pairs);
+  std::set<int64_t> bad = {9, 33, 50};
   bad.insert(lost.begin(), lost.end());
   bad.insert(unnamed.begin(), unnamed.end());
-  const std::string vocabulary = "output { name: 'number' feature: 'name' vocabulary { keys_file: 'words.txt' } } ",
+  const std::string vocabulary =
+                        "output { name: 'number' feature: 'name' vocabulary { keys_file: 'words.txt' } } "
+                        "feature { name: 'pair' dtype: BYTES shape: 2 } "
+                        "output { name: 'pair' feature: 'pair' vocabulary { keys_file: 'pairs.txt' } } ",
                     formula = "output { name: 'm' expression { formula: 'mod(1, id - 33)' } } ";
   for (const std::string& text : {made + vocabulary + formula, vocabulary + formula + made})
     for (const int batch : {8, 64})
@@ -319,13 +333,15 @@ TEST_CASE(
           REQUIRE(got.rows() == batch / count);
           const auto valid = got.at("@valid").as<uint8_t>();
           const auto ids = got.at("id").as<int64_t>(), made_rows = got.at("made").as<int64_t>(),
-                     found = got.at("number").as<int64_t>();
+                     found = got.at("number").as<int64_t>(), pair = got.at("pair").as<int64_t>();
           for (size_t row = 0; row < valid.size(); row++) {
             const int64_t id = first + static_cast<int64_t>(row);
             CHECK(valid[row] == (bad.contains(id) ? 0 : 1));
             if (valid[row]) CHECK(ids[row] == id);
             CHECK(made_rows[row] == ids[row]);
             CHECK(found[row] == number_of.at(ids[row]));
+            CHECK(pair[2 * row] == number_in_pairs.at("a" + name_of(ids[row])));
+            CHECK(pair[2 * row + 1] == number_in_pairs.at("b" + name_of(ids[row])));
           }
         }
         for (int replica = 0; replica < count; replica++) CHECK_FALSE(feeder.next(replica));
@@ -336,6 +352,8 @@ TEST_CASE(
         for (const Error& error : report.errors) why[error.place().record] = error.message();
         REQUIRE(why.size() == bad.size());
         CHECK_THAT(why[7], Catch::StartsWith("words.txt does not have the name 'id-7'"));
+        CHECK_THAT(why[9], Catch::StartsWith("value 1: pairs.txt does not have the name 'bid-9'"));
+        CHECK_THAT(why[50], Catch::StartsWith("value 0: pairs.txt does not have the name 'aid-50'"));
         CHECK_THAT(why[21], Catch::StartsWith("made.txt does not have the name 'id-21'"));
         CHECK_THAT(why[33], Catch::Contains("mod by 0"));
       }
