@@ -225,6 +225,9 @@ TEST_CASE("video: RAISE: a broken frame ends the feed after the last whole step,
           CHECK(error.place().offset > 0);
           CHECK(error.place().record == broken.clip);
           CHECK(error.place().feature == (broken.is_in_pair ? "pair" : "frames"));
+          const TriedRecords tried = feeder.try_records(clips);
+          REQUIRE(tried.errors.size() == 1);
+          CHECK(tried.errors[0].message() == error.message());
         }
     }
 }

@@ -207,6 +207,9 @@ TEST_CASE("names that are not known fail their own row, wherever its values begi
     CHECK(error.category() == Category::wrong_value);
     CHECK_THAT(error.message(), Catch::StartsWith(why));
     CHECK((error.place().record == c.row && error.place().feature == "tags"));
+    const TriedRecords tried = strict.try_records(8);
+    REQUIRE(tried.errors.size() == 1);
+    CHECK(tried.errors[0].message() == error.message());
 
     Feeder skipping(words.pipeline(text + "errors { on_error: SKIP_RECORD } " + batch_of(4, "DROP")));
     const Batch batch = skipping.next();
