@@ -14,7 +14,8 @@ void VocabularyWriter::write(std::span<const std::span<const std::byte>> values,
                              size_t stride, std::span<std::byte>, RowOutcome& outcome) const {
   std::array<int64_t, Table::most_at_once> numbers;
   std::array<const std::byte*, Table::most_at_once> stored;
-  for (size_t i = 0; i < numbers.size(); i++) stored[i] = reinterpret_cast<const std::byte*>(&numbers[i]);
+  for (size_t i = 0; i < std::min(numbers.size(), values.size()); i++)
+    stored[i] = reinterpret_cast<const std::byte*>(&numbers[i]);
   for (size_t first = 0; first < values.size(); first += numbers.size(), out += numbers.size() * stride) {
     const std::span some = values.subspan(first, std::min(numbers.size(), values.size() - first));
     finder_.find(some, numbers);
