@@ -123,6 +123,13 @@ std::vector<fs::path> cache_files(const Pictures& pictures) {
   return files;
 }
 
+// Returns how many entries the feeder has kept. A row of the next epoch, which is made ahead of time, may have claimed an
+// entry before the row of this epoch did. So the feed is ended first, which waits for such rows.
+uint64_t entries_of(Feeder& feeder) {
+  feeder.set_epoch(0);
+  return feeder.report().cache_entries;
+}
+
 }  // namespace
 
 TEST_CASE("batches with a cache are those without one", "[long]") {
@@ -160,9 +167,9 @@ TEST_CASE("the planned part of the samples is found, in every order") {
       Feeder feeder(pipeline);
       epoch_of(feeder);
       CHECK(feeder.report().cache_share == static_cast<double>(kept) / count);
+      feeder.set_epoch(7);  // its counts begin at 0, and what was kept is still there
       CHECK(feeder.report().cache_entries == kept);
       CHECK(feeder.report().cache_bytes == kept * entry);
-      feeder.set_epoch(7);  // its counts begin at 0, and what was kept is still there
       epochs_of(feeder, 3);
       const Report found = feeder.report();
       CHECK(found.cache_hits >= 3 * kept);
@@ -242,7 +249,9 @@ TEST_CASE("a later run finds what is on the disk, unless data or steps have chan
     const Texts texts = epochs_of(feeder, epochs);
     Feeder plain(pictures.with_batch(pipeline).with("cache", ""));
     REQUIRE(texts == epochs_of(plain, epochs));
-    return feeder.report();
+    Report report = feeder.report();
+    report.cache_entries = entries_of(feeder);
+    return report;
   };
   const std::string on_disk = cache("DISK", "RESIZED", "1MiB");
   CHECK(run(crop_of_resized + on_disk).cache_entries == count);
@@ -369,7 +378,7 @@ TEST_CASE("outputs share what is the same, windows and sources are numbered righ
   const auto kept_with = [&](const std::string& outputs) {
     Feeder feeder(pictures.with_batch(outputs + cache("MEMORY", "DECODED", "10MiB")));
     epoch_of(feeder);
-    return feeder.report().cache_entries;
+    return entries_of(feeder);
   };
   CHECK(kept_with(two) == 2 * (count - 1));
 }
@@ -500,8 +509,8 @@ TEST_CASE("pictures that `shorter` makes larger than max_pixels are kept on a di
   for (const char* where : {"MEMORY", "DISK"}) {
     Feeder feeder(pictures.with_batch(pipeline + cache(where, "RESIZED", "10MiB")));
     epochs_of(feeder, 3);
-    CHECK(feeder.report().cache_entries == count);
     CHECK(feeder.report().cache_hits >= count);  // rows of the next epoch are made ahead of time
+    CHECK(entries_of(feeder) == count);
   }
 }
 
