@@ -81,7 +81,7 @@ class ExampleSession final : public RecordParser::Session {
 
   FeatureValues values_;
   FeatureMapReader map_;
-  // Whether whole records may be recognised by a RecordShape. For this, the values of every feature must be storable
+  // True if whole records may be recognised by a RecordShape. For this, the values of every feature must be storable
   // without further checks (no feature needs Action::think).
   const bool shaped_;
   RecordShapes shapes_;

@@ -35,11 +35,15 @@ uint64_t FeatureKeys::hash_of(const uint8_t* key, size_t size) noexcept {
     hash = (hash ^ bytes) * 0x9e3779b97f4a7c15;
     hash ^= hash >> 32;
   };
-  if (size >= 8) {  // Bound may be equal, never: mutants pass, because any hash that reads only the key will do.
-    // Bound may be equal, farther: mutants pass, because any hash that reads only the key will do.
+  // Reads the key in words of 8 bytes, of which the last two may overlap. A shorter key is read in two words of 4
+  // bytes, which may overlap, too, or in up to three single bytes.
+  // Bound may be equal, never: no test can notice, because any hash that reads only the key will do.
+  if (size >= 8) {
+    // Adds all words but the last.
+    // Bound may be equal, farther: no test can notice, because any hash that reads only the key will do.
     for (size_t i = 0; i + 8 < size; i += 8) add(load<uint64_t>(key + i));
     add(load<uint64_t>(key + size - 8));
-  } else if (size >= 4) {  // Bound may be equal, never: mutants pass, because any hash that reads only the key will do.
+  } else if (size >= 4) {  // Bound may be equal, never: no test can notice, because any hash of the key will do.
     add(load<uint32_t>(key) | uint64_t{load<uint32_t>(key + size - 4)} << 32);
   } else if (size > 0) {
     add(key[0] | uint64_t{key[size / 2]} << 8 | uint64_t{key[size - 1]} << 16);

@@ -43,13 +43,16 @@ uint64_t load_header(const uint8_t* p) noexcept { return load<uint64_t>(p - 2) >
 template <ListKind kind>
 Run usual_run(const uint8_t* p, const uint8_t* end) noexcept {
   constexpr uint8_t kind_tag = wire::tag(static_cast<uint32_t>(kind), wire::delimited);
-  // Bound may be equal, always: mutants pass, because add_step() reads every form.
+  // The usual form has at least short_header_bytes bytes.
+  // Bound may be equal, always: no test can notice, because add_step() reads every form.
   if (end - p < short_header_bytes) return {};
   const uint32_t size = uint32_t{p[1]} - 4;
-  // Bound may be equal, never: mutants pass, because the code for longer runs below reads short ones, too.
+  // A run of at most most_short_run bytes is recognised by a single compare.
+  // Bound may be equal, never: no test can notice, because the code for longer runs below reads short ones, too.
   if (size <= most_short_run && load_header(p) == short_header<kind>(p[1])) [[likely]] {
     p += short_header_bytes;
-    // Bound may be equal, never: mutants pass, because add_step() reads every form.
+    // The run must end before or at `end`.
+    // Bound may be equal, never: no test can notice, because add_step() reads every form.
     return size <= static_cast<uint64_t>(end - p) ? Run{p, size} : Run{};
   }
   uint32_t length;
@@ -74,7 +77,8 @@ uint64_t store_run(const Run& run, const FoundSteps& into, uint64_t count) noexc
     return 1;
   } else if constexpr (kind == ListKind::float32) {
     const uint64_t values = run.size / sizeof(float);
-    // Bound may be equal, always: mutants pass, because add_step() takes the runs that are refused here.
+    // The run must have whole floats, and no more than there is room for.
+    // Bound may be equal, always: no test can notice, because add_step() takes the runs that are refused here.
     if (run.size % sizeof(float) != 0 || values > left) return wire::unfit;
     if (into.step_values != any_count && into.step_values != values) return wire::unfit;
     float* const out = static_cast<float*>(into.values) + count;
@@ -103,7 +107,8 @@ const uint8_t* add_usual_steps(const uint8_t* p, const uint8_t* end, FoundSteps&
   if (p == end) return p;
   const FoundSteps into = found;  // a copy that no store to the values can change
   uint64_t count = found.count, steps = found.steps;
-  // Bound may be farther: mutants pass, because add_step() reads the remaining steps.
+  // Adds at most `most_steps` steps.
+  // Bound may be farther: no test can notice, because add_step() reads the remaining steps.
   while (p != end && steps < into.most_steps) {
     const Run run = usual_run<kind>(p, end);
     const uint64_t values = run.begin ? store_run<kind>(run, into, count) : wire::unfit;
@@ -129,9 +134,11 @@ struct KnownHeader {
                                       {wire::tag(static_cast<uint32_t>(kind), wire::delimited), run + last},
                                       {wire::tag(1, wire::delimited), run}}) {
       bytes[size++] = static_cast<uint8_t>(tag);
-      // Any bound: mutants pass, because no step has a wrong header, and then slower code reads all steps.
+      // A length from 128 on has two bytes, of which the first has its lower 7 bits.
+      // Any bound: no test can notice, because no step matches a wrong header, and slower code then reads all steps.
       if (length >= 128) bytes[size++] = static_cast<uint8_t>(length | 0x80);
-      // Any bound: mutants pass, because no step has a wrong header, and then slower code reads all steps.
+      // The last byte has the length, or its upper bits.
+      // Any bound: no test can notice, because no step matches a wrong header, and slower code then reads all steps.
       bytes[size++] = static_cast<uint8_t>(length < 128 ? length : length >> 7);
     }
     first = load<uint64_t>(bytes) << 16 >> 16;
@@ -151,6 +158,7 @@ struct KnownHeader {
 const uint8_t* add_float_steps(const uint8_t* p, const uint8_t* end, uint32_t values, FoundSteps& found) noexcept {
   const auto size = static_cast<uint32_t>(values * sizeof(float));
   const KnownHeader header(ListKind::float32, size);
+  // The number of steps for whose values there is room, and which fit before `end`.
   const uint64_t room =
       std::min((found.capacity - found.count) / values, static_cast<uint64_t>(end - p) / (header.size + size));
   float* out = static_cast<float*>(found.values) + found.count;
@@ -163,11 +171,13 @@ const uint8_t* add_float_steps(const uint8_t* p, const uint8_t* end, uint32_t va
       if (differs << 16 != 0) break;
       for (uint32_t i = 0; i < 4; i++) out[steps + i] = load<float>(p + i * step + short_header_bytes);
     }
-    // Bound may be farther: mutants pass, because add_usual_steps() reads the remaining steps.
+    // Adds at most `room` steps.
+    // Bound may be farther: no test can notice, because add_usual_steps() reads the remaining steps.
     for (; steps < room && load_header(p) == header.first; steps++, p += step)
       out[steps] = load<float>(p + short_header_bytes);
   } else {
-    // Bound may be farther: mutants pass, because add_usual_steps() reads the remaining steps.
+    // Adds at most `room` steps.
+    // Bound may be farther: no test can notice, because add_usual_steps() reads the remaining steps.
     for (; steps < room && header.matches(p); steps++, p += header.size + size)
       std::memcpy(out + steps * values, p + header.size, size);
   }
@@ -181,10 +191,12 @@ const uint8_t* add_int_steps(const uint8_t* p, const uint8_t* end, FoundSteps& f
   int64_t* const first = static_cast<int64_t*>(found.values) + found.count;
   int64_t* const limit = static_cast<int64_t*>(found.values) + found.capacity;
   int64_t* out = first;
-  // Bound may be equal, farther: mutants pass, because 6 bytes hold no value, and add_usual_steps() reads the rest.
+  // A step with a value has more than short_header_bytes bytes.
+  // Bound may be equal, farther: no test can notice, because 6 bytes hold no value; add_usual_steps() reads the rest.
   while (end - p > short_header_bytes && out != limit) {
     const uint64_t length = p[1], size = length - 4;
-    // Bound may be equal, always: mutants pass, because add_usual_steps() reads the remaining steps.
+    // A value has 1 to 8 bytes, and the step must end before or at `end`.
+    // Bound may be equal, always: no test can notice, because add_usual_steps() reads the remaining steps.
     if (size - 1 > 7 || length > static_cast<uint64_t>(end - p - 2)) break;
     if (load_header(p) != short_header<ListKind::int64>(length)) break;
     const uint8_t* const after = p + 2 + length;
@@ -205,7 +217,8 @@ const uint8_t* add_foreseen_steps(const uint8_t* p, const uint8_t* end, FoundSte
     case ListKind::bytes:
       return add_usual_steps<ListKind::bytes>(p, end, found);
     case ListKind::float32:
-      // Any bound: mutants pass, because add_float_steps() finds no step if its KnownHeader is impossible.
+      // A KnownHeader needs a known number of floats in each step, at least 1, in at most most_run bytes.
+      // Any bound: no test can notice, because add_float_steps() finds no step if its KnownHeader is impossible.
       if (found.step_values - 1 < KnownHeader::most_run / sizeof(float))
         p = add_float_steps(p, end, static_cast<uint32_t>(found.step_values), found);
       return add_usual_steps<ListKind::float32>(p, end, found);
@@ -218,9 +231,11 @@ const uint8_t* add_foreseen_steps(const uint8_t* p, const uint8_t* end, FoundSte
 /// Returns whether further steps may be stored: all steps so far had the right type and number of values, and there was
 /// room for them.
 bool may_store(const FoundSteps& found) noexcept {
-  // Bound may be equal, never: mutants pass, because add_step() takes the remaining steps.
+  // There was room for all values so far.
+  // Bound may be equal, never: no test can notice, because add_step() takes the remaining steps.
   const bool has_room = found.count <= found.capacity;
-  // Any bound: mutants pass, because add_usual_steps() checks `most_steps`, and other functions note no ends of steps.
+  // There must be room for the end of another step, too.
+  // Any bound: no test can notice, because add_usual_steps() checks `most_steps`, and other functions note no ends.
   return !found.wrong && has_room && found.steps < found.most_steps;
 }
 

@@ -39,7 +39,7 @@ void for_each_field(const uint8_t* p, const uint8_t* end, uint32_t wanted, const
 FeatureMap::FeatureMap(const std::vector<FeatureSpec>& features, std::span<const FeatureTarget> targets, bool lists)
     : targets_(targets), keys_(features, lists) {
   for (size_t key = 0; key < keys_.size(); key++) {
-    uint64_t key_bytes = 0;  // arena bytes that one payload byte can take
+    uint64_t key_bytes = 0;  // the maximum of arena bytes for one payload byte
     for (int32_t feature = keys_.last_feature(static_cast<int32_t>(key)); feature >= 0;
          feature = keys_.previous(static_cast<size_t>(feature)))
       key_bytes += targets_[static_cast<size_t>(feature)].arena_per_byte();
@@ -82,7 +82,8 @@ FeatureMapReader::FeatureMapReader(const FeatureMap& map, FeatureValues& values)
 /// `direct_`.
 std::vector<RequestedKey> FeatureMapReader::direct_keys() {
   std::vector<RequestedKey> keys = map_.requested_;
-  // Bound may be farther: mutants pass, because a key without a column is parsed, too.
+  // Sets the column of each key, unless its payloads must be checked further.
+  // Bound may be farther: no test can notice, because a key without a column is parsed, too.
   for (size_t key = 0; key < keys.size(); key++) {
     const auto feature = static_cast<size_t>(map_.keys_.last_feature(static_cast<int32_t>(key)));
     const FeatureTarget& target = map_.targets_[feature];

@@ -28,7 +28,7 @@ class FeatureMap {
   /// FeatureTarget of each of `features`, in the same order, and must outlive this object.
   FeatureMap(const std::vector<FeatureSpec>& features, std::span<const FeatureTarget> targets, bool lists);
 
-  /// Returns how many bytes of the arena each byte of this map's payload can take, in addition to the columns.
+  /// Returns the maximum number of arena bytes that the lists of values need for each byte of this map's payload.
   uint64_t arena_per_byte() const noexcept { return arena_per_byte_; }
 
   /// Adds to `names` the keys of the map in field `field` of the record, which the record may have several times. Adds

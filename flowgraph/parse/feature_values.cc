@@ -83,9 +83,11 @@ FeatureValues::FeatureValues(std::span<const FeatureTarget> targets, FeatureName
   // most. If the arena was planned with rooms, the rooms of this chunk fit. If it was planned with only the memory that
   // the payloads need, the rooms may not fit.
   const auto rooms = room_bytes(targets, records.rows);
-  // Bound may be equal, farther, always: mutants pass, because rooms may be used whenever they fit.
+  // Rooms are used if they need less memory than the payloads may need.
+  // Bound may be equal, farther, always: no test can notice, because rooms may be used whenever they fit.
   const bool is_less = rooms && *rooms < per_byte * records.payload_bytes;
-  // Bound may be equal: mutants pass, because lists that have no rooms take what their payloads need.
+  // Rooms are used only if the arena has space for them, besides the bytes that must be kept free.
+  // Bound may be equal: no test can notice, because lists that have no rooms take what their payloads need.
   has_rooms_ = is_less && *rooms + records.kept_free <= arena.left();
   if (has_rooms_) rooms_.resize(targets.size());
 }
@@ -121,7 +123,8 @@ std::optional<uint64_t> FeatureValues::room_bytes(std::span<const FeatureTarget>
 
 std::vector<bool> FeatureValues::seen(uint32_t rows) const {
   std::vector<bool> all(targets_.size(), rows > lacking_rows_);
-  // Bound may be equal: mutants pass, because seen_ has one more bit, which nobody sets.
+  // Reads the bit of each feature.
+  // Bound may be equal: no test can notice, because seen_ has one more bit, which nobody sets.
   for (size_t feature = 0; feature < all.size(); feature++)
     if ((seen_[feature / 64] >> feature % 64 & 1) != 0) all[feature] = true;
   return all;
@@ -154,7 +157,8 @@ bool FeatureValues::store(size_t feature, Payload payload, const uint8_t* p, uin
     const uint64_t most = target.fixed ? target.elements : has_rooms_ ? target.max_values : count;
     count = wire::decode_varints(p, p + size, static_cast<int64_t*>(values), most);
   }
-  // Bound may be equal, never: mutants pass, because begin_values() takes the values that are refused here.
+  // The values are stored here only if their number is right.
+  // Bound may be equal, never: no test can notice, because begin_values() takes the values that are refused here.
   const bool fits = count != wire::unfit && (target.fixed ? count == target.elements
                                                           : count <= target.max_values && count % target.elements == 0);
   if (!target.fixed) trim(static_cast<std::byte*>(values) + (fits ? count * value_size(target.kind) : 0));

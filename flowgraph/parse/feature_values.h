@@ -42,9 +42,9 @@ uint32_t row_bytes(const FeatureSpec& feature);
 struct FeatureTarget {
   explicit FeatureTarget(const FeatureSpec& feature);
 
-  /// Returns how many bytes of the arena a byte of payload can take in addition to the column. It is 2 for nested
-  /// floats because of empty steps: such a step has 2 bytes of payload, and its element of StepsRef::ends takes 4
-  /// bytes.
+  /// Returns the maximum number of arena bytes that the lists of values need for each byte of payload. It is 2 for
+  /// nested floats because of empty steps: such a step has 2 bytes of payload, and its element of StepsRef::ends takes
+  /// 4 bytes.
   uint64_t arena_per_byte() const noexcept { return fixed ? 0 : kind == ListKind::float32 ? (nested ? 2 : 1) : 8; }
   /// Returns how many bytes the ends of max_values steps take: a multiple of 8, or 0 if the feature is not nested.
   /// Precondition: bounded().
@@ -53,7 +53,7 @@ struct FeatureTarget {
   /// multiple of 8, or 0 if the feature is fixed. Precondition: bounded().
   uint64_t list_bytes() const noexcept;
   /// Returns whether max_values bounds the values of a row, and is so small that their bytes can be computed.
-  // Bound may be equal, farther: mutants pass, because lists of so many values take more than any payloads.
+  // Bound may be equal, farther: no test can notice, because lists of so many values take more than any payloads.
   bool bounded() const noexcept { return fixed || max_values <= uint64_t{1} << 32; }
 
   const FeatureSpec* spec;
@@ -64,7 +64,7 @@ struct FeatureTarget {
   uint32_t row_size = 0;  // bytes of one row of the column
   uint64_t elements = 1;  // fixed: values per row; fixed_sequence: values per step; otherwise 1
   uint64_t step_values;   // in_list: values that each step must have, or `any_count`
-  uint64_t max_values;    // if not fixed: the maximum number of values in a row; if nested, of steps, too
+  uint64_t max_values;    // if not fixed: the maximum number of values in a row; if nested, also of steps
   uint64_t length;        // bytes that every bytes value must have, or `any_length`
 };
 
@@ -75,14 +75,13 @@ class FeatureValues {
   using FeatureNames = std::vector<std::string> (*)(const io::RecordView& record);
 
   /// Takes a column for each target from the arena. The targets and the arena must outlive this object. The targets'
-  /// specs must outlive the columns, too, because the default values lie in them. `per_byte` is how many bytes of the
-  /// arena a byte of the records can take in addition to the columns.
+  /// specs must outlive the columns, too, because the default values lie in them. `per_byte` is the maximum number of
+  /// arena bytes that the lists of values need for each byte of the records.
   FeatureValues(std::span<const FeatureTarget> targets, FeatureNames feature_names, const ChunkRecords& records,
                 uint64_t per_byte, Arena& arena);
 
-  /// Returns how many arena bytes the columns of `rows` rows can take at most. `payload_bytes` is the size of the
-  /// records together; `per_byte` is how many bytes of the arena one of these bytes can take in addition to the
-  /// columns.
+  /// Returns an upper bound of the arena bytes that `rows` rows need: the columns, plus up to `per_byte` bytes for each
+  /// byte of the records, for the lists of values. `payload_bytes` is the total size of the records.
   static uint64_t arena_bound(std::span<const FeatureTarget> targets, uint64_t per_byte, uint64_t rows,
                               uint64_t payload_bytes) noexcept;
 
@@ -179,7 +178,7 @@ class FeatureValues {
   std::span<const FeatureTarget> targets_;
   FeatureNames feature_names_;
   Arena& arena_;
-  // Whether each list of a row has room for max_values values. Repeated entries of a record share this room. Without
+  // True if each list of a row has room for max_values values. Repeated entries of a record share this room. Without
   // rooms, each entry takes the memory that its payload needs.
   bool has_rooms_ = false;
   struct Room {

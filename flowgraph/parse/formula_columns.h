@@ -90,7 +90,8 @@ void Formulas::evaluate(std::span<const Column> features, uint32_t rows, Arena& 
   for (size_t f = 0; f < formulas_.size(); f++) {
     const Formula& formula = formulas_[f];
     auto* out = arena.take<double>(rows);
-    // Bound may be equal: mutants pass, because a block of no rows does nothing.
+    // Evaluates the formula for one block of rows after another.
+    // Bound may be equal: no test can notice, because a block of no rows does nothing.
     for (uint32_t first = 0; first < rows; first += block) {
       const uint32_t count = std::min(block, rows - first);
       for (size_t i = 0; i < formula.inputs.size(); i++) {
@@ -99,7 +100,7 @@ void Formulas::evaluate(std::span<const Column> features, uint32_t rows, Arena& 
         inputs[i] = {into};
       }
       // After a row that failed, evaluates the rows that follow it.
-      // Bound may be equal: mutants pass, because evaluating 0 rows does not fail.
+      // Bound may be equal: no test can notice, because evaluating 0 rows does not fail.
       for (uint32_t done = 0; done < count;) {
         const uint32_t failed =
             formula.program->evaluate(std::span(inputs).first(formula.inputs.size()), count - done, out + first + done);

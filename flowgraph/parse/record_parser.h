@@ -44,8 +44,8 @@ class RecordParser {
 
   virtual ~RecordParser() = default;
 
-  /// Returns how many arena bytes the columns of `rows` rows can take at most, whatever the records contain.
-  /// `payload_bytes` is the size of the payloads of all these records together.
+  /// Returns an upper bound of the arena bytes that the columns of `rows` rows and their lists of values need, whatever
+  /// the records contain. `payload_bytes` is the total size of the records' payloads.
   virtual uint64_t arena_bound(uint64_t rows, uint64_t payload_bytes) const noexcept = 0;
 
   /// Returns the names of the features that a record has, each once, in the order of the record. Too slow for the hot

@@ -56,7 +56,8 @@ inline const uint8_t* read_size(const uint8_t* p, const uint8_t* end, uint32_t& 
     size = *p++;
     return size <= static_cast<uint64_t>(end - p) ? p : nullptr;
   }
-  // Bound may be equal, never: mutants pass, because read_long_size() reads two bytes, too.
+  // Reads a length that has two bytes.
+  // Bound may be equal, never: no test can notice, because read_long_size() reads two bytes, too.
   if (end - p >= 2 && p[1] < 0x80) {
     size = (p[0] & 0x7fu) | uint32_t{p[1]} << 7;
     p += 2;
