@@ -44,8 +44,9 @@ struct FeatureSpec {
   Shape shape;
   int64_t length = -1;    // for BYTES: the size of every value; -1: any size
   std::string length_of;  // the name of the output whose decode_raw sets `length`; empty: there is no such output
-  // For the kinds variable, ragged and fixed_sequence: a record with more values is refused (wrong_count). If the
-  // feature is nested, a record with more steps is refused, too. -1: any number is allowed.
+  // For the kinds variable, ragged and fixed_sequence: the maximum number of values in a record. For a variable or
+  // ragged feature in a feature list (nested()), it is also the maximum number of steps. A record with more is refused
+  // (wrong_count). -1: no limit.
   int64_t max_values = -1;
   bool required = false;  // not for kind fixed: a record that lacks the feature is refused (missing_feature)
 
@@ -195,8 +196,8 @@ struct InterleaveSpec {
   bool on() const noexcept { return cycle_length > 1; }
 };
 
-/// Windows: a sample is several records, its frames. It has `size` frames, which are `stride` records apart. The next
-/// sample begins `shift` records after the beginning of this one.
+/// Windows: a sample consists of several records, called its frames. It has `size` frames, which are `stride` records
+/// apart. The next sample begins `shift` records after the beginning of this one.
 struct WindowSpec {
   int64_t size = 0, shift = 1, stride = 1;
   bool drop_remainder = true;  // false: windows at the end of a file may lack frames; filler rows take their place
