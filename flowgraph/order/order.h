@@ -90,7 +90,8 @@ class Order {
   const std::vector<uint64_t>& file_starts() const noexcept { return file_starts_; }
   /// The user's windows, which are samples of several records. Null if a sample is a single record.
   const Windows* windows() const noexcept { return windows_ ? &*windows_ : nullptr; }
-  /// The blocks, in file order; empty in GLOBAL. Their sizes are in samples; in NONE with windows they are in frames.
+  /// The blocks, in file order. There are none in shuffle mode GLOBAL. Block sizes count samples, except in mode NONE
+  /// with windows, where they count frames (records that a window may contain; see windows.h).
   const Blocks& blocks() const noexcept { return blocks_; }
   const Lanes& lanes() const noexcept { return lanes_; }
   /// BLOCK: how many blocks a lane mixes at a time, W. This has nothing to do with the user's windows.
@@ -113,8 +114,8 @@ class Order {
   };
   /// Returns the file of sample number `sample`, counted in file order through all files, and its number in that file.
   FileSample place(uint64_t sample) const noexcept;
-  /// Returns the index in blocks() of the block that holds sample number `sample` of a file (in NONE with windows:
-  /// frame number `sample`).
+  /// Returns the index in blocks() of the block that holds sample number `sample` of a file. In shuffle mode NONE with
+  /// windows, `sample` is the number of a frame.
   uint32_t block_at(uint32_t file, uint64_t sample) const noexcept;
 
   /// Appends to `ticket` the rows (records) that must be read for the samples [first, first + count) of a file.

@@ -46,8 +46,8 @@ class Steps {
     int64_t samples = 0;
     int64_t steps = 0;
   };
-  /// `picks_rows` says whether, in NONE, each rank reads only its own rows of a block, and not the whole block
-  /// (Order::picks_rows()).
+  /// `picks_rows` says whether, in shuffle mode NONE, each rank reads only its own rows of a block, and not the whole
+  /// block (Order::picks_rows()).
   Steps(const Epoch& epoch, int64_t global_batch, LastBatchPolicy policy, uint32_t lanes, bool picks_rows,
         const Ranks& ranks);
 

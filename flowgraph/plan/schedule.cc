@@ -124,8 +124,9 @@ Steps Schedule::plan_orders() {
     shuffle.buffer_bytes = mixture->part_of(source, shuffle.buffer_bytes);
     add_order(data.files_of(source), shuffle, mixture->lanes()[source]);
   }
-  // In a step of a mixture, which rows come from a lane also depends on how many samples each source draws from the
-  // lane (mixed_stream.h). So Steps is given one lane, and its stream is a MixedStream.
+  // Steps can compute which rows of a step come from which lane only if every lane gives a full step a fixed number of
+  // rows. In a mixture this number varies with the samples that each source gives. So Steps treats the whole mixture as
+  // one lane, and a MixedStream (mixed_stream.h) distributes the rows over the real lanes.
   return {{static_cast<int64_t>(mixture->samples()), epoch_steps}, global_batch, policy, 1, false, ranks};
 }
 
