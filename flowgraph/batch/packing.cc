@@ -46,9 +46,10 @@ unpack::UnpackSpec merged(std::span<const DenseJob> jobs) {
   return unpack;
 }
 
-// Makes the columns of outputs. Each feature becomes one column, even if several outputs are made from it. So if the
-// packed pipeline is packed once more, its columns stay the same. This is needed if a Transfer sends batches to another
-// rank, and an Upload then brings them to a GPU.
+// Makes the second pipeline of a Packing. Each feature becomes one column, even if several outputs are made from it. So
+// packing is idempotent: if the second pipeline is packed once more, its columns stay the same. This is needed if a
+// Transfer sends packed batches to another rank, and an Upload then copies them to a GPU. The rows are then packed only
+// once, but the Upload packs the original pipeline, and the Transfer packs the second one.
 class Packer {
  public:
   explicit Packer(const PipelineSpec& feed) : feed_(feed), packing_{feed, {}} { packing_.spec.outputs.clear(); }

@@ -79,7 +79,7 @@ class FileInflater {
   std::deque<ChunkRef> chunks_ FEEDLINE_GUARDED_BY(mutex_);
   std::array<InputState, 2> states_ FEEDLINE_GUARDED_BY(mutex_) = {};  // of inputs_
   std::array<int, 2> read_errors_ FEEDLINE_GUARDED_BY(mutex_) = {};    // of inputs_: an errno or 0
-  // Whether run() is running, or a method has returned true, so that its caller will call run().
+  // True while run() is running. Also true after a method has returned true, because its caller will then call run().
   bool running_ FEEDLINE_GUARDED_BY(mutex_) = false;
   bool last_added_ FEEDLINE_GUARDED_BY(mutex_) = false;  // finish() was called
 

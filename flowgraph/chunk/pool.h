@@ -2,9 +2,9 @@
 // The pools are the graph's backpressure.
 //
 // A call of take() that finds no item marks the pool hungry, in the same critical section. When items come back and a
-// hungry pool has enough of them, give_back() clears the mark and kicks the owner once, also in one critical section.
-// The owner must then take until the pool is dry. If the mark were not set in the critical section that found no item,
-// but in a later one, an item could come back between the two, and the wake-up would be lost.
+// hungry pool has enough of them, give_back() clears the mark and notifies the owner once, also in one critical
+// section. The owner must then take until the pool is dry. If the mark were not set in the critical section that found
+// no item, but in a later one, an item could come back between the two, and the wake-up would be lost.
 #pragma once
 
 #include <chrono>
@@ -29,8 +29,8 @@ class Pool {
   explicit Pool(const std::vector<T>& items, Next next = Next::newest)
       : free_(items), size_(free_.size()), next_(next) {}
 
-  /// Sets the function that kicks the owner. Must be called before the first take(). `kick` is called under the pool's
-  /// lock: it must not use the pool, nor block.
+  /// Sets the function that notifies the owner. Must be called before the first take(). `kick` is called under the
+  /// pool's lock: it must not use the pool, nor block.
   void on_return(std::function<void()> kick) {
     const Lock lock(mutex_);
     kick_ = std::move(kick);
@@ -57,15 +57,16 @@ class Pool {
     feed();
   }
 
-  /// Sets how many items the pool must have before it kicks an owner that found it empty. With a large count, the owner
-  /// is kicked less often. If the owner waits now and the pool has that many items already, kicks it at once.
+  /// Sets how many items the pool must have before it notifies an owner that found it empty. With a large count, the
+  /// owner is notified less often. If the owner waits now and the pool has that many items already, notifies it at
+  /// once.
   void set_enough(size_t count) {
     const Lock lock(mutex_);
     enough_ = count;
     feed();
   }
 
-  /// Ends the kicks. Items can still be given back.
+  /// Stops notifying the owner. Items can still be given back.
   void close() {
     const Lock lock(mutex_);
     kick_ = nullptr;
@@ -88,7 +89,7 @@ class Pool {
  private:
   using Clock = std::chrono::steady_clock;
 
-  // Kicks the owner if the pool is hungry and has enough items.
+  // Notifies the owner if the pool is hungry and has enough items.
   void feed() FEEDLINE_REQUIRES(mutex_) {
     if (!hungry_ || free_.size() < enough_) return;
     hungry_ = false;
@@ -103,7 +104,7 @@ class Pool {
   const Next next_;
   std::function<void()> kick_ FEEDLINE_GUARDED_BY(mutex_);
   size_t enough_ FEEDLINE_GUARDED_BY(mutex_) = 1;
-  // A take() has found nothing, and the owner has not been kicked since.
+  // A take() has found nothing, and the owner has not been notified since.
   bool hungry_ FEEDLINE_GUARDED_BY(mutex_) = false;
   std::optional<Clock::time_point> dry_since_ FEEDLINE_GUARDED_BY(mutex_);
   Clock::duration dry_time_ FEEDLINE_GUARDED_BY(mutex_){0};

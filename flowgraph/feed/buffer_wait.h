@@ -12,7 +12,8 @@
 
 namespace feedline::flow {
 
-/// Used by one thread. Shares the owner's mutex and condition variable, which the owner uses for its own state as well.
+/// Takes free buffers from rings for one thread, and makes that thread wait while a ring has none. The mutex and the
+/// condition variable belong to the object that owns this one, which guards its own state with them, too.
 class BufferWait {
  public:
   BufferWait(Mutex& mutex, Condition& changed) : mutex_(mutex), changed_(changed) {}

@@ -224,7 +224,7 @@ void Graph::Impl::make_nodes() {
   } catch (const std::system_error& error) {
     throw Error(Category::io_error, fmt::format("the feeder's thread cannot be started: {}", error.what()));
   }
-  // When any replica runs out of ready batches, the rings of all replicas must kick their [unpack] as soon as one
+  // When any replica runs out of ready batches, the rings of all replicas must notify their [unpack] as soon as one
   // buffer is free. The replica may lack slots because batches of a different replica hold them while they wait for a
   // buffer.
   delivery->on_shortage([this](int) {

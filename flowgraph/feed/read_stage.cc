@@ -119,7 +119,7 @@ void ReadStage::read() {
 }
 
 // Begins to read the next ticket. Returns false if the ticket is too far ahead of the steps, or if no slot or no
-// inflater is free. A kick runs read() again when that has changed. (A chunk that is read too early has left the CPU's
+// inflater is free. When that has changed, read() is called again. (A chunk that is read too early has left the CPU's
 // caches when it is used.)
 bool ReadStage::issue_next() {
   if (ended_ || next_sequence_ >= needed_ + read_ahead()) return false;
@@ -159,7 +159,7 @@ FileInflater*& ReadStage::inflater_of(const Ticket& ticket) {
 
 // Makes an inflater ready for the ticket, if its file is compressed. If the source's inflater has the file open and has
 // not passed the ticket's first byte, it is used; otherwise an idle one begins at the front of the file. Returns false
-// if no inflater is idle; then the next inflater that becomes idle kicks the stage.
+// if no inflater is idle; then read() is called again when an inflater becomes idle.
 bool ReadStage::inflater_ready(const Ticket& ticket) {
   if (ticket.extents.empty()) return true;
   const uint32_t file = ticket.extents.front().file;

@@ -82,7 +82,7 @@ class ReadStage {
     ended_ = true;
     if (lazy_) lazy_->stop();
   }
-  /// Does what end() does. In addition, slots and inflaters that come back do not kick the stage any more.
+  /// Does what end() does. In addition, slots and inflaters that come back no longer notify the stage.
   void stop() noexcept;
   /// Waits for the reads in flight. Nothing is given to the outlets after it returns.
   void stop_backend();
@@ -153,7 +153,7 @@ class ReadStage {
 
   const Plan& plan_;
   const Outlets outlets_;
-  // Whether reads may no longer begin, because the feed has been stopped, or has ended with an error that is on its way
+  // True if reads may no longer begin, because the feed has been stopped, or has ended with an error that is on its way
   // to next(). Further reads could keep a feed's only thread busy, so that the error would never be delivered.
   std::atomic<bool> ended_{false};
 

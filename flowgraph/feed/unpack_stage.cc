@@ -80,7 +80,7 @@ bool UnpackStage::settled(Pending& batch, std::vector<Ready>& done) {
   return false;
 }
 
-// As long as every replica has batches ready, makes the pool kick this stage only when many buffers are free. If any
+// As long as every replica has batches ready, makes the pool notify this stage only when many buffers are free. If any
 // replica has no ready batch, one free buffer must be enough again. If that is so already, the last line of this
 // function sees to it. If it becomes so later, the function that was given to Delivery::on_shortage() does.
 void UnpackStage::wait_for_many_buffers() {
