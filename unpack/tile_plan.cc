@@ -62,8 +62,9 @@ TilePlan::TilePlan(const UnpackSpec& spec, const Layout& layout, const Kernels& 
   if (lookup_) make_lookup_tables(spec, channels.size());
 }
 
-// Chooses the axes of the body (as many as fit a tile) and then the axis of the cut: see tile_plan.h. Returns the axes
-// inside a tile, that of the cut first.
+// Chooses how a row is divided into tiles (terms: tile_plan.h). As many of the last axes as fit are wholly inside a
+// tile: the body. The axis before them is split among tiles: the cut. Returns the axes inside a tile: first the cut
+// axis, then the body axes.
 std::vector<Axis> TilePlan::cut_rows(const Layout& layout, bool as_it_lies) {
   const std::vector<Axis>& axes = layout.axes;
   size_t outer = axes.size();

@@ -1,4 +1,4 @@
-// Numbers the operations of a formula, and applies an operation to a row.
+// The operations of a formula (enum Op), and the functions that apply an operation to a row.
 #pragma once
 
 #include <bit>
