@@ -20,8 +20,8 @@ template <typename... Args>
   throw Contradiction{"contradicts itself or the file: " + fmt::format(format, std::forward<Args>(args)...)};
 }
 
-/// Walks over the places of the stream that the index names, in the order of their offsets, and checks what lies
-/// between them.
+/// Visits the entries and bad regions of an index in the order of their offsets. Checks, from the numbers in the index
+/// alone, that good records can exactly fill the bytes between two neighbours.
 class Walk {
  public:
   explicit Walk(const FileIndex& index) : index_(index) {}
