@@ -40,7 +40,7 @@ struct Spread {
   double median = 0, noise = 0;
 };
 
-/// Compares runs with a change and runs of the best choices before the change.
+/// The result of comparing two groups of runs: with a change of one setting or several, and without it.
 struct Comparison {
   Spread rate;   // records per second with the change / without it
   Spread waits;  // Measured::wait_share with the change - without it
@@ -74,7 +74,7 @@ struct Tuning {
   bool beside_trainer = false;
   /// Returns the plan with these choices as text. Equal plans have equal texts. Throws Error if the plan is refused.
   std::function<std::string(const Choices&)> plan;
-  /// Feeds with these choices. Throws Error if that fails.
+  /// Runs the feed with these choices and returns what was measured. Throws Error if that fails.
   std::function<Measured(const Choices&)> measure;
   /// Called before each run with the number of runs that are done and the maximum number of runs.
   std::function<void(size_t done, size_t most)> on_run = [](size_t, size_t) {};

@@ -84,7 +84,7 @@ void add_rounds(const Number* values, size_t rounds, Differences<Vector, Counts,
   to = sums;
 }
 
-/// Does what Moments::add_row() says for `turns` parts.
+/// Implements Moments::add_row() for a number of parts that is known at compile time (`turns`).
 template <typename Number, typename Vector, typename Counts, size_t turns>
 bool add_row_of(std::span<const Number> values, std::span<Moments> parts, Differences<Vector, Counts, turns> sums) {
   constexpr size_t of_round = turns * lanes;
