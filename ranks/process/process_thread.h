@@ -67,12 +67,12 @@ class ProcessThread {
   Mutex mutex_;
   Condition done_;
   const Begin* begin_ FEEDLINE_GUARDED_BY(mutex_) = nullptr;  // the operation that run() waits for; null if none
-  // The thread is inside go_on(), so the buffers are in use, and begin_ does not change.
+  // True while thread_ is inside go_on(). It then uses the buffers of *begin_, and begin_ must not change.
   bool driving_ FEEDLINE_GUARDED_BY(mutex_) = false;
   GroupFailure failure_;  // set with the mutex held
-  // Whether the thread must still send failure_ to the other ranks.
+  // True if thread_ must still send failure_ to the other ranks.
   bool to_tell_ FEEDLINE_GUARDED_BY(mutex_) = false;
-  // Whether the thread must end. Only the destructor sets it.
+  // True if thread_ must end. Only the destructor sets it.
   bool ending_ FEEDLINE_GUARDED_BY(mutex_) = false;
 
   // Members that only the background thread uses.

@@ -75,7 +75,8 @@ class Lobby {
   };
 
   /// Returns the next visitor that has sent a whole T. Does not check the proof in the T. Returns nullopt if one of the
-  /// sockets `others` has something to read, or at the time `until`. Throws Error stalled if the start was stopped.
+  /// sockets `others` has something to read, or at the time `until`. Throws Error stalled if stop was requested while
+  /// the ranks were starting.
   std::optional<Visitor> next(const std::vector<const net::Socket*>& others, net::Deadline until) {
     for (;;) {
       std::vector<pollfd> ready;

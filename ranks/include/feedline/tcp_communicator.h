@@ -34,9 +34,9 @@ struct TcpOptions {
   /// an exchange neither is used: rank 0 makes a random secret and sends it through the exchange. Two ranks prove to
   /// each other that they know the secret, and do not send it.
   std::string token = {};
-  /// Whether ranks without a secret may meet at any address. If false, they meet only at a loopback address, so all
-  /// ranks must be on one machine. If true, any process that can connect can pretend to be a rank. Set it only in a
-  /// network that you trust.
+  /// If true, ranks without a secret may meet at any address. Any process that can connect can then pretend to be a
+  /// rank, so set it only in a network that you trust. If false, ranks without a secret meet only at a loopback
+  /// address, so all of them must be on one machine.
   bool open = false;
   /// Ends the wait for other ranks to start, with Error stalled, soon after stop was requested: within 50 ms, or within
   /// 5 s while a connection is being made.

@@ -23,10 +23,10 @@ namespace feedline {
 /// between two calls. A rank fails if it dies, is stopped, leaves (destroys its transport) while others wait for it,
 /// calls abort(), or makes a different call from the others.
 ///
-/// A failure soon ends the whole group: on all ranks, the call under way and every later call throw an Error. A rank
-/// always throws the same Error, which says which rank failed, at which call (counted from 0), and why. If a rank dies,
-/// the others may name different calls, because each names the call at which it noticed. After a failure the content of
-/// the buffers is undefined.
+/// A failure soon ends the whole group: on all ranks, the call under way throws an Error, which says which rank failed,
+/// at which call (counted from 0), and why. Every later call on a rank throws the same Error. If a rank dies, the
+/// others may name different calls, because each names the call at which it noticed. After a failure the content of the
+/// buffers is undefined.
 class FEEDLINE_PUBLIC Transport {
  public:
   virtual ~Transport();
