@@ -366,7 +366,7 @@ struct Feeder::Impl {
   // The position to which the feeder is moving.
   std::optional<flow::Position> going_to FEEDLINE_GUARDED_BY(mutex);
   bool stopped FEEDLINE_GUARDED_BY(mutex) = false;
-  // Whether audit_ranks() waits for the other ranks.
+  // True while audit_ranks() waits for the other ranks.
   bool auditing FEEDLINE_GUARDED_BY(mutex) = false;
   std::unique_ptr<BatchSample> sample;  // for the monitor; null if there is none, or if batches lie on GPUs
   std::unique_ptr<Monitor> monitor;     // null if options.monitor names no address; set only by the constructor

@@ -59,7 +59,7 @@ class HttpRequestHead {
 struct HttpAccess {
   /// What a client must show, unless it asks for a nonce. If this is null, clients need not show a token.
   const MonitorToken* token = nullptr;
-  /// Whether the field Host must name an IP address or localhost, if there is no token.
+  /// If true, and there is no token, the field Host must name an IP address or localhost.
   bool local_names = false;
 };
 

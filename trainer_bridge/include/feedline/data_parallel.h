@@ -102,7 +102,7 @@ struct DataParallelOptions {
   /// every call between GPUs costs some 0.1 ms (an estimate) besides its data. Otherwise, and always in asynchronous
   /// training, 0 means 4 MiB. All ranks must have the same size.
   size_t bucket_bytes = 0;
-  /// Whether step() makes sure that all gradients are finite before it changes anything. If this is false, step()
+  /// If true, step() makes sure that all gradients are finite before it changes anything. If this is false, step()
   /// always returns true, and Apply may be given infinite and NaN gradients. With a communicator for memory of a GPU,
   /// no GPU then has to wait in the middle of a step until the host has read whether the gradients are finite. So false
   /// suits gradients without a loss scale, which are FLOAT32 or BFLOAT16. If this is false and a rank fails, the values

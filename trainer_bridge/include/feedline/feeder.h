@@ -65,9 +65,9 @@ struct Options {
   int threads = 0;
   uint64_t epoch = 0;  // the epoch with which the feeder begins, at most 2^63 - 1
   IoOptions io = {};
-  /// Whether the feeder is made only to ask it about its plan. Such a feeder counts the data and makes its plan, but it
-  /// reads nothing ahead, allocates no batches, and opens no cache and no monitor. Its plan_text(), try_records(),
-  /// warnings() and counts are those of a feeder that feeds; next(), report() and set_...() throw Error bad_pipeline.
+  /// If true, the feeder is made only to ask it about its plan. It counts the data and makes its plan, but reads
+  /// nothing ahead, allocates no batches, and opens no cache and no monitor. Its plan_text(), try_records(), warnings()
+  /// and counts are those of a feeder that feeds; next(), report() and set_...() throw Error bad_pipeline.
   bool plan_only = false;
   /// The address at which the feeder's monitor answers HTTP. It serves a page for a browser at /, the report at
   /// /report.json, metrics for Prometheus at /metrics, and at /healthz whether the feed is running. The address is
@@ -79,7 +79,7 @@ struct Options {
   /// The password of the monitor. A browser sends it for the user "feedline" (HTTP's Basic authentication),
   /// unencrypted. An address that other machines can reach needs a password.
   std::string monitor_token = {};
-  /// Whether the feeder delivers the good rows before a bad record as a last, shorter batch, if they are too few for a
+  /// If true, the feeder delivers the good rows before a bad record as a last, shorter batch, if they are too few for a
   /// step. This is for a pipeline whose errors are raised (errors { on_error: RAISE }).
   bool deliver_before_error = false;
   /// Called while the constructor counts the data, with the number of bytes counted so far and their total. If ranks

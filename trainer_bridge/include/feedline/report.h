@@ -18,7 +18,7 @@ namespace feedline {
 /// What the feeder has done since it was made, or since set_state(), set_epoch() or set_weights() last moved it.
 /// report() may be called from any thread; the counters are exact when no next() is running.
 struct Report : Counters {
-  /// Whether the trainer or the feed is the slower one, by how much, and what to do about it, in one or two sentences.
+  /// Says, in one or two sentences, whether the trainer or the feed is slower, by how much, and what to do about it.
   std::string verdict;
   std::optional<Error> error;  // the Error that every further next() throws, also after stop(); none: the feed runs
   int rank = 0, world_size = 1;
