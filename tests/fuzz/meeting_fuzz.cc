@@ -114,9 +114,9 @@ class Other {
         wrong_at_{draw.below(64), draw.below(64)},
         leaves_at_(draw.below(64)) {}
 
-  /// Whether all that it has said is what it should have.
+  /// Returns whether all that it has said is what it should have said.
   bool is_honest() const noexcept { return honest_; }
-  /// Whether it has said what must be refused.
+  /// Returns whether it has said what must be refused.
   bool has_lied() const noexcept { return lied_; }
   void lie(bool lied = true) { lied_ = lied; }
   const net::Socket& keep(net::Socket socket) { return sockets_.emplace_back(std::move(socket)); }

@@ -98,7 +98,7 @@ std::optional<FeedState> slow_state(const nlohmann::json& state) {
   return read;
 }
 
-/// Whether the weights of a state can be those of a feed at its position.
+/// Returns whether the weights of a state can be those of a feed at its position.
 bool are_possible(const FeedState& state, const FeedIdentity& feed) {
   const auto countable = [](uint64_t taken) { return taken <= most_samples; };
   const auto& weights = state.reweighted;
@@ -106,7 +106,7 @@ bool are_possible(const FeedState& state, const FeedIdentity& feed) {
                       std::ranges::all_of(weights->taken, countable));
 }
 
-/// Whether the feed has this position.
+/// Returns whether the feed has this position.
 bool has(const FeedIdentity& feed, const Position& position) {
   const uint64_t steps = most_samples / static_cast<uint64_t>(feed.global_batch) - 1;
   const uint64_t most = feed.steps_per_epoch < 0 ? steps : static_cast<uint64_t>(feed.steps_per_epoch);
@@ -115,7 +115,7 @@ bool has(const FeedIdentity& feed, const Position& position) {
   return !feed.epochs_go_on || position.epoch < steps / static_cast<uint64_t>(feed.steps_per_epoch);
 }
 
-/// Whether `call` returns. If not, it must have thrown bad_pipeline, with a reason.
+/// Returns whether `call` returns. If not, it must have thrown bad_pipeline, with a reason.
 template <typename Call>
 bool returns(const Position& position, Call call) {
   try {

@@ -33,7 +33,7 @@ struct Seen {
 };
 inline Seen seen;
 
-// Whether a is b's neighbour, above it if `above`.
+// Returns whether a is b's neighbour: above b if `above`, otherwise below.
 template <class A, class B>
 constexpr bool next_to(const A& a, const B& b, bool above) {
   if constexpr (requires { a - b; })
