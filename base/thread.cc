@@ -50,7 +50,8 @@ class SignalsBlocked {
 }  // namespace
 
 std::thread start_thread(const char* name, std::function<void()> body) {
-  constexpr const char* what = "starting a thread (ulimit -u limits the number of threads)";
+  constexpr const char* what =
+      "starting a thread (ulimit -u and pids.max of the cgroup limit the number of threads; raise these limits)";
   if (int error = injected<ThreadOp>()) throw std::system_error(error, std::generic_category(), what);
   const SignalsBlocked blocked;
   try {

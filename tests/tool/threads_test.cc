@@ -24,7 +24,9 @@ TEST_CASE("a thread that cannot be started is an Error that says so, and those b
       FAIL("the third thread was started");
     } catch (const Error& error) {
       CHECK(error.category() == Category::io_error);
-      CHECK(error.message().starts_with("starting a thread (ulimit -u limits the number of threads): "));
+      CHECK(
+          error.message().starts_with("starting a thread (ulimit -u and pids.max of the cgroup limit the number of "
+                                      "threads; raise these limits): "));
     }
     CHECK(ended == 0);
     go = true;

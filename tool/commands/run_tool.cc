@@ -12,7 +12,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <vector>
 
 #include "base/did_you_mean.h"
@@ -120,13 +119,6 @@ int run_tool(int argc, char** argv) {
     return report(failed, was_interrupted ? error.message() : error.what(), json, error_json(error));
   } catch (const std::bad_alloc&) {
     return report(failed, "out of memory", json, without_place("out_of_memory", "out of memory"));
-  } catch (const std::system_error& error) {
-    const std::string message = fmt::format(
-        "{}{}", error.what(),
-        error.code() == std::errc::resource_unavailable_try_again
-            ? ": a thread could not be started; raise the limit of processes (ulimit -u, pids.max of the cgroup)"
-            : "");
-    return report(failed, message, json, without_place("io_error", message));
   } catch (const std::exception& error) {
     return report(failed, error.what(), json, without_place("io_error", error.what()));
   }
