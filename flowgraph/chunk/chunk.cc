@@ -1,5 +1,7 @@
 #include "flowgraph/chunk/chunk.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -9,6 +11,7 @@
 #include "flowgraph/parse/feature_values.h"
 #include "flowgraph/parse/record_parser.h"
 #include "flowgraph/plan/schedule.h"
+#include "io/index/index_store.h"
 #include "io/records/crc32c.h"
 
 namespace feedline::flow {
@@ -38,6 +41,14 @@ void fill_zero(const Schedule& schedule, size_t f, const Column& column, uint32_
     const size_t size = row_bytes(feature);
     std::memset(column.as<std::byte>() + row * size, 0, size);
   }
+}
+
+// Returns the paths at which the index of `file` may lie, for people: "PATH" or "PATH or PATH".
+std::string paths_of_index(const DataFile& file, const PipelineSpec& spec) {
+  const std::string& dir = spec.sources[file.source].index.dir;
+  std::string paths, path;
+  for (size_t n = 0; !(path = io::index_place(file.id.uri, dir, n)).empty(); n++) paths += (n > 0 ? " or " : "") + path;
+  return paths;
 }
 
 }  // namespace
@@ -99,14 +110,13 @@ void Chunk::parse(const Schedule& schedule) {
       return extent.length / io::frame_bytes < extent.rows;
     });
     const Extent& first = too_many == ticket.extents.end() ? ticket.extents.front() : *too_many;
+    const DataFile& file = schedule.data.files[first.file];
     end_before(0,
                Error(Category::bad_pipeline,
-                     "the index of this file lists more records here than the file has; delete the index, and the next "
-                     "run makes a new one",
-                     {schedule.data.files[first.file].id.uri,
-                      static_cast<int64_t>(first.offset),
-                      static_cast<int64_t>(first.first_record),
-                      {}}));
+                     fmt::format("the index lists more records at this offset than the bytes there can hold; delete "
+                                 "the index ({}), and the next run makes a new one",
+                                 paths_of_index(file, schedule.spec)),
+                     {file.id.uri, static_cast<int64_t>(first.offset), static_cast<int64_t>(first.first_record), {}}));
     return;
   }
   if (bad.empty() || schedule.spec.on_error != OnError::raise) return;
