@@ -40,9 +40,10 @@ void pass_bytes(OutputResolver& of, int number) {
   }
   // Each value is a row of bytes by itself. The output has the bytes as its last axis.
   if (from.shape.rank() == Shape::max_rank)
-    of.refuse("feature", fmt::format("shape {} and an axis for the bytes have more than {} axes; give the feature a "
-                                     "shape with fewer axes",
-                                     to_string(from.shape), Shape::max_rank));
+    of.refuse("feature",
+              fmt::format("'{}' has a shape of {} axes ({}), and the output adds a last axis for the bytes of each "
+                          "value; an output has at most {} axes, so give the feature a shape of at most {} axes",
+                          from.name, from.shape.rank(), to_string(from.shape), Shape::max_rank, Shape::max_rank - 1));
   of.from_numbers({.number = number}, DType::uint8, Shape({from.length}), static_cast<size_t>(from.shape.elements()));
   std::vector<int64_t> axes(from.shape.begin(), from.shape.end());
   axes.push_back(from.length);

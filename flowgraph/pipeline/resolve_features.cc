@@ -128,7 +128,7 @@ FeatureSpec resolve(const config::Feature& config, int index, int count, RecordT
                                 "smaller shape",
                                 feature.shape.elements(), longest_value / largest_value));
   if (config.length() < 0)
-    refuse(feature, fmt::format("length: {} is negative; write a number of bytes, or leave it out", config.length()));
+    refuse(feature, fmt::format("length: {} is negative; write 1 or more bytes, or leave it out", config.length()));
   if (config.length() > 0 && feature.dtype != DType::bytes)
     refuse(feature,
            fmt::format("length: only a feature of BYTES has a length, but this feature is {}; remove 'length', and "

@@ -189,8 +189,9 @@ void resolve_batch(const config::Pipeline& config, PipelineSpec& spec) {
 
   spec.repeat = config.epoch().repeat() == 0 ? 1 : config.epoch().repeat();
   if (spec.repeat < -1)
-    refuse("epoch.repeat: {} is not valid; write the number of passes in an epoch, or -1 to repeat without end",
-           spec.repeat);
+    refuse(
+        "epoch.repeat: {} is not valid; write the number of passes in an epoch, 1 or more, or -1 to repeat without end",
+        spec.repeat);
   spec.epoch_steps = config.epoch().steps();
   spec.allow_empty = config.epoch().allow_empty();
   constexpr int64_t most_steps = int64_t{1} << 40;
@@ -240,7 +241,7 @@ ShuffleSpec resolve_shuffle(const config::Pipeline& config) {
   if (spec.mode == ShuffleMode::buffer && shuffle.buffer_size() > most)
     refuse("shuffle.buffer_size: {} samples; it must be 1 to {}", shuffle.buffer_size(), most);
   if (shuffle.buffer_size() < 0)
-    refuse("shuffle.buffer_size: {} is negative; write a number of samples", shuffle.buffer_size());
+    refuse("shuffle.buffer_size: {} is negative; write 1 or more, or leave it out", shuffle.buffer_size());
   if (shuffle.buffer_size() > 0 && !shuffle.buffer_bytes().empty())
     refuse("shuffle.buffer_size: shuffle.buffer_bytes is given, too; remove one of the two");
   spec.buffer_size = shuffle.buffer_size();

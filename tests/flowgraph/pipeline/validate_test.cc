@@ -604,7 +604,7 @@ TEST_CASE("fields that make no sense are refused by name") {
               "shuffle.mode: BUFFER needs the size of the buffer; give shuffle.buffer_size or shuffle.buffer_bytes"),
       besides("shuffle { shuffle_files: true }",
               "shuffle.shuffle_files: it has no effect with mode BLOCK; leave it out"),
-      besides("shuffle { buffer_size: -3 }", "shuffle.buffer_size: -3 is negative; write a number of samples"),
+      besides("shuffle { buffer_size: -3 }", "shuffle.buffer_size: -3 is negative; write 1 or more, or leave it out"),
       besides("shuffle { lanes: -3 }", "shuffle.lanes: -3 is negative; write 1 or more, or leave it out"),
       besides("shuffle { buffer_size: 3 buffer_bytes: \"3MiB\" }",
               "shuffle.buffer_size: shuffle.buffer_bytes is given, too; remove one of the two"),
@@ -786,7 +786,8 @@ TEST_CASE("fields that make no sense are refused by name") {
       feature("name: \"\\355\\240\\200\" dtype: INT64", "feature: name: the text is not UTF-8"),
       besides("errors { on_error: 7 }", "errors.on_error: 7 is not a value of OnError"),
       besides("epoch { repeat: -2 }",
-              "epoch.repeat: -2 is not valid; write the number of passes in an epoch, or -1 to repeat without end"),
+              "epoch.repeat: -2 is not valid; write the number of passes in an epoch, 1 or more, or -1 to repeat "
+              "without end"),
       besides("errors { max_failures: -1 }",
               "errors.max_failures: -1 is negative; write 1 or more, or leave it out to allow any number of failures"),
       besides("errors { max_failure_rate: 1.5 }",
@@ -840,7 +841,7 @@ TEST_CASE("fields that make no sense are refused by name") {
       feature("name: \"f\" dtype: INT64 kind: VARIABLE shape: [2]",
               "feature 'f': shape: a VARIABLE feature has no shape; remove 'shape'"),
       feature("name: \"f\" dtype: BYTES length: -1",
-              "feature 'f': length: -1 is negative; write a number of bytes, or leave it out"),
+              "feature 'f': length: -1 is negative; write 1 or more bytes, or leave it out"),
       feature("name: \"f\" dtype: BYTES length: 4294967296",
               "feature 'f': length: 4294967296 bytes is more than the largest record has, 2 GiB; write a smaller "
               "length"),
