@@ -28,14 +28,13 @@ class Context {
  public:
   /// Takes the context of the calling thread's current device, which must be `gpu`.
   explicit Context(DeviceId gpu) {
-    using GetCurrent = CUresult(CUcontext*);
-    CUresult result = CUDA_ERROR_NOT_INITIALIZED;
-    if (const auto get_current = entry<GetCurrent>(gpu, "cuCtxGetCurrent")) result = get_current(&context_);
+    const auto get_current = entry<CUresult(CUcontext*)>(gpu, "cuCtxGetCurrent");
     push_ = entry<CUresult(CUcontext)>(gpu, "cuCtxPushCurrent");
     pop_ = entry<CUresult(CUcontext*)>(gpu, "cuCtxPopCurrent");
-    if (result != CUDA_SUCCESS || !push_ || !pop_)
+    if (const CUresult result = get_current(&context_); result != CUDA_SUCCESS)
       throw Error(Category::device_error,
-                  fmt::format("GPU {}: the CUDA driver does not return the context of the GPU", gpu.ordinal));
+                  fmt::format("GPU {}: cuCtxGetCurrent failed with CUresult {}; restart the process", gpu.ordinal,
+                              static_cast<int>(result)));
   }
 
   void push() const noexcept { push_(context_); }
@@ -45,6 +44,7 @@ class Context {
   }
 
  private:
+  // Returns a function of the driver. Throws Error device_error if the driver does not have it.
   template <typename Function>
   static Function* entry(DeviceId gpu, const char* name) {
     void* function = nullptr;
@@ -52,7 +52,11 @@ class Context {
     call<DriverEntryOp>(gpu, [&] {
       return cudaGetDriverEntryPointByVersion(name, &function, entries_of_version, cudaEnableDefault, &found);
     });
-    return found == cudaDriverEntryPointSuccess ? reinterpret_cast<Function*>(function) : nullptr;
+    if (found != cudaDriverEntryPointSuccess)
+      throw Error(Category::device_error,
+                  fmt::format("GPU {}: the CUDA driver has no {} of CUDA 12.0; install a driver for CUDA 12.0 or newer",
+                              gpu.ordinal, name));
+    return reinterpret_cast<Function*>(function);
   }
   // The CUDA version since which these three driver functions have their present signatures.
   static constexpr unsigned entries_of_version = 12000;

@@ -77,7 +77,7 @@ std::string why_not(DeviceId gpu, DeviceId other) {
   }
   if (switched_on && cudaDeviceDisablePeerAccess(other.ordinal) != cudaSuccess) cudaGetLastError();
   return "a test copy between these GPUs arrived with wrong bytes; a likely cause is an IOMMU that translates the "
-         "addresses of the PCIe bus";
+         "addresses of the PCIe bus; to use peer copies, turn the IOMMU off or set it to pass-through";
 }
 
 }  // namespace
