@@ -225,8 +225,8 @@ class Loader:
 
     def _follow(self):
         """Makes the loader feed the rank that this process is by now, if the loader was not given a rank, and no step
-        was asked for yet. A trainer may start its processes, and a program may join them, after the loader is made.
-        Raises Error if the processes have been joined too late, if this process is one of several and nothing says
+        was asked for yet. A trainer may start its processes, and a program may initialise their process group, after
+        the loader is made. Raises Error if that happens too late, if this process is one of several and nothing says
         which, or if it is a worker of a DataLoader."""
         worker = getattr(sys.modules.get("torch.utils.data"), "get_worker_info", bool)()
         if self._follows and worker and worker.num_workers > 1:
@@ -246,8 +246,8 @@ class Loader:
         if self._read:
             raise Error(
                 f"this loader has already read as rank {made[0]} of {made[1]}, but now {place.said} says rank "
-                f"{place.rank} of {place.world_size}; begin to iterate the loader after the processes have been "
-                "joined, or give the Loader rank and world_size"
+                f"{place.rank} of {place.world_size}; begin to iterate the loader after the framework's "
+                "process group is initialised, or give the Loader rank and world_size"
             )
         state = self._feeder.get_state(self._epoch, self._step) if self._placed else None
         self._feeder.close()

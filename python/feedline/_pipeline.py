@@ -148,7 +148,10 @@ class Pipeline:
         if isinstance(other, dict):
             return self._laid(other)
         if not isinstance(other, (str, Pipeline)):
-            raise Error(f"{other!r} cannot be laid over a pipeline: give text, a dict, or a feedline.Pipeline")
+            raise Error(
+                f"{other!r} (of type {type(other).__name__}) cannot be laid over a pipeline; give a pipeline as text, "
+                "a dict of its fields, or a feedline.Pipeline"
+            )
         return self._of(self._message.overlaid(str(other), string("name", name)), self._lines)
 
     def with_field(self, path: str, value: Any) -> "Pipeline":
@@ -247,7 +250,7 @@ class Pipeline:
         return self._laid({"epoch": fields})
 
     def batch(self, global_batch_size: int | None = None, **fields: Any) -> "Pipeline":
-        """Sets the rows of a step, over all replicas of all ranks."""
+        """Sets the number of rows of a step, of all replicas of all ranks together."""
         return self._laid({"batch": {"global_batch_size": global_batch_size, **fields}})
 
     def distribute(self, mode: str, **fields: Any) -> "Pipeline":
@@ -271,7 +274,8 @@ class Pipeline:
         return self._laid({"memory": fields})
 
     def parallelism(self, **fields: Any) -> "Pipeline":
-        """Sets threads, CPUs and prefetched batches."""
+        """Sets the number of threads, the CPUs and the number of prefetched batches; keywords are fields of
+        `parallelism`."""
         return self._laid({"parallelism": fields})
 
     def text(self) -> str:
@@ -319,7 +323,10 @@ def pipeline_of(given, overrides=None):
     each is laid over those before it (Pipeline.overlaid). The fields of `overrides` are laid over the result."""
     parts = list(given) if isinstance(given, (list, tuple)) else [given]
     if not parts:
-        raise Error("the list of pipelines is empty; give a file, text, or a feedline.Pipeline")
+        raise Error(
+            "the list of pipelines is empty; give the path of a pipeline file, the pipeline as text, or a "
+            "feedline.Pipeline"
+        )
     result = None
     for part in parts:
         if isinstance(part, Pipeline):
@@ -337,5 +344,8 @@ def pipeline_of(given, overrides=None):
         elif isinstance(part, str):
             result = Pipeline(part) if result is None else result.overlaid(part)
         else:
-            raise Error(f"{part!r} is not a pipeline: give a file, text, or a feedline.Pipeline")
+            raise Error(
+                f"{part!r} (of type {type(part).__name__}) is not a pipeline; give the path of a pipeline file, the "
+                "pipeline as text, or a feedline.Pipeline"
+            )
     return result._laid(overrides) if overrides else result

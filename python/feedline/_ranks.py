@@ -74,10 +74,10 @@ class Place(NamedTuple):
     def unknown(self):
         """Returns the Error for a process that is one of several, and whose rank is not known."""
         return Error(
-            f"{self.said}: this process is one of several, but its rank or the number of ranks is not known; make and "
-            "iterate the loader after the framework has joined the processes, or start the processes with torchrun, "
-            "mpirun or srun, or give the Loader rank and world_size (rank=0, world_size=1 for a process that reads all "
-            "of the data)"
+            f"{self.said}: this process is one of several, but its rank or the number of ranks is not known. "
+            "Initialise the framework's process group (such as by torch.distributed.init_process_group()) before the "
+            "Loader is made. Otherwise start the processes with torchrun, mpirun or srun, or give the Loader rank and "
+            "world_size (rank=0, world_size=1 for a process that reads all of the data)"
         )
 
 

@@ -203,11 +203,13 @@ class Loader(_loader.Loader):
     def _pairs(self, step, given):
         """Yields the name, the tensor to copy into and the tensor to copy of each output that is wanted."""
         if isinstance(step, Mapping) != (self.as_tuple is None) or len(step) != len(self.as_tuple or step):
-            wanted = "a dict" if self.as_tuple is None else f"a tuple of {len(self.as_tuple)} tensors"
-            raise Error(
-                f"next_into: the steps of this loader can be copied only into {wanted}, not into a "
-                f"{type(step).__name__}"
-            )
+            wanted, found = "a dict with a tensor for each output to copy", f"a {type(step).__name__}"
+            if self.as_tuple is not None:
+                tensors = "1 tensor" if len(self.as_tuple) == 1 else f"{len(self.as_tuple)} tensors"
+                wanted = f"a tuple of {tensors}, one for each name in as_tuple"
+            if isinstance(step, (tuple, list)):
+                found += f" of {len(step)}"
+            raise Error(f"next_into: `step` must be {wanted}, but it is {found}")
         if self.as_tuple is not None:
             yield from zip(self.as_tuple, step, given)
             return

@@ -1,7 +1,7 @@
 """The program of a rank that a launcher starts: LAUNCHER early|late FOLDER STEPS RANKS ADDRESS.
 
-It feeds the pipeline FOLDER/pipeline for so many steps by a loader that is not told its rank, and that is made before or
-after the launcher has joined the processes. What it was given goes to FOLDER/PID.pickle."""
+It feeds the pipeline FOLDER/pipeline for so many steps by a loader that is not told its rank. The loader is made before
+or after the framework has initialised its process group. What it was given goes to FOLDER/PID.pickle."""
 
 import os
 import pickle

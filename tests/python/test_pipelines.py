@@ -163,7 +163,7 @@ def test_a_missing_file_and_text_that_is_none():
     assert raised.value.category == "io_error"
     with pytest.raises(feedline.Error, match="text:1:1"):
         feedline.Pipeline("nonsense", name="text")
-    with pytest.raises(feedline.Error, match="7 is not a pipeline: give a file"):
+    with pytest.raises(feedline.Error, match=r"7 \(of type int\) is not a pipeline; give the path"):
         feedline.Loader(7)
     with pytest.raises(feedline.Error, match="text: 7 is not a string; to read a pipeline from a file, call feedline.Pipeline.load"):
         feedline.Pipeline(7)
@@ -171,7 +171,7 @@ def test_a_missing_file_and_text_that_is_none():
         feedline.Pipeline("examples/digits.textproto")
     with pytest.raises(feedline.Error, match="name: 7 is not a string"):
         feedline.Pipeline("", name=7)
-    with pytest.raises(feedline.Error, match="7 cannot be laid over a pipeline: give text"):
+    with pytest.raises(feedline.Error, match=r"7 \(of type int\) cannot be laid over a pipeline; give a pipeline as text"):
         feedline.Pipeline("").overlaid(7)
     for call in (feedline.Pipeline.load, lambda folder: feedline.Pipeline("", folder=folder)):
         with pytest.raises(TypeError, match="expected str, bytes or os.PathLike object, not int"):

@@ -245,7 +245,7 @@ def test_one_of_several_that_does_not_know_which(numbers, monkeypatch, half):
         monkeypatch.setenv(name, value)
     loader = feedline.Loader(numbers)
     assert len(loader) == 5  # the steps of all ranks are as many
-    with pytest.raises(feedline.Error, match="this process is one of several, but its rank or the number of ranks is not known; make"):
+    with pytest.raises(feedline.Error, match=r"this process is one of several, but its rank or the number of ranks is not known\. Initialise"):
         next(iter(loader))
     alone = feedline.Loader(numbers, rank=0, world_size=1)
     assert sum(batch.rows for batch in alone) == 50

@@ -114,8 +114,8 @@ def refused(step, *said):
         raise AssertionError
 refused((torch.zeros(9, dtype=torch.int64),), "'n'", "int64 (10,)", "int64 (9,)")
 refused((torch.zeros(10),), "float32 (10,)")
-refused((mine, mine), "a tuple of 1")
-refused({"n": mine}, "a tuple of 1")
+refused((mine, mine), "`step` must be a tuple of 1 tensor, one for each name in as_tuple, but it is a tuple of 2")
+refused({"n": mine}, "`step` must be a tuple of 1 tensor, one for each name in as_tuple, but it is a dict")
 assert tuples.step == 1 and tuples.state_dict() == tuples.state_dict(epoch=0, step=1)
 assert tuples.next_into((mine,)) and mine.tolist() == wanted[1]  # no step was lost
 tuples.set_epoch(0)
@@ -129,6 +129,7 @@ assert tuples.next_into((mine,)) and mine.tolist() == wanted[0]
 assert all(tuples.next_into((mine,)) for _ in range(4))
 assert next(iter(tuples)) and tuples.next_into((mine,)) and tuples.epoch == 2  # its epoch was done
 tuples = loader
+refused((mine,), "`step` must be a dict with a tensor for each output to copy, but it is a tuple of 1")
 refused({"m": mine}, "no output 'm'", "its outputs are n")
 tuples = Loader(pipeline)
 take = tuples._take
