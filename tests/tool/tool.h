@@ -2,6 +2,7 @@
 #pragma once
 
 #include <fcntl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -54,7 +55,15 @@ class Tool {
   Tool& operator=(const Tool&) = delete;
 
   pid_t pid() const { return child_; }
-  void signal(int number) const { kill(child_, number); }
+  void signal(int number) const {
+#ifdef __SANITIZE_THREAD__
+    // ThreadSanitizer runs the handler late, or never, if the system chooses a thread that sleeps in a system call of its
+    // own, as oneTBB's workers do. So the main thread is chosen here.
+    syscall(SYS_tgkill, child_, child_, number);
+#else
+    kill(child_, number);
+#endif
+  }
   std::string standard_error() const { return read_file(folder_.file("err")); }
   ToolResult wait() {
     int status = 0;
