@@ -26,8 +26,8 @@ class Kit:
         self.environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
         (folder / "kit").mkdir()
         shutil.copy(SOURCE / "run.py", folder / "kit" / "run")
-        self.step_class = (SOURCE / "steps.py").read_text(encoding="utf-8").partition("# Cases that hold")[0]
-        assert self.step_class.rstrip().splitlines()[-1].startswith("    always: bool"), "no class alone"
+        self.step_class = (SOURCE / "steps.py").read_text(encoding="utf-8").partition("\n\n\n#")[0] + "\n\n\n"
+        assert self.step_class.rstrip().splitlines()[-1].startswith("    always: bool"), "not the class only"
 
     def steps(self, **steps: dict) -> None:
         """Gives the runner steps: by name a command or a shell script, whose $1 is {json}, and what else a Step has."""
