@@ -115,6 +115,7 @@ OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
     temporary_ = fmt::format("{}.{}-{}.feedline-part", path_, getpid(), counter++);
     error = injected<CreateOp>();
     if (error) break;
+    descriptor_ = {};
     descriptor_ = Descriptor(open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     error = !descriptor_ ? errno : lock_temporary(descriptor_.fd()) ? 0 : EAGAIN;
   } while (error == EEXIST || error == EINTR || error == EAGAIN);

@@ -5,6 +5,8 @@
 
 #include <cerrno>
 
+#include "base/syscall_hooks.h"
+
 namespace feedline::io {
 
 // The operations that several files of io/ make. An operation that only one source file makes is declared in that file.

@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "base/absolute_path.h"
+#include "base/descriptor.h"
 #include "base/did_you_mean.h"
 #include "base/syscall_hooks.h"
 #include "base/utf8.h"
@@ -218,19 +219,18 @@ std::string read_file(const std::string& file) {
                 {file, -1, -1, ""});
   };
   int error = injected<OpenPipelineOp>();
-  const int fd = error ? -1 : ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) fail("open", error ? error : errno);
+  const Descriptor opened(error ? -1 : ::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!opened) fail("open", error ? error : errno);
   std::string text;
   while (text.size() <= longest_text) {
     char buffer[65536];
     error = injected<ReadPipelineOp>();
-    const ssize_t count = error ? -1 : ::read(fd, buffer, sizeof buffer);
+    const ssize_t count = error ? -1 : ::read(opened.fd(), buffer, sizeof buffer);
     if (count < 0 && !error) error = errno;
     if (count < 0 && error == EINTR) continue;
     if (count <= 0) break;
     text.append(buffer, static_cast<size_t>(count));
   }
-  ::close(fd);
   if (error) fail("read", error);
   return text;
 }

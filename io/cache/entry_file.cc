@@ -212,9 +212,10 @@ uint64_t EntryFile::free_bytes(const std::string& path, std::string_view prefix)
   while (!existing.empty() && existing != existing.parent_path() && !fs::exists(existing, error))
     existing = existing.parent_path();
   if (!fs::is_directory(existing, error)) throw io_failure(folder, "the folder cannot be made", ENOTDIR);
-  if (access(existing.c_str(), W_OK | X_OK) != 0) throw io_failure(folder, "the folder cannot be written", errno);
+  int failure = access(existing.c_str(), W_OK | X_OK) != 0 ? errno : 0;
+  if (failure) throw io_failure(folder, "the folder cannot be written", failure);
   struct statvfs status {};
-  int failure = injected<StatOp>();
+  failure = injected<StatOp>();
   if (!failure && statvfs(existing.c_str(), &status) != 0) failure = errno;
   if (failure) throw io_failure(folder, "its free space cannot be determined", failure);
   uint64_t bytes = uint64_t{status.f_bavail} * status.f_frsize;

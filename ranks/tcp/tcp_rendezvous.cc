@@ -196,7 +196,10 @@ class Connections {
           visitor->from,
           fmt::format("it says that it is rank {}, but {}; if it belongs to this run, start it with the same address, "
                       "port and secret as the other ranks",
-                      join.rank, knows ? "it does not fit into this group of ranks" : "has a different secret"));
+                      join.rank,
+                      knows                ? "does not fit into this group of ranks"
+                      : visitor->knows("") ? "has no secret"
+                                           : "has a different secret"));
       return true;
     }
     try {

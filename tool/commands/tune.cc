@@ -260,7 +260,9 @@ int tune_pipeline(const TuneArgs& args) {
                   .plan = [&](const Choices& choices) { return runs.plan(choices); },
                   .measure = [&](const Choices& choices) { return runs.measure(choices); }};
     Progress progress("tuning", 0, "run");
-    tuning.on_run = [&](size_t done, size_t most) { progress.set(done, most); };
+    tuning.on_run = [&](size_t done, size_t most) {
+      if (done > 0) progress.set(done, most);
+    };
     tuning.time_left = [&] { return LiveLine::Clock::now() - start < std::chrono::seconds(args.seconds); };
     // Of `seconds`, a third is for warming up and for making the feeders. All runs share the remaining two thirds.
     runs.choose_steps(static_cast<double>(args.seconds) / 1.5 / static_cast<double>(most_runs(tuning.settings)));

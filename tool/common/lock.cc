@@ -49,8 +49,10 @@ LockedFolder::LockedFolder(const std::string& path) {
 LockedFile::LockedFile(const std::string& path) : lock_(path + ".lock"), locked_(open_locked(lock_, O_RDWR | O_CREAT)) {
   // If the previous holder removed the file between our open() and flock(), we hold a lock that no one else will see.
   // Then the file must be created and locked again.
-  for (int tries = 0; locked_ && !is_at(lock_, locked_.fd()) && tries < most_tries; tries++)
+  for (int tries = 0; locked_ && !is_at(lock_, locked_.fd()) && tries < most_tries; tries++) {
+    locked_ = {};  // gives up the lock, which may be on the same file
     locked_ = open_locked(lock_, O_RDWR | O_CREAT);
+  }
   if (!locked_)
     throw Error(Category::io_error,
                 "another feedline process is using this file; wait until that process ends, or use a different file",

@@ -37,9 +37,10 @@ struct Header {
 static_assert(sizeof(Header) == io::frame_bytes, "a bucket is as large as its records in their files");
 
 Descriptor open_bucket(const std::string& path, int flags) {
-  const int error = injected<OpenOp>();
+  int error = injected<OpenOp>();
   Descriptor opened(error ? -1 : open(path.c_str(), flags | O_CLOEXEC, 0666));
-  if (!opened) throw io::io_failure(path, "cannot be opened", error ? error : errno);
+  if (!opened && !error) error = errno;
+  if (error) throw io::io_failure(path, "cannot be opened", error);
   return opened;
 }
 
