@@ -21,25 +21,42 @@ FileInflater::FileInflater(const Schedule& schedule, std::span<std::byte> memory
         .inflater = this, .number = static_cast<uint32_t>(i), .buffer = memory.data() + i * inflater_input_bytes};
 }
 
-void FileInflater::open(uint32_t file) {
+void FileInflater::open(uint32_t file, uint64_t offset) {
+  const io::FileIndex& index = schedule_.data.files[file].index;
   file_ = file;
   size_ = schedule_.data.files[file].id.size;
-  next_offset_ = 0;
-  inflater_.emplace(schedule_.data.files[file].index.compression);
+  const size_t number = index.seek_point_before(offset);
+  if (number == 0) {
+    inflater_.emplace(index.compression);
+    next_offset_ = position_ = 0;
+  } else {
+    const io::SeekPoint& from = index.seek_points[number - 1].point;
+    const std::span<std::byte, io::deflate_window> window = skipped_.first<io::deflate_window>();
+    // Without its window, or with a wrong one, the section inflates to an error or to records with wrong checksums.
+    const bool right = io::inflate_window(index.window_of(number), io::window_size(from), window);
+    inflater_.emplace(index.compression, from, window.first(right ? io::window_size(from) : 0));
+    next_offset_ = from.bit / 8;
+    position_ = from.offset;
+  }
+  const bool last = number == index.seek_points.size();
+  section_end_ = last ? UINT64_MAX : index.seek_points[number].point.offset;
+  read_ahead_to_ = last ? size_ : index.seek_points[number].point.bit / 8 + 1;
   current_ = 0;
   in_use_ = false;
   in_ = {};
-  position_ = filled_ = extent_ = added_until_ = 0;
+  filled_ = extent_ = 0;
+  added_until_ = position_;
   {
     const Lock lock(mutex_);
     last_added_ = false;
   }
-  for (Input& input : inputs_) request(input);
+  for (Input& input : inputs_) request(input, read_ahead_to_);
 }
 
-void FileInflater::request(Input& input) {
+// Begins to read the next bytes of the file, up to `end`, into the input. If there are none, the input is unused.
+void FileInflater::request(Input& input, uint64_t end) {
   input.offset = next_offset_;
-  input.length = std::min(inflater_input_bytes, size_ - next_offset_);
+  input.length = std::min(inflater_input_bytes, end - std::min(end, next_offset_));
   {
     const Lock lock(mutex_);
     states_[input.number] = input.length > 0 ? InputState::reading : InputState::unused;
@@ -107,13 +124,18 @@ void FileInflater::run() {
 
 bool FileInflater::input_ready() {
   if (!in_.empty()) return true;
-  const Lock lock(mutex_);
-  if (states_[current_] == InputState::reading) return false;
-  if (states_[current_] == InputState::full) {
-    in_ = {inputs_[current_].buffer, inputs_[current_].length};
-    in_use_ = true;
+  {
+    const Lock lock(mutex_);
+    if (states_[current_] == InputState::reading) return false;
+    if (states_[current_] == InputState::full) {
+      in_ = {inputs_[current_].buffer, inputs_[current_].length};
+      in_use_ = true;
+      return true;
+    }
   }
-  return true;  // also at the end of the file, where in_ is empty
+  if (next_offset_ == size_) return true;  // in_ stays empty
+  request(inputs_[current_], size_);  // the last record of the section ends after it
+  return false;
 }
 
 bool FileInflater::fill(Chunk& chunk) {
@@ -139,7 +161,7 @@ bool FileInflater::fill(Chunk& chunk) {
     if (!skips) filled_ += produced;
     if (in_.empty() && in_use_) {
       in_use_ = false;
-      request(inputs_[current_]);
+      request(inputs_[current_], read_ahead_to_);
       current_ ^= 1;
     }
     if (status != io::Inflater::Status::more && position_ < end) {

@@ -1,5 +1,5 @@
-// Inflates a compressed file from front to back. Compressed bytes come in through two small buffers; complete chunks go
-// out.
+// Inflates a compressed file from a seek point on. Compressed bytes come in through two small buffers; complete chunks
+// go out.
 #pragma once
 
 #include <array>
@@ -17,9 +17,10 @@ namespace feedline::flow {
 
 struct Schedule;
 
-/// Inflates one compressed file after another. Between two files it is idle.
+/// Inflates one section of a compressed file after another: what lies from a seek point of the file, or its front, to
+/// the next one. Between two sections it is idle.
 ///
-/// A stream can only be inflated serially, so only one thread may be inside run(). The other methods may be called from
+/// A section can only be inflated serially, so only one thread may be inside run(). The other methods may be called from
 /// any thread. If add(), finish() or arrived() returns true, the caller must see to it that run() is called. Until
 /// that run() returns, these methods return false to all other callers.
 class FileInflater {
@@ -41,16 +42,17 @@ class FileInflater {
   /// `schedule`.
   FileInflater(const Schedule& schedule, std::span<std::byte> memory, Callbacks callbacks);
 
-  /// Begins a file. Precondition: the inflater is idle.
-  void open(uint32_t file);
-  /// Returns whether the ticket's bytes lie in the open file, after those of all tickets added so far.
+  /// Begins the section of a file in which `offset` of its inflated stream lies. Precondition: the inflater is idle.
+  void open(uint32_t file, uint64_t offset);
+  /// Returns whether the ticket begins in the open section, after all tickets added so far.
   bool continues_with(const Ticket& ticket) const noexcept {
-    return ticket.extents.front().file == file_ && ticket.extents.front().offset >= added_until_;
+    const Extent& first = ticket.extents.front();
+    return first.file == file_ && first.offset >= added_until_ && first.offset < section_end_;
   }
   /// Adds the next chunk of the file. Its ticket and extents must be set. Precondition: continues_with() its ticket.
   /// Returns whether the caller must see to it that run() is called.
   [[nodiscard]] bool add(ChunkRef chunk);
-  /// Ends the file: no chunk of it follows. The inflater becomes idle when the chunks added so far are done. Returns
+  /// Ends the section: no chunk of it follows. The inflater becomes idle when the chunks added so far are done. Returns
   /// whether the caller must see to it that run() is called.
   [[nodiscard]] bool finish();
   /// Takes an input whose read has completed; `error` is an errno or 0. Returns whether the caller must see to it that
@@ -63,7 +65,7 @@ class FileInflater {
  private:
   enum class InputState : uint8_t { unused, reading, full };
 
-  void request(Input& input);
+  void request(Input& input, uint64_t end);
   /// Returns false if the next input is still being read. Otherwise in_ is set, or stays empty if the file is used up.
   bool input_ready();
   /// Inflates into the chunk. Returns whether the chunk is complete or has failed.
@@ -83,13 +85,15 @@ class FileInflater {
   bool running_ FEEDLINE_GUARDED_BY(mutex_) = false;
   bool last_added_ FEEDLINE_GUARDED_BY(mutex_) = false;  // finish() was called
 
-  // Offset in the inflated stream: the end of the last extent added. Used by open(), continues_with() and add().
-  uint64_t added_until_ = 0;
+  // Offsets in the inflated stream: the end of the last extent added (at first where the section begins), and the end of
+  // the section. Used by open(), continues_with() and add().
+  uint64_t added_until_ = 0, section_end_ = 0;
 
   // Used by run(), and by open() while the inflater is idle.
   uint32_t file_ = 0;
   uint64_t size_ = 0;
   uint64_t next_offset_ = 0;  // the offset in the file of the next read
+  uint64_t read_ahead_to_ = 0;  // the offset in the file up to which inputs are read before they are wanted
   std::optional<io::Inflater> inflater_;
   std::array<Input, 2> inputs_;
   size_t current_ = 0;             // index of the input that is inflated now or next

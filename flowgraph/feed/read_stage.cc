@@ -1,5 +1,6 @@
 #include "flowgraph/feed/read_stage.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/invariant.h"
@@ -33,7 +34,6 @@ ReadStage::ReadStage(const Plan& plan, const Walk::Start& start, const IoOptions
       slots_(std::make_shared<Slots>(plan.memory, lent_to)),
       flights_(plan.memory.slots),
       tickets_(plan, start),
-      open_inflaters_(plan.mixture ? plan.spec.sources.size() : 1),
       needed_(needed) {
   if (plan.data.lazy) lazy_.emplace(plan);
   if (cache && cache->store() && plan.cache->pieces()) records_.emplace(plan, *cache->store());
@@ -151,26 +151,31 @@ bool ReadStage::read_lazily() {
   return true;
 }
 
-// Returns the open inflater of the ticket's source. The sources of a mixture take turns, so each keeps its own
-// inflater.
-FileInflater*& ReadStage::inflater_of(const Ticket& ticket) {
-  return open_inflaters_[plan_.mixture ? plan_.data.files[ticket.extents.front().file].source : 0];
+// Returns the open inflater that has not passed the ticket's first byte and is in the same section of its file. Null if
+// there is none.
+FileInflater* ReadStage::open_inflater(const Ticket& ticket) noexcept {
+  const auto found = std::ranges::find_if(open_inflaters_, [&](auto* open) { return open->continues_with(ticket); });
+  if (found == open_inflaters_.end()) return nullptr;
+  std::rotate(found, found + 1, open_inflaters_.end());
+  return open_inflaters_.back();
 }
 
-// Makes an inflater ready for the ticket, if its file is compressed. If the source's inflater has the file open and has
-// not passed the ticket's first byte, it is used; otherwise an idle one begins at the front of the file. Returns false
-// if no inflater is idle; then read() is called again when an inflater becomes idle.
+// Makes an inflater ready for the ticket, if its file is compressed: an open one, or an idle one, which then begins the
+// section of the file. Returns false if no inflater is idle; then read() is called again when an inflater becomes idle.
 bool ReadStage::inflater_ready(const Ticket& ticket) {
   if (ticket.extents.empty()) return true;
   const uint32_t file = ticket.extents.front().file;
   if (!plan_.data.files[file].compressed()) return true;
-  FileInflater*& inflater = inflater_of(ticket);
-  if (inflater && inflater->continues_with(ticket)) return true;
-  if (FileInflater* const before = std::exchange(inflater, nullptr); before && before->finish()) run_inflater(before);
+  if (open_inflater(ticket)) return true;
+  if (open_inflaters_.size() == plan_.memory.open_inflaters) {
+    FileInflater* const oldest = open_inflaters_.front();
+    open_inflaters_.erase(open_inflaters_.begin());
+    if (oldest->finish()) run_inflater(oldest);
+  }
   const auto idle = idle_inflaters_->take();
   if (!idle) return false;
-  inflater = *idle;
-  inflater->open(file);
+  (*idle)->open(file, ticket.extents.front().offset);
+  open_inflaters_.push_back(*idle);
   return true;
 }
 
@@ -187,7 +192,7 @@ bool ReadStage::found_all(const Ticket& ticket) const noexcept {
 
 void ReadStage::inflate_into(const ChunkRef& chunk) {
   flights_[chunk->slot()].bytes = chunk->ticket.bytes();
-  FileInflater* const inflater = inflater_of(chunk->ticket);
+  FileInflater* const inflater = open_inflater(chunk->ticket);
   if (inflater->add(chunk)) run_inflater(inflater);
 }
 

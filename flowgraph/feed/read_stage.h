@@ -137,7 +137,7 @@ class ReadStage {
   uint64_t read_ahead() const noexcept;
   bool issue_next();
   bool read_lazily();
-  FileInflater*& inflater_of(const Ticket& ticket);
+  FileInflater* open_inflater(const Ticket& ticket) noexcept;
   bool inflater_ready(const Ticket& ticket);
   void run_inflater(FileInflater* inflater);
   void read_into(const ChunkRef& chunk, bool found);
@@ -167,8 +167,7 @@ class ReadStage {
   // Only read() uses these members.
   TicketQueue tickets_;
   uint64_t next_sequence_ = 0;
-  // One for each source of a mixture; without a mixture, only one. Null: no compressed file is open.
-  std::vector<FileInflater*> open_inflaters_;
+  std::vector<FileInflater*> open_inflaters_;  // may be given more chunks; the one that was used last is at the end
   std::vector<io::Read> requests_;  // the reads of one burst
   size_t burst_ = 0;                // the number of chunks that requests_ is for
   uint64_t passed_by_ = 0;          // counts chunks: one in cache_tried_once_in is looked for in the page cache

@@ -77,8 +77,8 @@ struct Pass {
 class Order {
  public:
   /// Makes the order of the files `files` of `data`, and keeps a reference to `data`. Throws Error bad_pipeline if the
-  /// files cannot be read in such an order: if a compressed file would be shuffled or interleaved, or if
-  /// shuffle.block_size is not a multiple of an index's stride.
+  /// files cannot be read in such an order: if a compressed file would be read sample by sample (GLOBAL), or shuffled with
+  /// windows across files, or if shuffle.block_size is not a multiple of an index's stride.
   Order(const DataSet& data, FileRange files, const ShuffleSpec& shuffle, const InterleaveSpec& interleave,
         const std::optional<WindowSpec>& window, const Lanes& lanes);
 
@@ -139,7 +139,7 @@ class Order {
   /// NONE: returns whether each rank reads only its own rows of a block, and not the whole block. The first overload
   /// decides for the data as a whole, the second for one block. Ranks pick rows only if the samples of a step have at
   /// least fewest_picked_bytes; with shorter steps, neighbouring ranks would read the same bytes many times over. Rows
-  /// are never picked out of compressed files, because every rank must inflate all of such a file anyway.
+  /// are never picked out of compressed files, because a rank would have to inflate most of such a file anyway.
   static constexpr uint64_t fewest_picked_bytes = 128 << 10;
   bool picks_rows(int64_t global_batch) const noexcept;
   static bool picks_rows(const Block& block, int64_t global_batch) noexcept;

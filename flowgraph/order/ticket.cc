@@ -70,6 +70,7 @@ Blocks cut_by_size(const DataSet& data, FileRange files, const BlockLimits& limi
     };
     Block block{.file = f, .first = samples_before(0)};
     uint64_t gaps = 0;
+    auto seek_point = index.seek_points.begin();
     const auto close = [&](uint32_t end) {
       const uint64_t next_first = samples_before(end);
       block.end = end;
@@ -79,8 +80,13 @@ Blocks cut_by_size(const DataSet& data, FileRange files, const BlockLimits& limi
       gaps = 0;
     };
     for (uint32_t end = 1; end < index.entries.size(); end++) {
+      const uint64_t begin = index.entries[end - 1].offset;
+      if (seek_point != index.seek_points.end() && seek_point->point.offset <= begin) {
+        if (end - 1 > block.begin) close(end - 1);
+        while (seek_point != index.seek_points.end() && seek_point->point.offset <= begin) ++seek_point;
+      }
       const auto [bad_bytes, bad_regions] = bad.until(index.entries[end].offset);
-      const uint64_t good_bytes = index.entries[end].offset - index.entries[end - 1].offset - bad_bytes;
+      const uint64_t good_bytes = index.entries[end].offset - begin - bad_bytes;
       if (end - 1 > block.begin &&
           (block.bytes + good_bytes + (gaps + bad_regions) * bytes_around_extent > limits.bytes ||
            samples_before(end) - block.first > limits.rows))
@@ -101,8 +107,18 @@ Blocks cut_by_place(const DataSet& data, FileRange files, uint64_t block_bytes) 
     BadBytes bad(index);
     const auto last = static_cast<uint32_t>(index.entries.size()) - 1;
     const auto strides = static_cast<uint32_t>(std::min<uint64_t>(block_bytes / index.stride, last));
-    for (uint32_t begin = 0; begin < last; begin += std::min(strides, last - begin)) {
-      const uint32_t end = begin + std::min(strides, last - begin);
+    // Returns the border after `begin`. In a compressed file a block is inflated from a seek point on.
+    const auto border_after = [&](uint32_t begin) {
+      const uint32_t border = begin + std::min(strides, last - begin);
+      if (!data.files[f].compressed()) return border;
+      const uint64_t from = index.entries[border].offset;
+      const auto point = std::ranges::lower_bound(index.seek_points, from, {}, [](const auto& e) { return e.point.offset; });
+      if (point == index.seek_points.end()) return last;
+      const auto entry = std::ranges::lower_bound(index.entries, point->point.offset, {}, &io::IndexEntry::offset);
+      return static_cast<uint32_t>(entry - index.entries.begin());
+    };
+    for (uint32_t begin = 0, end = 0; begin < last; begin = end) {
+      end = border_after(begin);
       const io::IndexEntry &from = index.entries[begin], &to = index.entries[end];
       const uint64_t first = data.files[f].samples.before(from.record);
       const uint64_t bytes = to.offset - from.offset - bad.until(to.offset).bytes;

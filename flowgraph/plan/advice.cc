@@ -38,12 +38,13 @@ Advice random_reads(const FeedFigures& feed) {
       format_byte_size(std::max<uint64_t>(512, feed.sample_bytes / 512 * 512)));
 }
 
-// The files of a source are inflated one after another, each by one thread.
+// A section of a file, between two seek points, is inflated by one thread.
 Advice one_inflater(const FeedFigures& feed) {
   if (feed.inflated_bytes < least_bytes || feed.threads < 2 || feed.keeps_records) return {};
   return fmt::format(
-      "the compressed files inflate to {}, and only one of the {} threads of the feed inflates at a time; write "
-      "uncompressed files with `feedline split`, or keep the records in a cache {{ what: RECORDS }}",
+      "compressed files that inflate to {} have hardly any places from which they can be inflated, so only one of the {} "
+      "threads of the feed inflates at a time; write them anew with `feedline split`, or keep the records in a cache {{ "
+      "what: RECORDS }}",
       format_byte_size(feed.inflated_bytes), feed.threads);
 }
 
@@ -116,7 +117,9 @@ FeedFigures figures_of(const Plan& plan) {
     records += file.index.records;
     payload += file.index.payload_bytes;
     if (feed.shuffle == ShuffleMode::global) read += read_one_by_one(file.index);
-    if (file.compressed()) feed.inflated_bytes += file.index.stream_size;
+    constexpr uint64_t most_of_section = 64 * io::fewest_seek_bytes;
+    if (file.compressed() && file.index.seek_points.size() < file.index.stream_size / most_of_section)
+      feed.inflated_bytes += file.index.stream_size;
   }
   if (records == 0) return feed;
   const auto frames = static_cast<uint64_t>(plan.frames);

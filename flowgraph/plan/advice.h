@@ -19,7 +19,7 @@ struct FeedFigures {
   uint64_t read_bytes = 0;    // GLOBAL: bytes read for a sample, on average
   uint64_t files = 0;
   uint64_t file_bytes = 0;      // size on disk of all files together
-  uint64_t inflated_bytes = 0;  // inflated size of all compressed files together
+  uint64_t inflated_bytes = 0;  // inflated size of all compressed files together that have too few seek points
   bool keeps_records = false;   // the pipeline has a cache of records
   int threads = 1;
   int64_t steps = -1;             // steps of an epoch; -1: not known, or without end

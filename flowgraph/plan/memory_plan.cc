@@ -20,6 +20,7 @@ constexpr uint64_t bytes_ahead = 4 << 20;
 constexpr uint64_t bytes_of_file = 2 * sizeof(DataFile), names_of_file = 4, of_allocation = 16;
 // The limits of most_batches_ahead().
 constexpr uint64_t small_batches_bytes = 8 << 20, most_small_batches = 32;
+constexpr uint64_t chunks_of_section = 2;      // of a compressed file, between two seek points
 constexpr uint64_t reads_ahead_of_blocks = 6;  // few, so that the blocks that BLOCK mixes stay in the CPU's cache
 // The maximum numbers of reads and bytes that are in flight from a disk, so that the disk stays busy while all threads
 // work.
@@ -139,9 +140,10 @@ void MemoryPlan::plan_slots(const Schedule& schedule) {
       slot_arena_bytes = std::max(slot_arena_bytes, arena_bytes(schedule, ticket.rows, ticket.payload_bytes()));
       inflates |= compressed;
     }
-    if (inflates) inflaters++;  // each source keeps its own inflater, because the sources of a mixture take turns
+    // The sources of a mixture take turns, and so do interleaved files, so each of them keeps its own inflater.
+    if (inflates) open_inflaters += order->interleave().on() ? order->interleave().cycle_length : 1;
   }
-  if (inflaters > 0) inflaters += static_cast<uint32_t>(schedule.threads);
+  if (open_inflaters > 0) inflaters = open_inflaters + static_cast<uint32_t>(schedule.threads);
   slot_data_bytes = round_up(slot_data_bytes, io::block_bytes);
   slot_arena_bytes = round_up(slot_arena_bytes, io::block_bytes);
 }
@@ -219,6 +221,8 @@ void MemoryPlan::fit(const Schedule& schedule, const RowWriters& writers, const 
                          : spec.shuffle.mode == ShuffleMode::none ? chunks + in_order
                                                                   : reads_ahead;
   read_ahead = static_cast<uint64_t>(schedule.threads) + ahead;
+  // Each thread inflates a section of its own, which has a few chunks.
+  if (inflaters > 0) read_ahead += chunks_of_section * static_cast<uint64_t>(schedule.threads);
   read_ahead_of_disk = read_ahead;
   if (!data.lazy && slot_data_bytes > 0)
     read_ahead_of_disk = std::max(read_ahead, std::min(most_in_flight, bytes_in_flight / slot_data_bytes));

@@ -76,7 +76,8 @@ struct MemoryPlan {
   std::vector<BatchTensor> tensors;
   uint64_t buffer_bytes = 0;   // of each batch buffer
   bool lends = false;          // a batch is one row, and its tensors may point into the slot, to save a copy
-  uint32_t inflaters = 0;      // the number of file inflaters; 0: there is no compressed file
+  // The number of file inflaters (0: there is no compressed file), and of those that may be open for more chunks.
+  uint32_t inflaters = 0, open_inflaters = 0;
   uint64_t scratch_bytes = 0;  // scratch memory of each thread for row writers (flowgraph/rows/row_writer.h)
   std::vector<MemoryLine> lines;
 

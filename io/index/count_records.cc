@@ -56,7 +56,11 @@ class TrueScan {
       : path_(file->path()),
         tell_damage_(damage),
         stream_(file, options.compression, options.record_limit),
-        builder_(options.stride) {}
+        builder_(options.stride) {
+    if (stream_.compression() == Compression::none) return;
+    stream_.find_seek_points(std::max(options.stride * strides_per_group, fewest_seek_bytes),
+                             [this](const SeekPoint& point, auto window) { seek_points_.add(point, window); });
+  }
 
   const RecordStream& stream() const noexcept { return stream_; }
 
@@ -109,6 +113,8 @@ class TrueScan {
     FileIndex index = builder_.finish(stream_.stream_size());
     index.compression = stream_.compression();
     index.bad = std::move(bad_);
+    index.seek_points = seek_points_.take_entries();
+    index.windows = seek_points_.take_windows();
     return index;
   }
 
@@ -117,6 +123,7 @@ class TrueScan {
   const CountDamage& tell_damage_;
   RecordStream stream_;
   IndexBuilder builder_;
+  SeekPointList seek_points_;
   std::vector<BadRegion> bad_;
   uint64_t at_ = 0;  // the offset up to which the true records have been followed
   bool ended_ = false;

@@ -2,6 +2,7 @@
 // (io/index/count_records.h), which verifies every byte of the file, makes it.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "feedline/records.h"
+#include "io/index/seek_points.h"
 #include "io/records/bad_region.h"
 
 namespace feedline::io {
@@ -17,6 +19,8 @@ namespace feedline::io {
 inline constexpr uint64_t default_stride = 16384;                      // bytes
 inline constexpr uint64_t default_record_limit = uint64_t{256} << 20;  // bytes
 inline constexpr uint64_t strides_per_group = 64;
+/// The fewest bytes of the inflated stream between two seek points. A window, of 32 KiB, is kept for each.
+inline constexpr uint64_t fewest_seek_bytes = uint64_t{1} << 20;
 
 /// A place in a file at which a good record begins.
 struct IndexEntry {
@@ -73,12 +77,30 @@ struct FileIndex {
   /// sums[g] is the sum of the audit terms of the records that begin in group g. A group is strides_per_group strides,
   /// which is 1 MiB of the file at the default stride. All sums together make `audit`.
   Table<uint64_t> sums;
+  /// If the file is compressed: places from which it can be inflated, ascending, and their deflated windows. They lie
+  /// a group of strides apart, but at least fewest_seek_bytes, and further where the file has no block that begins.
+  Table<SeekEntry> seek_points;
+  Table<std::byte> windows;
   /// The bad regions, ascending and disjoint. The good records lie between them without gaps.
   std::vector<BadRegion> bad;
 
+  /// Returns the number of the last seek point at or before `offset` of the stream, from 1 on, or 0 for the front of the
+  /// file.
+  size_t seek_point_before(uint64_t offset) const noexcept {
+    const auto next = std::upper_bound(seek_points.begin(), seek_points.end(), offset,
+                                       [](uint64_t at, const SeekEntry& entry) { return at < entry.point.offset; });
+    return static_cast<size_t>(next - seek_points.begin());
+  }
+  /// Returns the deflated window of seek point `number`, from 1 on.
+  std::span<const std::byte> window_of(size_t number) const noexcept {
+    const uint64_t begin = number == 1 ? 0 : seek_points[number - 2].window_end;
+    return std::span<const std::byte>(windows).subspan(begin, seek_points[number - 1].window_end - begin);
+  }
+
   /// Returns the bytes of memory that the tables take. Messages of bad regions are not included.
   uint64_t memory_bytes() const noexcept {
-    return entries.memory_bytes() + sums.memory_bytes() + bad.capacity() * sizeof(BadRegion);
+    return entries.memory_bytes() + sums.memory_bytes() + seek_points.memory_bytes() + windows.memory_bytes() +
+           bad.capacity() * sizeof(BadRegion);
   }
 };
 

@@ -100,6 +100,27 @@ uint64_t check_places(const FileIndex& index) {
   return walk.bad_bytes();
 }
 
+void check_seek_points(const FileIndex& index, uint64_t file_size) {
+  if (index.seek_points.size() > most_seek_points(index.compression, index.stream_size))
+    fail("it has {} seek points in a stream of {} bytes", index.seek_points.size(), index.stream_size);
+  SeekEntry before;
+  for (const SeekEntry& entry : index.seek_points) {
+    const SeekPoint& point = entry.point;
+    const bool ascends = point.offset >= before.point.offset && point.bit > before.point.bit &&
+                         entry.window_end >= before.window_end;
+    const bool inside = point.offset <= index.stream_size && point.bit / 8 < file_size &&
+                        point.member_size <= point.offset && point.check <= UINT32_MAX &&
+                        entry.window_end <= index.windows.size();
+    if (!ascends || !inside || entry.window_end - before.window_end > most_window_bytes)
+      fail("a seek point at offset {}, bit {} of the file, with a window that ends at byte {} of {}, cannot follow one at "
+           "offset {}, bit {}",
+           point.offset, point.bit, entry.window_end, index.windows.size(), before.point.offset, before.point.bit);
+    before = entry;
+  }
+  if (before.window_end != index.windows.size())
+    fail("its windows have {} bytes instead of {}", index.windows.size(), before.window_end);
+}
+
 void check_totals(const FileIndex& index, uint64_t bad_bytes) {
   uint64_t audit = 0;
   for (const uint64_t sum : index.sums) audit += sum;
@@ -123,6 +144,7 @@ std::string contradiction(const FileIndex& index, uint64_t file_size, uint64_t r
   try {
     check_sizes(index, file_size, record_limit);
     check_totals(index, check_places(index));
+    check_seek_points(index, file_size);
     return "";
   } catch (const Contradiction& found) {
     return found.what;

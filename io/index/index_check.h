@@ -24,6 +24,11 @@ constexpr uint64_t sums_of(uint64_t stream_size, uint64_t stride) noexcept {
   return div_up(stream_size, stride * strides_per_group);
 }
 
+/// Returns the most seek points that the index of a stream of `stream_size` bytes has.
+constexpr uint64_t most_seek_points(Compression compression, uint64_t stream_size) noexcept {
+  return compression == Compression::none ? 0 : stream_size / fewest_seek_bytes;
+}
+
 /// Returns an empty string if `index` contradicts neither itself nor a file of `file_size` bytes. Otherwise returns
 /// what is wrong, for people: "contradicts itself or the file: ...".
 ///
@@ -35,6 +40,8 @@ constexpr uint64_t sums_of(uint64_t stream_size, uint64_t stride) noexcept {
 ///   does not lie before k * stride. In both cases, the sizes stated allow all records before entry k to begin before
 ///   k * stride. So there are fewer than stride + 16 + largest_record good bytes from an entry to the next.
 /// * No record is longer than largest_record, which is at most record_limit.
+/// * Seek points ascend, lie inside the file and the stream, and their windows lie in the table of windows, each of at
+///   most most_window_bytes bytes. Whether the stream can be inflated from there shows when it is inflated.
 std::string contradiction(const FileIndex& index, uint64_t file_size, uint64_t record_limit);
 
 }  // namespace feedline::io

@@ -20,7 +20,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "the tables are read as they lie");
 
 constexpr std::array<char, 8> magic = {'f', 'e', 'e', 'd', 'l', 'i', 'd', 'x'};
-constexpr uint32_t format_version = 1;
+constexpr uint32_t format_version = 2;
 
 struct Header {
   std::array<char, 8> magic;
@@ -29,9 +29,9 @@ struct Header {
   uint32_t asked, compression;
   uint64_t record_limit, stride, reserved;
   uint64_t records, payload_bytes, smallest_record, largest_record, end, stream_size, audit;
-  uint64_t entries, sums, bad, message_bytes;
+  uint64_t entries, sums, bad, message_bytes, seek_points, window_bytes;
 };
-static_assert(sizeof(Header) == 152);
+static_assert(sizeof(Header) == 168);
 constexpr size_t crc_covers_from = 16;
 constexpr uint64_t most_message_bytes = 1 << 20;  // far more than kept_messages messages have
 
@@ -39,7 +39,7 @@ struct BadRow {
   uint64_t offset, length, record;
   uint32_t category, message_bytes;
 };
-static_assert(sizeof(BadRow) == 32 && sizeof(IndexEntry) == 16);
+static_assert(sizeof(BadRow) == 32 && sizeof(IndexEntry) == 16 && sizeof(SeekEntry) == 40);
 
 // Returns whether this is a category that the counting pass gives to bad regions.
 bool is_damage(uint32_t category) noexcept { return category <= static_cast<uint32_t>(Category::bad_compression); }
@@ -83,14 +83,16 @@ void check_header(const Header& h, uint64_t bytes, const FileId& data) {
   // Because of these bounds, the sum of the sizes below does not overflow.
   const bool plausible = h.entries == entries_of(h.stream_size, h.stride) &&
                          h.sums == sums_of(h.stream_size, h.stride) && h.bad <= most_bad_regions &&
-                         h.message_bytes <= most_message_bytes;
+                         h.message_bytes <= most_message_bytes &&
+                         h.seek_points <= most_seek_points(compression, h.stream_size) &&
+                         h.window_bytes <= h.seek_points * most_window_bytes;
   if (!plausible)
     refuse(
-        "is damaged: its header says {} entries, {} sums, and {} bad regions with messages of {} bytes, which do "
-        "not fit the data file",
-        h.entries, h.sums, h.bad, h.message_bytes);
-  if (bytes !=
-      sizeof h + h.entries * sizeof(IndexEntry) + h.sums * sizeof(uint64_t) + h.bad * sizeof(BadRow) + h.message_bytes)
+        "is damaged: its header says {} entries, {} sums, {} bad regions with messages of {} bytes, and {} seek points "
+        "with windows of {} bytes, which do not fit the data file",
+        h.entries, h.sums, h.bad, h.message_bytes, h.seek_points, h.window_bytes);
+  if (bytes != sizeof h + h.entries * sizeof(IndexEntry) + h.sums * sizeof(uint64_t) + h.bad * sizeof(BadRow) +
+                   h.seek_points * sizeof(SeekEntry) + h.window_bytes + h.message_bytes)
     refuse("has {} bytes, but its header says a different size: it is cut short or damaged", bytes);
 }
 
@@ -126,6 +128,8 @@ FileIndex checked(uint64_t size, const TakeBytes& take, const FileId& data, cons
                   .audit = h.audit,
                   .entries = rows(std::vector<IndexEntry>(h.entries)),
                   .sums = rows(std::vector<uint64_t>(h.sums)),
+                  .seek_points = rows(std::vector<SeekEntry>(h.seek_points)),
+                  .windows = rows(std::vector<std::byte>(h.window_bytes)),
                   .bad = {}};
   const auto bad = rows(std::vector<BadRow>(h.bad));
   const auto messages = rows(std::vector<char>(h.message_bytes));
@@ -177,9 +181,12 @@ void write_parts(const FileIndex& index, const FileId& data, const CountOptions&
            .entries = index.entries.size(),
            .sums = index.sums.size(),
            .bad = bad.size(),
-           .message_bytes = messages.size()};
+           .message_bytes = messages.size(),
+           .seek_points = index.seek_points.size(),
+           .window_bytes = index.windows.size()};
   const auto header = std::as_bytes(std::span(&h, 1));
-  const std::array<std::span<const std::byte>, 4> tables = {bytes_of(index.entries), bytes_of(index.sums),
+  const std::array<std::span<const std::byte>, 6> tables = {bytes_of(index.entries), bytes_of(index.sums),
+                                                            bytes_of(index.seek_points), bytes_of(index.windows),
                                                             bytes_of(bad), bytes_of(messages)};
   h.crc = crc32c(header.subspan(crc_covers_from));
   for (const auto& table : tables) h.crc = crc32c_extend(h.crc, table);

@@ -10,9 +10,12 @@
 #include <isa-l/igzip_lib.h>
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "base/load.h"
 #include "io/records/crc32c.h"
+#include "io/records/seek_point_finder.h"
 
 namespace feedline::io {
 namespace {
@@ -64,6 +67,16 @@ struct Inflater::Impl {
 
   explicit Impl(Compression wanted) : gzip(wanted == Compression::gzip) {}
 
+  Impl(Compression wanted, const SeekPoint& from, std::span<const std::byte> window) : Impl(wanted) {
+    begin_body();
+    // ISA-L copies the window, and does not write through this pointer.
+    isal_inflate_set_dict(&inflate, const_cast<unsigned char*>(chars(window.data())),
+                          static_cast<uint32_t>(window.size()));
+    size = from.member_size;
+    check = static_cast<uint32_t>(from.check);
+    passed_bits = static_cast<int>(from.bit % 8);
+  }
+
   const bool gzip;
   State state = State::between;
   bool seen_stream = false;
@@ -76,9 +89,12 @@ struct Inflater::Impl {
   uint32_t check = 0;        // CRC32 or Adler32 of this member's output so far
   uint64_t size = 0;         // bytes of this member's output so far
   uint64_t taken = 0;        // bytes of input from which this output was made
+  uint64_t input = 0;        // bytes of input so far
+  int passed_bits = 0;       // bits of the next byte of input that lie before the seek point
   uint8_t returned[8] = {};  // bytes after the end of the deflate data that ISA-L has taken
   size_t returned_count = 0, returned_used = 0;
   inflate_state inflate;
+  std::optional<SeekPointFinder> finder;
 
   Status fail(std::string why) {
     message = std::move(why);
@@ -101,6 +117,7 @@ struct Inflater::Impl {
     if (in.empty()) return false;
     byte = std::to_integer<uint8_t>(in.front());
     in = in.subspan(1);
+    input++;
     return true;
   }
 
@@ -223,9 +240,18 @@ struct Inflater::Impl {
 
   // Inflates from `in` to `out`. Returns false if the data is damaged; `message` then says why.
   bool inflate_body(std::span<const std::byte>& in, std::span<std::byte>& out) {
+    if (passed_bits > 0 && !in.empty()) {
+      inflate.read_in = std::to_integer<uint64_t>(in.front()) >> passed_bits;
+      inflate.read_in_length = 8 - std::exchange(passed_bits, 0);
+      in = in.subspan(1);
+    }
     constexpr size_t most = uint32_t{1} << 30;  // ISA-L counts in 32 bits
-    const auto in_size = static_cast<uint32_t>(std::min(in.size(), most));
-    const auto out_size = static_cast<uint32_t>(std::min(out.size(), most));
+    auto in_size = static_cast<uint32_t>(std::min(in.size(), most));
+    auto out_size = static_cast<uint32_t>(std::min(out.size(), most));
+    if (finder) {
+      in_size = static_cast<uint32_t>(finder->most_input(inflate, in_size));
+      out_size = static_cast<uint32_t>(finder->most_output(out_size));
+    }
     // ISA-L does not write through next_in.
     inflate.next_in = const_cast<unsigned char*>(chars(in.data()));
     inflate.avail_in = in_size;
@@ -239,6 +265,7 @@ struct Inflater::Impl {
                  : isal_adler32(check, chars(made.data()), made.size());
     size += made.size();
     taken += in_size - inflate.avail_in;
+    input += in_size - inflate.avail_in;
     switch (result) {
       case ISAL_DECOMP_OK:
       case ISAL_END_INPUT:
@@ -251,6 +278,10 @@ struct Inflater::Impl {
         return refuse("damaged: a back-reference to before the beginning of the data");
       default:
         return refuse(fmt::format("damaged: ISA-L error {}", result));
+    }
+    if (finder) {
+      finder->add(made);
+      finder->look(inflate, input, size, check);
     }
     if (inflate.block_state == ISAL_BLOCK_FINISH) {
       // ISA-L's bit buffer may hold whole bytes from after the deflate data, at most 8. These are the first bytes of
@@ -267,7 +298,11 @@ struct Inflater::Impl {
 };
 
 Inflater::Inflater(Compression format) : impl_(std::make_unique<Impl>(format)) {}
+Inflater::Inflater(Compression format, const SeekPoint& from, std::span<const std::byte> window)
+    : impl_(std::make_unique<Impl>(format, from, window)) {}
 Inflater::~Inflater() = default;
+
+void Inflater::find_seek_points(uint64_t spacing, Found found) { impl_->finder.emplace(spacing, std::move(found)); }
 
 Inflater::Status Inflater::run(std::span<const std::byte>& in, std::span<std::byte>& out, bool last) {
   Impl& s = *impl_;

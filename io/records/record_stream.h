@@ -61,6 +61,12 @@ class RecordStream {
   uint64_t number() const noexcept { return number_; }
   const BadRegion& damage() const noexcept { return damage_; }
 
+  /// Looks for seek points while the file is inflated (Inflater::find_seek_points()). Precondition: the file is
+  /// compressed, and next() has not been called.
+  void find_seek_points(uint64_t spacing, Inflater::Found found) {
+    inflater_->find_seek_points(spacing, std::move(found));
+  }
+
   /// Returns the compression of the file, which is never `automatic`.
   Compression compression() const noexcept { return compression_; }
   /// Returns how many bytes of the file have been read so far, before inflating.

@@ -1,0 +1,80 @@
+// Finds the places of a deflate stream from which the rest can be inflated, while ISA-L inflates the stream.
+//
+// Such a place is the beginning of a block, and ISA-L does not stop there. But if its input ends within the header of a
+// block, it keeps the header's first bytes, and inflate_state says so. So when a seek point is due, the input is given
+// in small pieces, until one of them ends within a header. Headers of blocks with codes of their own have 14 to 286
+// bytes, mostly 50 to 90. Other headers are short, but where a stored block ends is known beforehand.
+#pragma once
+
+#include <isa-l/igzip_lib.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "io/records/inflate.h"
+
+namespace feedline::io {
+
+class SeekPointFinder {
+ public:
+  SeekPointFinder(uint64_t spacing, Inflater::Found found)
+      : spacing_(spacing), found_(std::move(found)), window_(2 * deflate_window), due_(spacing) {}
+
+  /// Returns how many of `size` bytes of input ISA-L may be given next.
+  size_t most_input(const inflate_state& inflate, size_t size) const noexcept {
+    if (offset_ < due_) return size;
+    size_t piece = 64;
+    if (inflate.block_state == ISAL_BLOCK_TYPE0)  // up to the first byte of the header after the stored block
+      piece = static_cast<size_t>(std::max(0, inflate.type0_block_len - inflate.read_in_length / 8)) + 1;
+    return std::min(size, piece);
+  }
+  /// Returns how many of `size` bytes of output ISA-L may be given next. The bytes of a window are not skipped.
+  size_t most_output(size_t size) const noexcept {
+    return offset_ + deflate_window < due_ ? std::min<uint64_t>(size, due_ - deflate_window - offset_) : size;
+  }
+
+  /// Takes what a call has made.
+  void add(std::span<const std::byte> made) {
+    offset_ += made.size();
+    if (offset_ + deflate_window <= due_) return;
+    if (made.size() >= deflate_window) {
+      std::memcpy(window_.data(), made.data() + made.size() - deflate_window, deflate_window);
+      filled_ = deflate_window;
+      return;
+    }
+    if (filled_ + made.size() > window_.size()) {
+      std::memmove(window_.data(), window_.data() + filled_ - deflate_window, deflate_window);
+      filled_ = deflate_window;
+    }
+    if (!made.empty()) std::memcpy(window_.data() + filled_, made.data(), made.size());
+    filled_ += made.size();
+  }
+
+  /// Tells of the seek point, if there is one and it is due. `input` is how many bytes of the file ISA-L has been given
+  /// so far; the other arguments are those of the point.
+  void look(const inflate_state& inflate, uint64_t input, uint64_t member_size, uint32_t check) {
+    const bool all_given_out = inflate.tmp_out_processed == inflate.tmp_out_valid && inflate.write_overflow_len == 0 &&
+                               inflate.copy_overflow_length == 0;
+    if (offset_ < due_ || inflate.block_state != ISAL_BLOCK_HDR || !all_given_out) return;
+    const SeekPoint point{
+        .offset = offset_,
+        .bit = (input - static_cast<uint64_t>(inflate.tmp_in_size)) * 8 - static_cast<uint64_t>(inflate.read_in_length),
+        .member_size = member_size,
+        .check = check};
+    const size_t window = std::min<uint64_t>(deflate_window, member_size);
+    found_(point, {window_.data() + filled_ - window, window});
+    due_ = offset_ + spacing_;
+    filled_ = 0;
+  }
+
+ private:
+  const uint64_t spacing_;
+  const Inflater::Found found_;
+  std::vector<std::byte> window_;  // the last bytes of the inflated stream, if a point is due soon
+  size_t filled_ = 0;
+  uint64_t offset_ = 0, due_;  // in the inflated stream: where it has come to, and where the next point is due
+};
+
+}  // namespace feedline::io
