@@ -6,11 +6,21 @@
 #include <utility>
 
 #include "base/invariant.h"
+#include "base/round_up.h"
 #include "flowgraph/plan/reader_memory.h"
 #include "flowgraph/plan/schedule.h"
 #include "io/read/read_backend.h"
 
 namespace feedline::flow {
+namespace {
+
+// Returns where the reads of a file of `size` bytes end that need the bytes before a seek point. All reads but the last
+// of a file end with a block of the disk, so that the next one begins at the front of its buffer (io::Read::buffer).
+uint64_t end_of_reads(const io::SeekPoint& point, uint64_t size) noexcept {
+  return std::min(size, round_up(point.bit / 8 + 1, io::block_bytes));
+}
+
+}  // namespace
 
 FileInflater::FileInflater(const Schedule& schedule, std::span<std::byte> memory, Callbacks callbacks)
     : schedule_(schedule),
@@ -29,18 +39,20 @@ void FileInflater::open(uint32_t file, uint64_t offset) {
   if (number == 0) {
     inflater_.emplace(index.compression);
     next_offset_ = position_ = 0;
+    passed_ = 0;
   } else {
     const io::SeekPoint& from = index.seek_points[number - 1].point;
     const std::span<std::byte, io::deflate_window> window = skipped_.first<io::deflate_window>();
     // Without its window, or with a wrong one, the section inflates to an error or to records with wrong checksums.
     const bool right = io::inflate_window(index.window_of(number), io::window_size(from), window);
     inflater_.emplace(index.compression, from, window.first(right ? io::window_size(from) : 0));
-    next_offset_ = from.bit / 8;
+    passed_ = from.bit / 8 % io::block_bytes;
+    next_offset_ = from.bit / 8 - passed_;
     position_ = from.offset;
   }
   const bool last = number == index.seek_points.size();
   section_end_ = last ? UINT64_MAX : index.seek_points[number].point.offset;
-  read_ahead_to_ = last ? size_ : index.seek_points[number].point.bit / 8 + 1;
+  read_ahead_to_ = last ? size_ : end_of_reads(index.seek_points[number].point, size_);
   current_ = 0;
   in_use_ = false;
   in_ = {};
@@ -128,13 +140,14 @@ bool FileInflater::input_ready() {
     const Lock lock(mutex_);
     if (states_[current_] == InputState::reading) return false;
     if (states_[current_] == InputState::full) {
-      in_ = {inputs_[current_].buffer, inputs_[current_].length};
+      in_ = std::span<const std::byte>(inputs_[current_].buffer, inputs_[current_].length).subspan(passed_);
+      passed_ = 0;
       in_use_ = true;
       return true;
     }
   }
   if (next_offset_ == size_) return true;  // in_ stays empty
-  request(inputs_[current_], size_);  // the last record of the section ends after it
+  request(inputs_[current_], size_);       // the last record of the section ends after it
   return false;
 }
 

@@ -92,8 +92,9 @@ class FileInflater {
   // Used by run(), and by open() while the inflater is idle.
   uint32_t file_ = 0;
   uint64_t size_ = 0;
-  uint64_t next_offset_ = 0;  // the offset in the file of the next read
+  uint64_t next_offset_ = 0;    // the offset in the file of the next read: a multiple of io::block_bytes, or size_
   uint64_t read_ahead_to_ = 0;  // the offset in the file up to which inputs are read before they are wanted
+  size_t passed_ = 0;           // how many bytes of the next input lie before the seek point
   std::optional<io::Inflater> inflater_;
   std::array<Input, 2> inputs_;
   size_t current_ = 0;             // index of the input that is inflated now or next
