@@ -51,7 +51,7 @@ void FileInflater::open(uint32_t file, uint64_t offset) {
     position_ = from.offset;
   }
   const bool last = number == index.seek_points.size();
-  section_end_ = last ? UINT64_MAX : index.seek_points[number].point.offset;
+  section_end_ = last ? index.end : index.seek_points[number].point.offset;
   read_ahead_to_ = last ? size_ : end_of_reads(index.seek_points[number].point, size_);
   current_ = 0;
   in_use_ = false;
@@ -76,6 +76,24 @@ void FileInflater::request(Input& input, uint64_t end) {
   }
   next_offset_ += input.length;
   if (input.length > 0) callbacks_.read(file_, input);
+}
+
+bool FileInflater::is_unused(size_t input) {
+  const Lock lock(mutex_);
+  return states_[input] == InputState::unused;
+}
+
+// Has inputs read before they are wanted up to the last seek point before `end` of the stream. A chunk with large
+// records may need several sections.
+void FileInflater::read_ahead(uint64_t end) {
+  const io::FileIndex& index = schedule_.data.files[file_].index;
+  const size_t number = index.seek_point_before(end);
+  if (number == 0) return;
+  const uint64_t until = end_of_reads(index.seek_points[number - 1].point, size_);
+  if (until <= read_ahead_to_) return;
+  read_ahead_to_ = until;
+  for (const size_t input : {current_, current_ ^ 1})
+    if (is_unused(input)) request(inputs_[input], read_ahead_to_);
 }
 
 bool FileInflater::add(ChunkRef chunk) {
@@ -134,7 +152,7 @@ void FileInflater::run() {
   }
 }
 
-bool FileInflater::input_ready() {
+bool FileInflater::input_ready(uint64_t wanted) {
   if (!in_.empty()) return true;
   {
     const Lock lock(mutex_);
@@ -147,11 +165,13 @@ bool FileInflater::input_ready() {
     }
   }
   if (next_offset_ == size_) return true;  // in_ stays empty
-  request(inputs_[current_], size_);       // the last record of the section ends after it
+  // The last record of the section ends after it. Deflate data is hardly ever larger than what it inflates to.
+  request(inputs_[current_], std::min(size_, next_offset_ + round_up(wanted, io::block_bytes)));
   return false;
 }
 
 bool FileInflater::fill(Chunk& chunk) {
+  read_ahead(chunk.ticket.extents.back().offset + chunk.ticket.extents.back().length);
   while (extent_ < chunk.ticket.extents.size()) {
     const Extent& extent = chunk.ticket.extents[extent_];
     const uint64_t end = extent.offset + extent.length;
@@ -159,7 +179,7 @@ bool FileInflater::fill(Chunk& chunk) {
       extent_++;
       continue;
     }
-    if (!input_ready()) return false;
+    if (!input_ready(end - position_)) return false;
     if ((chunk.failed = damage(extent))) break;
     const bool skips = position_ < extent.offset;
     std::span<std::byte> out = skips

@@ -49,6 +49,8 @@ class FileInflater {
     const Extent& first = ticket.extents.front();
     return first.file == file_ && first.offset >= added_until_ && first.offset < section_end_;
   }
+  /// Returns whether no further ticket can begin in the open section, so that finish() may be called.
+  bool at_end_of_section() const noexcept { return added_until_ >= section_end_; }
   /// Adds the next chunk of the file. Its ticket and extents must be set. Precondition: continues_with() its ticket.
   /// Returns whether the caller must see to it that run() is called.
   [[nodiscard]] bool add(ChunkRef chunk);
@@ -66,8 +68,11 @@ class FileInflater {
   enum class InputState : uint8_t { unused, reading, full };
 
   void request(Input& input, uint64_t end);
+  bool is_unused(size_t input);
+  void read_ahead(uint64_t end);
   /// Returns false if the next input is still being read. Otherwise in_ is set, or stays empty if the file is used up.
-  bool input_ready();
+  /// `wanted`: how many inflated bytes are wanted.
+  bool input_ready(uint64_t wanted);
   /// Inflates into the chunk. Returns whether the chunk is complete or has failed.
   bool fill(Chunk& chunk);
   /// Returns the error of the current input, if its read has failed. `extent` is what is being filled.
@@ -85,8 +90,8 @@ class FileInflater {
   bool running_ FEEDLINE_GUARDED_BY(mutex_) = false;
   bool last_added_ FEEDLINE_GUARDED_BY(mutex_) = false;  // finish() was called
 
-  // Offsets in the inflated stream: the end of the last extent added (at first where the section begins), and the end of
-  // the section. Used by open(), continues_with() and add().
+  // Offsets in the inflated stream: the end of the last extent added (at first where the section begins), and the place
+  // before which the section's records begin. Used by open(), add() and the methods that ask for a place.
   uint64_t added_until_ = 0, section_end_ = 0;
 
   // Used by run(), and by open() while the inflater is idle.

@@ -193,7 +193,12 @@ bool ReadStage::found_all(const Ticket& ticket) const noexcept {
 void ReadStage::inflate_into(const ChunkRef& chunk) {
   flights_[chunk->slot()].bytes = chunk->ticket.bytes();
   FileInflater* const inflater = open_inflater(chunk->ticket);
-  if (inflater->add(chunk)) run_inflater(inflater);
+  bool runs = inflater->add(chunk);
+  if (inflater->at_end_of_section()) {
+    open_inflaters_.pop_back();
+    runs |= inflater->finish();
+  }
+  if (runs) run_inflater(inflater);
 }
 
 // Inflates the chunks that the cache of records seemed to have, but that turned out to be damaged there.
