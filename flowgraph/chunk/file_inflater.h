@@ -20,8 +20,8 @@ struct Schedule;
 /// Inflates one section of a compressed file after another: what lies from a seek point of the file, or its front, to
 /// the next one. Between two sections it is idle.
 ///
-/// A section can only be inflated serially, so only one thread may be inside run(). The other methods may be called from
-/// any thread. If add(), finish() or arrived() returns true, the caller must see to it that run() is called. Until
+/// A section can only be inflated serially, so only one thread may be inside run(). The other methods may be called
+/// from any thread. If add(), finish() or arrived() returns true, the caller must see to it that run() is called. Until
 /// that run() returns, these methods return false to all other callers.
 class FileInflater {
  public:

@@ -112,7 +112,8 @@ Blocks cut_by_place(const DataSet& data, FileRange files, uint64_t block_bytes) 
       const uint32_t border = begin + std::min(strides, last - begin);
       if (!data.files[f].compressed()) return border;
       const uint64_t from = index.entries[border].offset;
-      const auto point = std::ranges::lower_bound(index.seek_points, from, {}, [](const auto& e) { return e.point.offset; });
+      const auto point =
+          std::ranges::lower_bound(index.seek_points, from, {}, [](const auto& e) { return e.point.offset; });
       if (point == index.seek_points.end()) return last;
       const auto entry = std::ranges::lower_bound(index.entries, point->point.offset, {}, &io::IndexEntry::offset);
       return static_cast<uint32_t>(entry - index.entries.begin());

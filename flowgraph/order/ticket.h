@@ -66,8 +66,8 @@ struct BlockLimits {
   uint64_t bytes = 0;
   uint64_t rows = 0;
 };
-/// Cuts files into blocks that are as large as the limits allow. In a compressed file, the first index entry at or after
-/// each seek point is a border, too, so that a block is inflated from its own beginning.
+/// Cuts files into blocks that are as large as the limits allow. In a compressed file, the first index entry at or
+/// after each seek point is a border, too, so that a block is inflated from its own beginning.
 Blocks cut_by_size(const DataSet& data, FileRange files, const BlockLimits& limits);
 
 /// Cuts files by offset: a block is the records that begin in [k S, (k+1) S) of a file, where S is `block_bytes`. In a

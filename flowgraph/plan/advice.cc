@@ -42,9 +42,9 @@ Advice random_reads(const FeedFigures& feed) {
 Advice one_inflater(const FeedFigures& feed) {
   if (feed.inflated_bytes < least_bytes || feed.threads < 2 || feed.keeps_records) return {};
   return fmt::format(
-      "compressed files that inflate to {} have hardly any places from which they can be inflated, so only one of the {} "
-      "threads of the feed inflates at a time; write them anew with `feedline split`, or keep the records in a cache {{ "
-      "what: RECORDS }}",
+      "compressed files that inflate to {} have hardly any places from which they can be inflated, so only one of the "
+      "{} threads of the feed inflates at a time; write them anew with `feedline split`, or keep the records in a "
+      "cache {{ what: RECORDS }}",
       format_byte_size(feed.inflated_bytes), feed.threads);
 }
 

@@ -74,8 +74,8 @@ struct MemoryPlan {
   uint64_t slot_arena_bytes = 0;  // of each slot: room for the columns that parsing makes
   uint32_t buffers_per_replica = 0;
   std::vector<BatchTensor> tensors;
-  uint64_t buffer_bytes = 0;   // of each batch buffer
-  bool lends = false;          // a batch is one row, and its tensors may point into the slot, to save a copy
+  uint64_t buffer_bytes = 0;  // of each batch buffer
+  bool lends = false;         // a batch is one row, and its tensors may point into the slot, to save a copy
   // The number of file inflaters (0: there is no compressed file), and of those that may be open for more chunks.
   uint32_t inflaters = 0, open_inflaters = 0;
   uint64_t scratch_bytes = 0;  // scratch memory of each thread for row writers (flowgraph/rows/row_writer.h)

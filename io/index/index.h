@@ -84,8 +84,8 @@ struct FileIndex {
   /// The bad regions, ascending and disjoint. The good records lie between them without gaps.
   std::vector<BadRegion> bad;
 
-  /// Returns the number of the last seek point at or before `offset` of the stream, from 1 on, or 0 for the front of the
-  /// file.
+  /// Returns the number of the last seek point at or before `offset` of the stream, from 1 on, or 0 for the front of
+  /// the file.
   size_t seek_point_before(uint64_t offset) const noexcept {
     const auto next = std::upper_bound(seek_points.begin(), seek_points.end(), offset,
                                        [](uint64_t at, const SeekEntry& entry) { return at < entry.point.offset; });

@@ -106,15 +106,16 @@ void check_seek_points(const FileIndex& index, uint64_t file_size) {
   SeekEntry before;
   for (const SeekEntry& entry : index.seek_points) {
     const SeekPoint& point = entry.point;
-    const bool ascends = point.offset >= before.point.offset && point.bit > before.point.bit &&
-                         entry.window_end >= before.window_end;
+    const bool ascends =
+        point.offset >= before.point.offset && point.bit > before.point.bit && entry.window_end >= before.window_end;
     const bool inside = point.offset <= index.stream_size && point.bit / 8 < file_size &&
                         point.member_size <= point.offset && point.check <= UINT32_MAX &&
                         entry.window_end <= index.windows.size();
     if (!ascends || !inside || entry.window_end - before.window_end > most_window_bytes)
-      fail("a seek point at offset {}, bit {} of the file, with a window that ends at byte {} of {}, cannot follow one at "
-           "offset {}, bit {}",
-           point.offset, point.bit, entry.window_end, index.windows.size(), before.point.offset, before.point.bit);
+      fail(
+          "a seek point at offset {}, bit {} of the file, with a window that ends at byte {} of {}, cannot follow one "
+          "at offset {}, bit {}",
+          point.offset, point.bit, entry.window_end, index.windows.size(), before.point.offset, before.point.bit);
     before = entry;
   }
   if (before.window_end != index.windows.size())

@@ -185,9 +185,9 @@ void write_parts(const FileIndex& index, const FileId& data, const CountOptions&
            .seek_points = index.seek_points.size(),
            .window_bytes = index.windows.size()};
   const auto header = std::as_bytes(std::span(&h, 1));
-  const std::array<std::span<const std::byte>, 6> tables = {bytes_of(index.entries), bytes_of(index.sums),
-                                                            bytes_of(index.seek_points), bytes_of(index.windows),
-                                                            bytes_of(bad), bytes_of(messages)};
+  const std::array<std::span<const std::byte>, 6> tables = {
+      bytes_of(index.entries), bytes_of(index.sums), bytes_of(index.seek_points),
+      bytes_of(index.windows), bytes_of(bad),        bytes_of(messages)};
   h.crc = crc32c(header.subspan(crc_covers_from));
   for (const auto& table : tables) h.crc = crc32c_extend(h.crc, table);
   write(header);

@@ -25,7 +25,8 @@ void SeekPointList::add(const SeekPoint& point, std::span<const std::byte> windo
     stream.next_out = chars(windows_.data() + begin);
     stream.avail_out = most_window_bytes;
     const int result = isal_deflate_stateless(&stream);
-    check_invariant(result == COMP_OK && stream.avail_in == 0, "ISA-L cannot deflate {} bytes: {}", window.size(), result);
+    check_invariant(result == COMP_OK && stream.avail_in == 0, "ISA-L cannot deflate {} bytes: {}", window.size(),
+                    result);
     windows_.resize(begin + most_window_bytes - stream.avail_out);
   }
   entries_.push_back({point, windows_.size()});
