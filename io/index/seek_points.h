@@ -1,11 +1,10 @@
 // The seek points of a compressed file, as its index keeps them.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "io/records/inflate.h"

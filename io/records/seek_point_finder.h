@@ -58,21 +58,19 @@ class SeekPointFinder {
     const bool all_given_out = inflate.tmp_out_processed == inflate.tmp_out_valid && inflate.write_overflow_len == 0 &&
                                inflate.copy_overflow_length == 0;
     if (offset_ < due_ || inflate.block_state != ISAL_BLOCK_HDR || !all_given_out) return;
-    const SeekPoint point{
-        .offset = offset_,
-        .bit = (input - static_cast<uint64_t>(inflate.tmp_in_size)) * 8 - static_cast<uint64_t>(inflate.read_in_length),
-        .member_size = member_size,
-        .check = check};
+    const uint64_t bit =
+        (input - static_cast<uint64_t>(inflate.tmp_in_size)) * 8 - static_cast<uint64_t>(inflate.read_in_length);
+    if (bit == input * 8) return;  // perhaps the file ends here, in a stream that was cut short
     const size_t window = std::min<uint64_t>(deflate_window, member_size);
-    found_(point, {window_.data() + filled_ - window, window});
+    found_({.offset = offset_, .bit = bit, .member_size = member_size, .check = check},
+           {window_.data() + filled_ - window, window});
     due_ = offset_ + spacing_;
-    filled_ = 0;
   }
 
  private:
   const uint64_t spacing_;
   const Inflater::Found found_;
-  std::vector<std::byte> window_;  // the last bytes of the inflated stream, if a point is due soon
+  std::vector<std::byte> window_;  // ends with the last bytes of the inflated stream, if a point is due soon
   size_t filled_ = 0;
   uint64_t offset_ = 0, due_;  // in the inflated stream: where it has come to, and where the next point is due
 };
