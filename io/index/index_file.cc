@@ -129,9 +129,10 @@ FileIndex checked(uint64_t size, const TakeBytes& take, const FileId& data, cons
                   .entries = rows(std::vector<IndexEntry>(h.entries)),
                   .sums = rows(std::vector<uint64_t>(h.sums)),
                   .seek_points = rows(std::vector<SeekEntry>(h.seek_points)),
-                  .windows = rows(std::vector<std::byte>(h.window_bytes)),
+                  .windows = {},
                   .bad = {}};
   const auto bad = rows(std::vector<BadRow>(h.bad));
+  index.windows = rows(std::vector<std::byte>(h.window_bytes));
   const auto messages = rows(std::vector<char>(h.message_bytes));
   if (crc != h.crc) refuse("is damaged: its content has the checksum {:08x}, but its header says {:08x}", crc, h.crc);
 
@@ -185,9 +186,9 @@ void write_parts(const FileIndex& index, const FileId& data, const CountOptions&
            .seek_points = index.seek_points.size(),
            .window_bytes = index.windows.size()};
   const auto header = std::as_bytes(std::span(&h, 1));
-  const std::array<std::span<const std::byte>, 6> tables = {
-      bytes_of(index.entries), bytes_of(index.sums), bytes_of(index.seek_points),
-      bytes_of(index.windows), bytes_of(bad),        bytes_of(messages)};
+  const std::array<std::span<const std::byte>, 6> tables = {bytes_of(index.entries),     bytes_of(index.sums),
+                                                            bytes_of(index.seek_points), bytes_of(bad),
+                                                            bytes_of(index.windows),     bytes_of(messages)};
   h.crc = crc32c(header.subspan(crc_covers_from));
   for (const auto& table : tables) h.crc = crc32c_extend(h.crc, table);
   write(header);

@@ -1,6 +1,6 @@
 // The format of .NAME.feedline-index, a FileIndex on disk.
 //
-// The layout is fixed and little-endian. Every table begins at a multiple of 8:
+// The layout is fixed and little-endian. Every table of numbers begins at a multiple of 8:
 //
 //    0  "feedlidx"                        64  u64 records
 //    8  u32 format version: 2             72  u64 payload_bytes
@@ -13,12 +13,12 @@
 //   48  u64 stride                       128  u64 number of sums         u64
 //   56  u64 0                            136  u64 number of bad regions  u64 offset, length, record; u32 category;
 //                                        144  u64 bytes of messages          u32 bytes of its message
-//                                        152  u64 number of seek points   u64 offset, bit, member_size, check, window_end
-//                                        160  u64 bytes of windows
+//                                        152  u64 number of seek points   u64 offset, bit, member_size, check,
+//                                        160  u64 bytes of windows            window_end
 //
-// After the header come the entries, the sums, the seek points, the windows, the bad regions and the messages, without
-// gaps. At the default stride the index of a file of 16 MiB or more takes less than 0.1 % of the size of that file; of a
-// compressed file the windows take up to 3 % of the inflated size more, mostly a tenth of that.
+// After the header come the entries, the sums, the seek points, the bad regions, the windows and the messages, without
+// gaps. At the default stride the index of a file of 16 MiB or more takes less than 0.1 % of the size of that file. The
+// windows of a compressed file take up to 3 % of its inflated size more, mostly a tenth of that.
 #pragma once
 
 #include <cstddef>

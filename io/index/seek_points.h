@@ -32,10 +32,17 @@ class SeekPointList {
  public:
   /// Adds a point after those added before. Matches Inflater::Found.
   void add(const SeekPoint& point, std::span<const std::byte> window);
-  std::vector<SeekEntry> take_entries() noexcept { return std::move(entries_); }
-  std::vector<std::byte> take_windows() noexcept { return std::move(windows_); }
+  /// Return what was added, and leave the list empty.
+  std::vector<SeekEntry> take_entries() { return exact(entries_); }
+  std::vector<std::byte> take_windows() { return exact(windows_); }
 
  private:
+  template <typename T>
+  static std::vector<T> exact(std::vector<T>& rows) {
+    rows.shrink_to_fit();  // a vector that has grown may have room for twice as many rows
+    return std::exchange(rows, {});
+  }
+
   std::vector<SeekEntry> entries_;
   std::vector<std::byte> windows_;
 };
