@@ -1,12 +1,33 @@
 #include "flowgraph/order/ticket.h"
 
-#include <algorithm>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
+
+#include "feedline/error.h"
 #include "flowgraph/data/bad_bytes.h"
 #include "io/read/read_backend.h"
 #include "io/records/record_scanner.h"
 
 namespace feedline::flow {
+namespace {
+
+constexpr uint64_t most_block_rows = std::numeric_limits<uint32_t>::max();
+
+[[noreturn]] void refuse_block(const DataFile& file, uint64_t rows) {
+  throw Error(
+      Category::bad_pipeline,
+      fmt::format(
+          "shuffle.mode: BLOCK would shuffle {} samples of this file as one block, but a block has at most {}; {}",
+          rows, most_block_rows,
+          file.compressed() ? "the compressed file has no places between them from which it can be inflated: "
+                              "write it anew with `feedline split`"
+                            : "write a smaller shuffle.block_size"),
+      Place::of_file(file.id.uri));
+}
+
+}  // namespace
 
 uint64_t Ticket::bytes() const noexcept {
   uint64_t sum = 0;
@@ -115,7 +136,9 @@ Blocks cut_by_place(const DataSet& data, FileRange files, uint64_t block_bytes) 
       const auto point =
           std::ranges::lower_bound(index.seek_points, from, {}, [](const auto& e) { return e.point.offset; });
       if (point == index.seek_points.end()) return last;
-      const auto entry = std::ranges::lower_bound(index.entries, point->point.offset, {}, &io::IndexEntry::offset);
+      // Seek points may also lie after the last good record.
+      const auto entry = std::ranges::lower_bound(index.entries.begin() + border, index.entries.begin() + last,
+                                                  point->point.offset, {}, &io::IndexEntry::offset);
       return static_cast<uint32_t>(entry - index.entries.begin());
     };
     for (uint32_t begin = 0, end = 0; begin < last; begin = end) {
@@ -123,8 +146,9 @@ Blocks cut_by_place(const DataSet& data, FileRange files, uint64_t block_bytes) 
       const io::IndexEntry &from = index.entries[begin], &to = index.entries[end];
       const uint64_t first = data.files[f].samples.before(from.record);
       const uint64_t bytes = to.offset - from.offset - bad.until(to.offset).bytes;
-      const auto rows = static_cast<uint32_t>(data.files[f].samples.before(to.record) - first);
-      if (rows > 0) blocks.push_back({f, begin, end, first, rows, bytes});
+      const uint64_t rows = data.files[f].samples.before(to.record) - first;
+      if (rows > most_block_rows) refuse_block(data.files[f], rows);
+      if (rows > 0) blocks.push_back({f, begin, end, first, static_cast<uint32_t>(rows), bytes});
     }
   }
   return blocks;

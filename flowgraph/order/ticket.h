@@ -72,7 +72,8 @@ Blocks cut_by_size(const DataSet& data, FileRange files, const BlockLimits& limi
 
 /// Cuts files by offset: a block is the records that begin in [k S, (k+1) S) of a file, where S is `block_bytes`. In a
 /// compressed file, a block ends at the first index entry at or after the first seek point from (k+1) S on instead.
-/// Precondition: the strides of all indexes divide S.
+/// Throws Error bad_pipeline if a block would have 2^32 samples or more. Precondition: the strides of all indexes
+/// divide S.
 Blocks cut_by_place(const DataSet& data, FileRange files, uint64_t block_bytes);
 
 }  // namespace feedline::flow
