@@ -52,6 +52,9 @@ void LazyReader::begin_file() {
   }
   stream_.emplace(std::make_shared<const StoppableFile>(io::all_files().open(id.uri), stopped_), source.compression,
                   source.record_limit);
+  if (builder_ && stream_->compression() != Compression::none)
+    stream_->find_seek_points(io::seek_spacing(source.index.stride),
+                              [this](const io::SeekPoint& point, auto window) { seek_points_.add(point, window); });
   told_ = 0;
 }
 
@@ -61,6 +64,8 @@ void LazyReader::end_file() {
     const SourceSpec& source = source_of(schedule_, file_);
     io::FileIndex index = builder_->finish(stream_->stream_size());
     index.compression = stream_->compression();
+    index.seek_points = seek_points_.take_entries();
+    index.windows = seek_points_.take_windows();
     index.bad = std::exchange(bad_, {});
     builder_.reset();
     if (keeps_index(source, id)) try {

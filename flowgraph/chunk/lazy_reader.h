@@ -9,6 +9,7 @@
 
 #include "flowgraph/chunk/chunk.h"
 #include "io/index/index_builder.h"
+#include "io/index/seek_points.h"
 #include "io/records/record_stream.h"
 
 namespace feedline::flow {
@@ -58,6 +59,7 @@ class LazyReader {
 
   // Used in the first pass.
   std::optional<io::IndexBuilder> builder_;
+  io::SeekPointList seek_points_;   // of file_, if it is compressed
   std::vector<io::BadRegion> bad_;  // the bad regions of file_
   uint64_t bad_regions_ = 0;        // the number of bad regions in all files
   std::vector<io::FileIndex> indexes_;

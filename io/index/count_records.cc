@@ -58,7 +58,7 @@ class TrueScan {
         stream_(file, options.compression, options.record_limit),
         builder_(options.stride) {
     if (stream_.compression() == Compression::none) return;
-    stream_.find_seek_points(std::max(options.stride * strides_per_group, fewest_seek_bytes),
+    stream_.find_seek_points(seek_spacing(options.stride),
                              [this](const SeekPoint& point, auto window) { seek_points_.add(point, window); });
   }
 

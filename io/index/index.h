@@ -21,6 +21,10 @@ inline constexpr uint64_t default_record_limit = uint64_t{256} << 20;  // bytes
 inline constexpr uint64_t strides_per_group = 64;
 /// The fewest bytes of the inflated stream between two seek points. A window, of 32 KiB, is kept for each.
 inline constexpr uint64_t fewest_seek_bytes = uint64_t{1} << 20;
+/// Returns the fewest bytes of the inflated stream between two seek points of an index with this stride.
+constexpr uint64_t seek_spacing(uint64_t stride) noexcept {
+  return std::max(stride * strides_per_group, fewest_seek_bytes);
+}
 
 /// A place in a file at which a good record begins.
 struct IndexEntry {
@@ -78,7 +82,7 @@ struct FileIndex {
   /// which is 1 MiB of the file at the default stride. All sums together make `audit`.
   Table<uint64_t> sums;
   /// If the file is compressed: places from which it can be inflated, ascending, and their deflated windows. They lie
-  /// a group of strides apart, but at least fewest_seek_bytes, and further where the file has no block that begins.
+  /// seek_spacing() apart, or further where no deflate block begins.
   Table<SeekEntry> seek_points;
   Table<std::byte> windows;
   /// The bad regions, ascending and disjoint. The good records lie between them without gaps.
