@@ -53,13 +53,14 @@ struct Reweighted {
 /// continue from a state only if they have not changed. Outputs, features, parallelism, memory, index and cache are not
 /// among them, because they do not change the order of samples. But features that `filter` or window.key read may
 /// change it. So `filter` and `window` are also compared by their effect: which samples the filter keeps, and where the
-/// key changes. `errors` is compared by the set of records that it leaves out.
+/// key changes. So is the `shuffle` BLOCK: by the blocks of compressed files, which the index cuts. `errors` is
+/// compared by the set of records that it leaves out.
 inline constexpr std::array<std::string_view, 10> state_stages = {
     "source", "interleave", "filter", "window", "mixture", "shuffle", "seed", "epoch", "batch", "errors"};
 /// The first `written_stages` of the state_stages are digested from the pipeline's text. The digests of the remaining
 /// stages are computed from the data (feed_facts.cc).
 inline constexpr size_t written_stages = 8;
-inline constexpr size_t filter_stage = 2, window_stage = 3;
+inline constexpr size_t filter_stage = 2, window_stage = 3, shuffle_stage = 5;
 using WrittenStages = std::array<uint32_t, written_stages>;
 
 /// Returns digests of the written stages, without the fields that do not change the order. A default that is written

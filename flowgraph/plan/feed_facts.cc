@@ -59,8 +59,9 @@ void check_layout(int rank, const FeedFacts& facts, const PipelineSpec& spec) {
 // Returns the digests of all state_stages as text. PipelineSpec::written_stages has the digests of the stages as the
 // pipeline's text has them. If what a stage does depends also on parts of the text outside of the stage, the stage's
 // effect is digested as well. This holds for the records that `filter` keeps, and for the places where window.key
-// changes: both depend on the features that they read. `batch` and `errors` are digested only by their effect: how many
-// samples a step has, and which records are left out.
+// changes: both depend on the features that they read. It also holds for the blocks of compressed files, which depend
+// on their indexes. `batch` and `errors` are digested only by their effect: how many samples a step has, and which
+// records are left out.
 std::string stages_of(const Schedule& plan) {
   std::array<uint32_t, state_stages.size()> digests;
   std::copy(plan.spec.written_stages.begin(), plan.spec.written_stages.end(), digests.begin());
@@ -71,6 +72,11 @@ std::string stages_of(const Schedule& plan) {
     add(filter_stage, file.samples.kept());
     add(window_stage, file.key_changes.get());
   }
+  for (const auto& order : plan.orders)
+    for (const Block& block : order->blocks())
+      if (order->mode() == ShuffleMode::block && plan.data.files[block.file].compressed())
+        digests[shuffle_stage] =
+            static_cast<uint32_t>(mix64(uint64_t{digests[shuffle_stage]} << 32 ^ block.first ^ mix64(block.rows)));
   digests[written_stages] = static_cast<uint32_t>(
       mix64(static_cast<uint64_t>(plan.global_batch) << 2 | static_cast<uint64_t>(plan.spec.last_batch_policy)));
   uint64_t left = 0;
