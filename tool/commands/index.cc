@@ -4,6 +4,8 @@
 #include <tbb/parallel_for.h>
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <string_view>
 
 #include "base/byte_size.h"
@@ -35,6 +37,20 @@ struct Indexed {
   uint64_t index_bytes = 0;
 };
 
+/// Returns whether two indexes have the same seek points, with the same windows.
+bool same_seek_points(const io::FileIndex& index, const io::FileIndex& counted) {
+  constexpr auto point = &io::SeekEntry::point;
+  if (!std::ranges::equal(index.seek_points, counted.seek_points, {}, point, point)) return false;
+  std::array<std::byte, io::deflate_window> one{}, other{};
+  for (size_t number = 1; number <= index.seek_points.size(); number++) {
+    const size_t size = io::window_size(index.seek_points[number - 1].point);
+    if (!io::inflate_window(index.window_of(number), size, one) ||
+        !io::inflate_window(counted.window_of(number), size, other) || std::memcmp(one.data(), other.data(), size) != 0)
+      return false;
+  }
+  return true;
+}
+
 /// Compares an index with a new count of the file, and returns how they differ; empty: they agree.
 std::string differs(const io::FileIndex& index, const io::FileIndex& counted) {
   std::string how;
@@ -45,6 +61,8 @@ std::string differs(const io::FileIndex& index, const io::FileIndex& counted) {
         format_count(index.records, "record"), index.audit, format_count(counted.records), counted.audit);
   else if (index.end != counted.end || !std::ranges::equal(index.entries, counted.entries))
     how = "the index has the records of the file, but other places for them";
+  else if (!same_seek_points(index, counted))
+    how = "the index has other places from which the compressed file is inflated";
   return how.empty() ? "" : how + "; remove the index, and make a new index with `feedline index`";
 }
 
