@@ -72,8 +72,8 @@ std::string threads_advice(const Report& report, std::string_view less) {
 std::string advice_for(std::string_view stage, const Report& report, const VerdictFacts& facts) {
   if (stage == "read") return read_advice(report, facts);
   if (stage == "inflate")
-    return "Each compressed file is decompressed by only one thread: write uncompressed files with `feedline split`, "
-           "or keep the records with cache { what: RECORDS }.";
+    return "Compressed files are inflated in sections of a MiB or more, each by one thread: give the feed more CPUs, "
+           "write uncompressed files with `feedline split`, or keep the records with cache { what: RECORDS }.";
   if (stage == "parse") return threads_advice(report, "give the feed more CPUs, or leave out features and formulas");
   if (stage == "unpack")
     return threads_advice(report, facts.can_cache

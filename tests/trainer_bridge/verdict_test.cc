@@ -98,9 +98,9 @@ TEST_CASE("the verdict names the slower side, by how much, and what to do") {
        "MiB/s: use a faster disk, or more memory for the page cache."},
       {waited("inflate", 0.5),
        {},
-       "The feed is the slower one: next() waited 5.0 % of the time, 5.0 % for [inflate]. Each compressed file is "
-       "decompressed by only one thread: write uncompressed files with `feedline split`, or keep the records with "
-       "cache { what: RECORDS }."},
+       "The feed is the slower one: next() waited 5.0 % of the time, 5.0 % for [inflate]. Compressed files are "
+       "inflated in sections of a MiB or more, each by one thread: give the feed more CPUs, write uncompressed files "
+       "with `feedline split`, or keep the records with cache { what: RECORDS }."},
       {opens(78, 63),
        {},
        "The feed is the slower one: next() waited 94 % of the time, 94 % for [read]. A read gives only 63 B on "

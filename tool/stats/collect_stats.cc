@@ -266,8 +266,8 @@ uint64_t count_samples(const Pipeline& pipeline, const Options& options) {
       throw;
     throw Error(
         Category::bad_pipeline,
-        "a random sample needs records from all parts of the file, but a compressed file can only be read from its "
-        "beginning; take all records, a range in file order (--set source.range=0%:1%), or uncompressed copies made "
+        "a random sample needs records from all parts of the file, but a compressed file is inflated in sections of a "
+        "MiB or more; take all records, a range in file order (--set source.range=0%:1%), or uncompressed copies made "
         "with `feedline split`",
         Place::of_file(file));
   }
