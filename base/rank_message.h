@@ -32,6 +32,7 @@ class MessageWriter {
   }
   void put_text(std::string_view text) { put_rows(std::span(text.data(), text.size())); }
 
+  size_t size() const noexcept { return bytes_.size(); }
   /// Returns everything that was put, and leaves the writer empty.
   std::string take() { return std::exchange(bytes_, {}); }
 

@@ -68,6 +68,10 @@ constexpr uint64_t worth_keeping = 1 << 20;
 // The ranks' shares are cut only at multiples of this many bytes of a file, so that small files are not cut.
 constexpr uint64_t cut_bytes = 1 << 20;
 
+// A message ends with the index that makes it this large. Indexes of compressed files are large, so a rank may have
+// more to tell than a message can hold.
+constexpr size_t enough_for_a_message = 256 << 20;
+
 class IndexFiles {
  public:
   IndexFiles(const PipelineSpec& spec, DataSet& data, WorkerArena& arena, RankGroup& ranks,
@@ -105,8 +109,15 @@ class IndexFiles {
   void share();
   void join();
   void keep(const DataFile& file);
-  void tell(MessageWriter& message) const;
-  void take(size_t rank, MessageReader message);
+  /// What a rank tells of a file: its index, or the chains of its part of the file.
+  struct Item {
+    size_t file;
+    bool chains;
+  };
+  std::vector<Item> items_of(size_t rank) const;
+  void tell(const Item& item, MessageWriter& message) const;
+  void take_index(size_t rank, size_t file, MessageReader& message);
+  void take_chains(size_t rank, size_t number, MessageReader& message, Chains& chains) const;
   io::FileIndex received(size_t rank, const DataFile& file, std::string_view bytes) const;
   io::CountDamage damage_of(size_t file);
   void note_damage(size_t file, bool first_of_file, const io::BadRegion& region);
@@ -249,52 +260,68 @@ void IndexFiles::keep(const DataFile& file) {
 }
 
 // Exchanges between the ranks the indexes that some ranks lack, and the chains of records that were found in parts of
-// files.
+// files. A rank that has much to tell tells it in several messages.
 void IndexFiles::share() {
-  MessageWriter mine;
-  tell(mine);
-  for (Chains& chains : chains_) chains.clear();
-  const std::vector<std::string> all = ranks_.all_gather(mine.take());
-  for (size_t rank = 0; rank < all.size(); rank++)
-    take(rank, MessageReader(all[rank], static_cast<int>(ranks_.number_in_all(rank))));
+  std::vector<std::vector<Item>> items;
+  for (size_t rank = 0; rank < ranks_.size(); rank++) items.push_back(items_of(rank));
+  std::vector<size_t> told(ranks_.size());             // by rank: how many of its items it has told
+  std::map<std::pair<size_t, size_t>, Chains> chains;  // by file and rank
+  const auto has_more = [&](size_t rank) { return told[rank] < items[rank].size(); };
+  for (bool more = true; more;) {
+    const size_t me = ranks_.rank();
+    MessageWriter mine;
+    for (size_t i = told[me]; i < items[me].size() && mine.size() < enough_for_a_message; i++) tell(items[me][i], mine);
+    const std::vector<std::string> all = ranks_.all_gather(mine.take());
+    more = false;
+    for (size_t rank = 0; rank < all.size(); rank++) {
+      MessageReader message(all[rank], static_cast<int>(ranks_.number_in_all(rank)));
+      for (bool first = true; has_more(rank) && (first || !message.at_end()); first = false) {
+        const Item& item = items[rank][told[rank]++];
+        if (item.chains)
+          take_chains(rank, item.file, message, chains[{item.file, rank}]);
+        else
+          take_index(rank, item.file, message);
+      }
+      if (!message.at_end()) refuse(ranks_.number_in_all(rank), "the message has bytes after its end");
+      more = more || has_more(rank);
+    }
+  }
+  for (Chains& of_file : chains_) of_file.clear();
+  for (auto& [place, of_part] : chains)
+    for (io::IndexBuilder& chain : of_part) chains_[place.first].push_back(std::move(chain));
 }
 
-void IndexFiles::tell(MessageWriter& message) const {
-  const auto put_index = [&](const DataFile& file) {
+std::vector<IndexFiles::Item> IndexFiles::items_of(size_t rank) const {
+  std::vector<Item> items;
+  for (size_t f = 0; f < data_.files.size(); f++)
+    if (giver_[f] == rank && wanted_[f]) items.push_back({f, false});
+  for (const Part& part : parts_[rank]) items.push_back({part.file, in_parts_[part.file]});
+  return items;
+}
+
+void IndexFiles::tell(const Item& item, MessageWriter& message) const {
+  const DataFile& file = data_.files[item.file];
+  if (item.chains) {
+    message.put<uint64_t>(chains_[item.file].size());
+    for (const io::IndexBuilder& chain : chains_[item.file]) chain.put_into(message);
+  } else {
     // The time of modification is not sent, because each rank's copy of a file has its own.
     message.put_text(io::index_bytes(file.index, {file.id.uri, file.id.size, 0}, options_of(file)));
-  };
-  for (size_t f = 0; f < data_.files.size(); f++)
-    if (giver_[f] == ranks_.rank() && wanted_[f]) put_index(data_.files[f]);
-  for (const Part& part : mine())
-    if (in_parts_[part.file]) {
-      message.put<uint64_t>(chains_[part.file].size());
-      for (const io::IndexBuilder& chain : chains_[part.file]) chain.put_into(message);
-    } else {
-      put_index(data_.files[part.file]);
-    }
+  }
 }
 
-void IndexFiles::take(size_t rank, MessageReader message) {
-  const auto take_index = [&](size_t f) {
-    const std::string_view bytes = message.get_text();
-    if (rank != ranks_.rank() && !found_[f]) data_.files[f].index = received(rank, data_.files[f], bytes);
-  };
-  for (size_t f = 0; f < data_.files.size(); f++)
-    if (giver_[f] == rank && wanted_[f]) take_index(f);
-  for (const Part& part : parts_[rank]) {
-    if (!in_parts_[part.file]) {
-      take_index(part.file);
-      continue;
+void IndexFiles::take_index(size_t rank, size_t file, MessageReader& message) {
+  const std::string_view bytes = message.get_text();
+  if (rank != ranks_.rank() && !found_[file]) data_.files[file].index = received(rank, data_.files[file], bytes);
+}
+
+void IndexFiles::take_chains(size_t rank, size_t number, MessageReader& message, Chains& chains) const {
+  const DataFile& file = data_.files[number];
+  for (auto count = message.get<uint64_t>(); count > 0; count--) try {
+      chains.push_back(io::IndexBuilder::get_from(message, source_of(file).index.stride, file.id.size));
+    } catch (const Error& error) {
+      refuse(ranks_.number_in_all(rank), fmt::format("{}: {}", file.id.uri, error.message()));
     }
-    const DataFile& file = data_.files[part.file];
-    for (auto chains = message.get<uint64_t>(); chains > 0; chains--) try {
-        chains_[part.file].push_back(io::IndexBuilder::get_from(message, source_of(file).index.stride, file.id.size));
-      } catch (const Error& error) {
-        refuse(ranks_.number_in_all(rank), fmt::format("{}: {}", file.id.uri, error.message()));
-      }
-  }
-  if (!message.at_end()) refuse(ranks_.number_in_all(rank), "the message has bytes after its end");
 }
 
 io::FileIndex IndexFiles::received(size_t rank, const DataFile& file, std::string_view bytes) const {
