@@ -12,9 +12,10 @@ namespace feedline::test {
 
 /// Returns `text` as one deflate stream. `window_bits` chooses the frame, as zlib's deflateInit2 does: 31 is gzip, and
 /// 15 is zlib.
-inline std::string deflated(std::string_view text, int window_bits, int level = 6, std::string_view dictionary = {}) {
+inline std::string deflated(std::string_view text, int window_bits, int level = 6, std::string_view dictionary = {},
+                            int strategy = Z_DEFAULT_STRATEGY) {
   z_stream stream{};
-  REQUIRE(deflateInit2(&stream, level, Z_DEFLATED, window_bits, 8, Z_DEFAULT_STRATEGY) == Z_OK);
+  REQUIRE(deflateInit2(&stream, level, Z_DEFLATED, window_bits, 8, strategy) == Z_OK);
   if (!dictionary.empty())
     deflateSetDictionary(&stream, reinterpret_cast<const Bytef*>(dictionary.data()),
                          static_cast<uInt>(dictionary.size()));

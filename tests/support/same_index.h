@@ -20,6 +20,8 @@ inline void check_same(const io::FileIndex& a, const io::FileIndex& b) {
   CHECK(a.audit == b.audit);
   CHECK(std::equal(a.entries.begin(), a.entries.end(), b.entries.begin(), b.entries.end()));
   CHECK(std::equal(a.sums.begin(), a.sums.end(), b.sums.begin(), b.sums.end()));
+  CHECK(std::equal(a.seek_points.begin(), a.seek_points.end(), b.seek_points.begin(), b.seek_points.end()));
+  CHECK(std::equal(a.windows.begin(), a.windows.end(), b.windows.begin(), b.windows.end()));
   CHECK(a.bad == b.bad);
 }
 

@@ -1,6 +1,7 @@
 // Indexes on disk: what was written is read back, and no other content is accepted as an index.
 #include "io/index/index_file.h"
 
+#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -11,7 +12,9 @@
 #include <set>
 
 #include "base/syscall_hooks.h"
+#include "io/deflate.h"
 #include "io/frames.h"
+#include "io/index/index_check.h"
 #include "io/index/index_store.h"
 #include "support/catch.h"
 #include "support/own_cache.h"
@@ -27,6 +30,8 @@ std::string content_of(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
 }
+
+constexpr size_t header_bytes = 168;
 
 // Returns where the index of a file lies beside it.
 std::string beside(const std::string& path) { return io::index_place(path, "", 0); }
@@ -121,11 +126,11 @@ TEST_CASE("a file that cannot be an index is refused before it is read") {
   const uint64_t huge = uint64_t{1} << 40;  // a sparse file
   CHECK(refusal_of("", huge) == "is not an index of feedline");
   hook("read").fail_nth_call(2);
-  CHECK(refusal_of(good.substr(0, 152), huge).find("cut short or damaged") != std::string::npos);
+  CHECK(refusal_of(good.substr(0, header_bytes), huge).find("cut short or damaged") != std::string::npos);
   // A header that states the size which the file has.
-  for (const size_t at : {120, 128, 136, 144}) {
-    std::string header = good.substr(0, 152);
-    const uint64_t row = at == 120 ? 16 : at == 128 ? 8 : at == 136 ? 32 : 1, rows = huge / row;
+  for (const size_t at : {120, 128, 136, 144, 152, 160}) {
+    std::string header = good.substr(0, header_bytes);
+    const uint64_t row = at == 120 ? 16 : at == 128 ? 8 : at == 136 ? 32 : at == 152 ? 40 : 1, rows = huge / row;
     uint64_t before = 0;
     std::memcpy(&before, header.data() + at, 8);
     put(header, at, rows);
@@ -161,6 +166,132 @@ TEST_CASE("an index of an empty file, of a file without records, of a compressed
   // The found compression may also be asked for by name; another one may not.
   CHECK(io::read_index(dir.file("i"), data, {.compression = Compression::gzip}).index);
   CHECK_FALSE(io::read_index(dir.file("i"), data, {.compression = Compression::none}).index);
+}
+
+namespace {
+
+// Returns records of a few MiB that deflate, but not to nothing.
+std::string many_records() {
+  std::mt19937 random(1);
+  std::string file;
+  while (file.size() < 5 << 20)
+    file +=
+        frame(std::string(200 + random() % 2000, static_cast<char>('a' + random() % 20)) + random_text(300, random));
+  return file;
+}
+
+}  // namespace
+
+TEST_CASE("an index of a compressed file has the places from which it can be inflated") {
+  const std::string records = many_records();
+  for (const int window_bits : {31, 15}) {
+    const Fixture f(deflated(records, window_bits, 1));
+    CHECK(f.index.stream_size == records.size());
+    REQUIRE(f.index.seek_points.size() >= 3);
+    const io::IndexFile read = io::read_index(f.index_path, f.data, f.options);
+    INFO(read.refused);
+    REQUIRE(read.index);
+    check_same(*read.index, f.index);
+    CHECK(read.index->memory_bytes() == f.index.entries.size() * 16 + f.index.sums.size() * 8 +
+                                            f.index.seek_points.size() * 40 + f.index.windows.size());
+    CHECK(std::filesystem::file_size(f.index_path) == header_bytes + read.index->memory_bytes());
+    uint64_t before = 0;
+    std::vector<std::byte> window(io::deflate_window);
+    for (size_t number = 1; number <= f.index.seek_points.size(); number++) {
+      const io::SeekPoint& point = read.index->seek_points[number - 1].point;
+      CHECK(point.offset - std::exchange(before, point.offset) >= io::seek_spacing(f.options.stride));
+      CHECK(point.member_size == point.offset);
+      REQUIRE(io::inflate_window(read.index->window_of(number), io::deflate_window,
+                                 std::span<std::byte, io::deflate_window>(window)));
+      CHECK((text_of(window) == std::string_view(records).substr(point.offset - window.size(), window.size())));
+    }
+  }
+  // At a stride of 32 KiB points lie 2 MiB apart.
+  const TempDir dir;
+  const std::string path = dir.write("a", deflated(records, 31, 1));
+  const size_t points = io::count_records(path, {.stride = 1 << 15}).seek_points.size();
+  CHECK(points >= 1);
+  CHECK(points <= 2);
+  // A file below a MiB has none, and a plain one neither.
+  dir.write("a", deflated(records.substr(0, 1 << 19), 31, 1));
+  CHECK(io::count_records(path, {}).seek_points.empty());
+  dir.write("a", records);
+  CHECK(io::count_records(path, {}).seek_points.empty());
+}
+
+TEST_CASE("an index whose seek points contradict themselves or the file is refused") {
+  const Fixture f(deflated(many_records(), 31, 1));
+  const std::string good = content_of(f.index_path);
+  const size_t count = f.index.seek_points.size(),
+               points = header_bytes + 16 * f.index.entries.size() + 8 * f.index.sums.size(),
+               last = points + 40 * (count - 1);
+  REQUIRE(count >= 3);
+  const io::SeekPoint& first = f.index.seek_points[0].point;
+  const std::string damaged = "is damaged: ", contradicts = "contradicts itself or the file: ", size = "has ";
+  struct Change {
+    size_t at;
+    uint64_t value;
+    std::string refusal;  // how it begins
+  };
+  const std::vector<Change> changes = {
+      {points + 40, first.offset - 1, contradicts},  // offsets do not ascend
+      {last, f.index.stream_size + 1, contradicts},  // past the end of the stream
+      {points, f.index.seek_points[1].point.offset + 1, contradicts},
+      {points + 8, 0, contradicts},               // at the first bit of the file
+      {points + 40 + 8, first.bit, contradicts},  // bits do not ascend
+      {last + 8, 8 * f.data.size, contradicts},   // past the end of the file
+      {last + 8, UINT64_MAX, contradicts},
+      {points + 16, first.offset + 1, contradicts},   // a member that begins before the file
+      {points + 24, uint64_t{1} << 32, contradicts},  // a check of more than 32 bits
+      {points + 32, UINT64_MAX, contradicts},         // windows that lie nowhere
+      {points + 32, f.index.windows.size() + 1, contradicts},
+      {points + 40 + 32, 0, contradicts},
+      {last + 32, f.index.windows.size() - 1, contradicts},
+      {last + 32, f.index.windows.size() + 1, contradicts},
+      {152, count + 1, size},
+      {152, count - 1, size},
+      {152, f.index.stream_size / (1 << 20) + 1, damaged},  // more than there can be
+      {160, f.index.windows.size() + 1, size},
+      {160, count * io::most_window_bytes + 1, damaged},
+      {32, uint64_t{1} << 32, damaged},  // a plain file has none
+  };
+  for (const auto& [at, value, refusal] : changes) {
+    std::string spoiled = good;
+    put(spoiled, at, value);
+    mend_checksum(spoiled);
+    f.dir.write("a.feedline-index", spoiled);
+    INFO(at << " " << value);
+    CHECK_THAT(f.refusal(), Catch::StartsWith(refusal));
+  }
+  // Whether the stream can be inflated from there shows when it is inflated.
+  for (const size_t at : {points + 8, points + 16, points + 24}) {
+    uint64_t value = 0;
+    std::memcpy(&value, good.data() + at, 8);
+    std::string other = good;
+    put(other, at, value - 1);
+    mend_checksum(other);
+    f.dir.write("a.feedline-index", other);
+    INFO(at);
+    CHECK(io::read_index(f.index_path, f.data, f.options).index);
+  }
+  // An index from other ranks may be made up in any way.
+  io::FileIndex many = f.index;
+  const std::vector<io::SeekEntry> more(10, f.index.seek_points[0]);
+  many.seek_points = more;
+  CHECK_THAT(io::contradiction(many, f.data.size, io::default_record_limit), Catch::Contains("it has 10 seek points"));
+}
+
+TEST_CASE("the index of a compressed file that is cut short is read again") {
+  const std::string file = deflated(many_records(), 31, 1);
+  for (const size_t cut : {file.size() - 1, file.size() - 8, file.size() - 100, file.size() / 2, file.size() / 2 + 1}) {
+    const Fixture f(file.substr(0, cut));
+    CHECK(f.index.bad.size() == 1);
+    CHECK(f.index.seek_points.size() >= 1);
+    const io::IndexFile read = io::read_index(f.index_path, f.data, f.options);
+    INFO(cut << " " << read.refused);
+    REQUIRE(read.index);
+    check_same(*read.index, f.index);
+  }
 }
 
 TEST_CASE("an index has at most a thousandth of its file") {
@@ -226,16 +357,20 @@ TEST_CASE("an index with any byte changed, added or missing is refused") {
   }
   f.dir.write("a.feedline-index", good + "x");
   CHECK(f.refusal().find("cut short") != std::string::npos);
-  std::string newer = good;
-  newer[8] = 2;
-  f.dir.write("a.feedline-index", newer);
-  CHECK(f.refusal() == "has format version 2, but this version of feedline reads 1");
+  for (const char version : {'\1', '\3'}) {
+    std::string other = good;
+    other[8] = version;
+    f.dir.write("a.feedline-index", other);
+    CHECK(f.refusal() ==
+          fmt::format("has format version {}, but this version of feedline reads 2", static_cast<int>(version)));
+  }
 }
 
 TEST_CASE("an index with a right checksum and nonsense inside is refused") {
   const Fixture f;
   const std::string good = content_of(f.index_path);
-  const size_t entries = 152, sums = entries + 16 * f.index.entries.size(), bad = sums + 8 * f.index.sums.size();
+  const size_t entries = header_bytes, sums = entries + 16 * f.index.entries.size(),
+               bad = sums + 8 * f.index.sums.size();
   const std::string damaged = "is damaged: ", contradicts = "contradicts itself or the file: ";
   struct Change {
     size_t at;
@@ -274,7 +409,7 @@ TEST_CASE("an index with a right checksum and nonsense inside is refused") {
     CHECK(f.refusal().starts_with(refusal));
   }
   // Numbers of rows that no file can have.
-  for (const size_t at : {120, 128, 136, 144})
+  for (const size_t at : {120, 128, 136, 144, 152, 160})
     for (const uint64_t rows : {uint64_t{0}, UINT64_MAX, UINT64_MAX / 16 + 2}) {
       std::string spoiled = good;
       put(spoiled, at, rows);

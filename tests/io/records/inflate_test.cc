@@ -1,5 +1,7 @@
 #include "io/records/inflate.h"
 
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "io/deflate.h"
@@ -17,8 +19,7 @@ struct Outcome {
   std::string error;  // empty: the stream ended without an error
 };
 
-Outcome inflate_all(std::string_view input, Compression format, size_t in_step = 1000, size_t out_step = 1000) {
-  Inflater inflater(format);
+Outcome run_all(Inflater& inflater, std::string_view input, size_t in_step, size_t out_step) {
   Outcome outcome;
   std::span<const std::byte> rest = bytes_of(input), in;
   std::vector<std::byte> buffer(out_step);
@@ -43,6 +44,75 @@ Outcome inflate_all(std::string_view input, Compression format, size_t in_step =
     }
     return outcome;
   }
+}
+
+Outcome inflate_all(std::string_view input, Compression format, size_t in_step = 1000, size_t out_step = 1000) {
+  Inflater inflater(format);
+  return run_all(inflater, input, in_step, out_step);
+}
+
+// A seek point with its window.
+struct SeekPlace {
+  SeekPoint point;
+  std::string window;
+};
+
+// Inflates all of `file`, and returns the places that were found on the way.
+std::vector<SeekPlace> places_in(std::string_view file, Compression format, uint64_t spacing, size_t in_step = 1000,
+                                 size_t out_step = 65536) {
+  Inflater inflater(format);
+  std::vector<SeekPlace> places;
+  inflater.find_seek_points(spacing, [&](const SeekPoint& point, std::span<const std::byte> window) {
+    places.push_back({point, std::string(text_of(window))});
+  });
+  run_all(inflater, file, in_step, out_step);
+  return places;
+}
+
+Outcome inflate_from(const SeekPlace& place, std::string_view file, Compression format, size_t in_step = 1000,
+                     size_t out_step = 65536) {
+  Inflater inflater(format, place.point, bytes_of(place.window));
+  return run_all(inflater, file.substr(std::min<size_t>(file.size(), place.point.bit / 8)), in_step, out_step);
+}
+
+// Checks places of a file that inflates to `text`: that they lie `spacing` apart, that they have the right windows, and
+// that the rest of the file can be inflated from each of them.
+void check_places(const std::vector<SeekPlace>& places, std::string_view text, std::string_view file,
+                  Compression format, uint64_t spacing) {
+  uint64_t least = spacing;
+  for (const SeekPlace& place : places) {
+    const SeekPoint& point = place.point;
+    INFO(point.offset << " " << point.bit << " " << point.member_size);
+    CHECK(point.offset >= least);
+    least = point.offset + spacing;
+    REQUIRE(point.bit < 8 * file.size());
+    REQUIRE(point.offset <= text.size());
+    REQUIRE(point.member_size <= point.offset);
+    const size_t window = std::min<uint64_t>(deflate_window, point.member_size);
+    CHECK((place.window == text.substr(point.offset - window, window)));
+    const Outcome rest = inflate_from(place, file, format);
+    CHECK(rest.error.empty());
+    CHECK((rest.text == text.substr(point.offset)));
+  }
+}
+
+// Returns `text` as a zlib or gzip stream that is flushed after each `every` bytes of it.
+std::string flushed(std::string_view text, int window_bits, size_t every, int how) {
+  z_stream stream{};
+  REQUIRE(deflateInit2(&stream, 6, Z_DEFLATED, window_bits, 8, Z_DEFAULT_STRATEGY) == Z_OK);
+  std::string out(2 * text.size() + 1000, '\0');
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  for (size_t at = 0; at < text.size(); at += every) {
+    const std::string_view part = text.substr(at, every);
+    stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(part.data()));
+    stream.avail_in = static_cast<uInt>(part.size());
+    REQUIRE(deflate(&stream, how) == Z_OK);
+  }
+  REQUIRE(deflate(&stream, Z_FINISH) == Z_STREAM_END);
+  out.resize(out.size() - stream.avail_out);
+  deflateEnd(&stream);
+  return out;
 }
 
 std::string some_text(size_t size) {
@@ -191,6 +261,147 @@ TEST_CASE("stored blocks are told from codes") {
   };
   CHECK(stored(deflated(some_text(5000), 31, 0)));
   CHECK_FALSE(stored(deflated(some_text(5000), 31, 6)));
+}
+
+TEST_CASE("the rest of a stream is inflated from each seek point") {
+  const std::string text = some_text(300'000);
+  constexpr uint64_t spacing = 40'000;
+  const auto check = [&](Compression format, int level, int strategy) {
+    INFO(level << " " << strategy);
+    const std::string file = deflated(text, format == Compression::gzip ? 31 : 15, level, {}, strategy);
+    const std::vector<SeekPlace> places = places_in(file, format, spacing);
+    CHECK(places.size() >= 2);
+    check_places(places, text, file, format, spacing);
+  };
+  for (const Compression format : {Compression::gzip, Compression::zlib}) {
+    for (int level = 0; level <= 9; level++) check(format, level, Z_DEFAULT_STRATEGY);
+    for (const int strategy : {Z_FILTERED, Z_HUFFMAN_ONLY, Z_RLE}) check(format, 6, strategy);
+  }
+}
+
+TEST_CASE("seek points are found and used whatever the pieces of the stream are") {
+  const std::string text = some_text(120'000);
+  constexpr uint64_t spacing = 20'000;
+  constexpr auto gzip = Compression::gzip;
+  for (const int level : {0, 6}) {
+    const std::string file = deflated(text, 31, level);
+    for (const size_t in_step : {size_t{1}, size_t{7}, size_t{63}, size_t{1000}, file.size()}) {
+      INFO(level << " " << in_step);
+      const std::vector<SeekPlace> places = places_in(file, gzip, spacing, in_step);
+      CHECK(places.size() >= 1);
+      check_places(places, text, file, gzip, spacing);
+    }
+    const std::vector<SeekPlace> places = places_in(file, gzip, spacing);
+    REQUIRE(places.size() >= 1);
+    for (const auto& [in_step, out_step] :
+         {std::pair(1, 65536), std::pair(1, 1), std::pair(1000, 1), std::pair(63, 500)}) {
+      INFO(level << " " << in_step << " " << out_step);
+      const auto in = static_cast<size_t>(in_step), out = static_cast<size_t>(out_step);
+      // With little room the inflater may be inside a block before it has given out what comes before the block, so
+      // fewer places are found.
+      check_places(places_in(file, gzip, spacing, in, out), text, file, gzip, spacing);
+      const Outcome rest = inflate_from(places.front(), file, gzip, in, out);
+      CHECK(rest.error.empty());
+      CHECK((rest.text == text.substr(places.front().point.offset)));
+    }
+  }
+}
+
+TEST_CASE("seek points lie in every member, and the members after them follow") {
+  std::string text, file;
+  std::mt19937 random(5);
+  size_t member = 0;
+  for (const size_t size : {0, 70'000, 3, 0, 0, 40'000, 150'000, 1, 90'000, 0}) {
+    const std::string part = some_text(size + random() % 10);
+    text += part;
+    file += deflated(part, 31, static_cast<int>(member++ * 3 % 10));
+    if (member % 3 == 0) file += std::string(member, '\0');
+  }
+  std::set<uint64_t> members;  // where the members begin in which there are places
+  for (const uint64_t spacing : {100, 10'000, 100'000}) {
+    const std::vector<SeekPlace> places = places_in(file, Compression::gzip, spacing);
+    check_places(places, text, file, Compression::gzip, spacing);
+    for (const SeekPlace& place : places) members.insert(place.point.offset - place.point.member_size);
+  }
+  CHECK(members.size() >= 3);
+}
+
+TEST_CASE("seek points lie where a long stream allows it") {
+  const std::string text = some_text(3'000'000);
+  // A block has up to 64 KiB here, and a call inflates up to 256 KiB before the next point is looked for.
+  constexpr uint64_t spacing = 200'000, slack = 400'000;
+  for (const int level : {0, 1, 6}) {
+    INFO(level);
+    const std::string file = deflated(text, 31, level);
+    uint64_t before = 0;
+    for (const SeekPlace& place : places_in(file, Compression::gzip, spacing, 256 << 10, 256 << 10))
+      CHECK(place.point.offset - std::exchange(before, place.point.offset) < spacing + slack);
+    CHECK(text.size() - before < spacing + slack);
+  }
+  // Blocks with fixed codes have headers of three bits, in which an input hardly ever ends.
+  const std::string some = text.substr(0, 600'000), fixed = deflated(some, 31, 6, {}, Z_FIXED);
+  const std::vector<SeekPlace> places = places_in(fixed, Compression::gzip, spacing);
+  CHECK(places.size() <= 1);
+  check_places(places, some, fixed, Compression::gzip, spacing);
+}
+
+TEST_CASE("a stream that was cut short has no seek point at its end") {
+  const std::string text = some_text(1200);
+  for (const int how : {Z_SYNC_FLUSH, Z_FULL_FLUSH}) {
+    const std::string file = flushed(text, 31, 200, how);
+    size_t found = 0;
+    for (size_t cut = 0; cut <= file.size(); cut++)
+      for (const size_t in_step : {size_t{1}, file.size()})
+        for (const SeekPlace& place :
+             places_in(std::string_view(file).substr(0, cut), Compression::gzip, 150, in_step)) {
+          INFO(cut << " " << place.point.bit);
+          REQUIRE(place.point.bit < 8 * cut);
+          found++;
+        }
+    CHECK(found > 0);
+    check_places(places_in(file, Compression::gzip, 150, 1), text, file, Compression::gzip, 150);
+  }
+}
+
+TEST_CASE("a wrong seek point gives an error, and never wrong bytes as right ones") {
+  const std::string text = some_text(200'000);
+  std::mt19937 random(3);
+  for (const Compression format : {Compression::gzip, Compression::zlib})
+    for (const int level : {0, 1, 6}) {
+      const std::string file = deflated(text, format == Compression::gzip ? 31 : 15, level);
+      const std::vector<SeekPlace> places = places_in(file, format, 30'000);
+      REQUIRE(places.size() >= 1);
+      size_t errors = 0;
+      const auto try_place = [&](const SeekPlace& wrong) {
+        const Outcome outcome = inflate_from(wrong, file, format);
+        if (outcome.error.empty()) CHECK((outcome.text == text.substr(wrong.point.offset)));
+        errors += !outcome.error.empty();
+      };
+      for (const SeekPlace& place : places) {
+        for (const size_t left : {0, 1, 1000})
+          try_place({place.point, place.window.substr(place.window.size() - std::min(left, place.window.size()))});
+        for (int i = 0; i < 20; i++) {
+          SeekPlace wrong = place;
+          for (int flips = 0; flips < 200; flips++) wrong.window[random() % wrong.window.size()] ^= 1;
+          try_place(wrong);
+          wrong = place;
+          wrong.point.bit = random() % (8 * file.size());
+          try_place(wrong);
+          wrong = place;
+          wrong.point.bit += 1 + random() % 16;
+          try_place(wrong);
+        }
+        SeekPlace wrong = place;
+        wrong.point.check ^= 4;
+        CHECK(inflate_from(wrong, file, format).error.find(format == Compression::gzip ? "CRC32" : "Adler32") !=
+              std::string::npos);
+        if (format == Compression::zlib) continue;
+        wrong = place;
+        wrong.point.member_size++;
+        CHECK(inflate_from(wrong, file, format).error.find("bytes, but its trailer says") != std::string::npos);
+      }
+      CHECK(errors > 10 * places.size());
+    }
 }
 
 TEST_CASE("the content says what it is") {
