@@ -53,7 +53,7 @@ TEST_CASE("an epoch adds up to its data, whatever the order, the last batch and 
   const Data packed({700, 1, 300}, Compression::gzip);
   for (const Data* data : {&plain, &packed})
     for (const std::string& order : orders) {
-      if (data == &packed && !order.empty()) continue;
+      if (data == &packed && order.find("GLOBAL") != order.npos) continue;
       uint64_t expected = 0;
       for (const std::string& policy : policies)
         for (const int count : {1, 3})

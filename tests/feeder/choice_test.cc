@@ -244,7 +244,7 @@ TEST_CASE("a filter keeps the samples for which it is not 0, and is computed onc
       for (const std::string order :
            {"", "shuffle { block_size: '16KiB' buffer_size: 200 } ", "shuffle { mode: GLOBAL } ",
             "shuffle { mode: BUFFER buffer_size: 70 } ", "interleave { cycle_length: 2 } "}) {
-        if (compression != Compression::none && !order.empty()) continue;
+        if (compression != Compression::none && order.find("GLOBAL") != order.npos) continue;
         INFO(filter << " " << order);
         std::vector<int64_t> wanted;
         for (int64_t id = 0; id < 3000; id++)
@@ -350,10 +350,9 @@ TEST_CASE("choices that make no sense are refused with the reason") {
   const Data compressed({10, 10}, Compression::gzip);
   CHECK_THAT(refusal({}, "shuffle { mode: BUFFER }"), Contains("give shuffle.buffer_size"));
   CHECK_THAT(refusal({}, "shuffle { shuffle_files: true }"), Contains("it has no effect"));
-  for (const char* more :
-       {"shuffle { mode: GLOBAL }", "interleave { cycle_length: 2 }", "shuffle { mode: BUFFER buffer_size: 3 }"})
+  for (const char* more : {"shuffle { mode: GLOBAL }", "shuffle {} window { size: 2 across_files: true }"})
     CHECK_THROWS_WITH(Feeder(compressed.pipeline(std::string(more) + " batch { global_batch_size: 1 }")),
-                      Contains("feedline split"));
+                      Contains("this file is compressed") && Contains("feedline split"));
 }
 
 TEST_CASE("how far a filter is, is told also of more bytes than a product of 64 bits holds") {

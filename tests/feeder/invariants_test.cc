@@ -107,7 +107,7 @@ TEST_CASE("a lane inflates forwards only") {
   std::vector<std::byte> memory(flow::inflater_memory_bytes);
   flow::FileInflater lane(plan, memory,
                           {.read = [](uint32_t, auto&) {}, .done = [](const auto&) {}, .idle = [](auto*) {}});
-  lane.open(0);
+  lane.open(0, 0);
   const auto chunk = [&](uint64_t offset, uint64_t length) {
     const auto made = std::make_shared<flow::Chunk>(0, std::span<std::byte>(), std::span<std::byte>());
     made->ticket.extents = {{.file = 0, .offset = offset, .length = length, .rows = 1}};
@@ -117,6 +117,8 @@ TEST_CASE("a lane inflates forwards only") {
   CHECK(lane.add(chunk(0, 1000)));
   CHECK(lane.continues_with(chunk(1000, 10)->ticket));
   CHECK_FALSE(lane.continues_with(chunk(999, 10)->ticket));
+  CHECK_FALSE(lane.continues_with(chunk(plan.data.files[0].index.end, 10)->ticket));
+  CHECK_FALSE(lane.at_end_of_section());
   CHECK_THROWS_WITH((void)lane.add(chunk(999, 10)),
                     Contains("file 0 is inflated up to byte 1000") && Contains("from byte 999 on"));
 }
@@ -138,7 +140,7 @@ TEST_CASE("a failed read ends the chunk that needs its bytes, and no chunk befor
                           {.read = [&](uint32_t, auto& input) { asked.push_back(&input); },
                            .done = [&](const auto& chunk) { done.push_back(chunk); },
                            .idle = [](auto*) {}});
-  lane.open(0);
+  lane.open(0, 0);
   const auto inflate = [&](uint64_t offset, uint64_t length) {
     const auto chunk = std::make_shared<flow::Chunk>(0, slot, std::span<std::byte>());
     chunk->ticket.extents = {{.file = 0, .offset = offset, .length = length, .rows = 1}};

@@ -30,7 +30,8 @@ const std::vector<std::string> plain_orders = {"",
                                                "filter: 'mod(id, 97) == 1' ",
                                                "shuffle { mode: GLOBAL } filter: 'mod(id, 7) < 3' ",
                                                "epoch { repeat: 2 } "};
-const std::vector<std::string> packed_orders = {"", "epoch { repeat: 2 } ", "filter: 'mod(id, 5) == 1' "};
+const std::vector<std::string> packed_orders = {"", block, "shuffle { mode: BUFFER buffer_size: 200 } seed: 4 ",
+                                                "epoch { repeat: 2 } ", "filter: 'mod(id, 5) == 1' "};
 
 std::string cache(const std::string& where, const std::string& limit) {
   return "cache { where: " + where + " what: RECORDS limit: '" + limit + "'" +

@@ -84,6 +84,8 @@ TEST_CASE("a feed that goes on at any step says what one that never stopped says
       {&plain, blocks + batch_of(48, "PARTIAL") + thrice},
       {&packed, batch_of(48, "PARTIAL")},
       {&packed, batch_of(48, "DROP") + thrice},
+      {&packed, blocks + batch_of(48, "PARTIAL")},
+      {&packed, "shuffle { mode: BUFFER buffer_size: 40 } seed: 4 " + batch_of(48, "PARTIAL") + thrice},
       {&damaged, batch_of(48, "PARTIAL")},
       {&damaged, blocks + batch_of(48, "PARTIAL")},
       {&damaged, batch_of(48, "PARTIAL") + skip},

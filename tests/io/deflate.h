@@ -29,6 +29,26 @@ inline std::string deflated(std::string_view text, int window_bits, int level = 
   deflateEnd(&stream);
   return out;
 }
+/// Does the same, and ends a deflate block after each `every` bytes of the text. `flush` says how: Z_SYNC_FLUSH, or
+/// Z_FULL_FLUSH, after which no block refers to what came before.
+inline std::string deflated_in_parts(std::string_view text, int window_bits, size_t every, int level = 6,
+                                     int flush = Z_SYNC_FLUSH) {
+  z_stream stream{};
+  REQUIRE(deflateInit2(&stream, level, Z_DEFLATED, window_bits, 8, Z_DEFAULT_STRATEGY) == Z_OK);
+  std::string out(2 * text.size() + 20 * (text.size() / every) + 1000, '\0');
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  for (size_t at = 0; at < text.size(); at += every) {
+    const std::string_view part = text.substr(at, every);
+    stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(part.data()));
+    stream.avail_in = static_cast<uInt>(part.size());
+    REQUIRE(deflate(&stream, flush) == Z_OK);
+  }
+  REQUIRE(deflate(&stream, Z_FINISH) == Z_STREAM_END);
+  out.resize(out.size() - stream.avail_out);
+  deflateEnd(&stream);
+  return out;
+}
 inline std::string gzipped(std::string_view text) { return deflated(text, 31); }
 inline std::string zlibbed(std::string_view text) { return deflated(text, 15); }
 

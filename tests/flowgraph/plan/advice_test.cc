@@ -45,8 +45,9 @@ TEST_CASE("each rule warns behind its threshold, with the figures and what to do
       "shuffle.mode: GLOBAL reads 16 KiB for each sample of 1000 B, which is 16777216 TiB in an epoch of 1024000 TiB "
       "of data; use shuffle.mode: BLOCK, or a smaller source.index.stride, such as \"512 B\"";
   const std::string inflated =
-      "the compressed files inflate to 64 MiB, and only one of the 8 threads of the feed inflates at a time; write "
-      "uncompressed files with `feedline split`, or keep the records in a cache { what: RECORDS }";
+      "compressed files that inflate to 64 MiB have hardly any places from which they can be inflated, so only one of "
+      "the 8 threads of the feed inflates at a time; write them anew with `feedline split`, or keep the records in a "
+      "cache { what: RECORDS }";
   const std::string files =
       "the 1,000 files have 63.9 KiB each, and opening a file takes as long as feeding 40 KB of it; write fewer and "
       "larger files with `feedline split --shard-size 150MB`";
