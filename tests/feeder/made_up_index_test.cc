@@ -10,6 +10,7 @@
 #include <set>
 
 #include "data.h"
+#include "io/deflate.h"
 #include "io/frames.h"
 #include "io/index/index_store.h"
 #include "support/catch.h"
@@ -21,7 +22,7 @@ using namespace feedline::test;
 namespace {
 
 constexpr uint64_t stride = 1024, record_limit = 8192;
-constexpr size_t header_bytes = 152;
+constexpr size_t header_bytes = 168, point_bytes = 40;
 
 // Returns the bytes of a record. Most are short, some are longer than a stride, and some are empty.
 std::string bytes_of_record(int64_t id) {
@@ -51,13 +52,18 @@ uint64_t word(const std::string& bytes, size_t at) {
 }
 std::string with(std::string bytes, size_t at, uint64_t value) { return bytes.replace(at, 8, little_endian(value)); }
 
-// Two files; the index of the first one is forged.
+// Two files; the index of the first one is forged. There are three kinds of them: "plain", "gz", and "points", a
+// compressed file that is large enough for seek points.
 struct Files {
-  explicit Files(bool compressed) : name(compressed ? "gz" : "plain") {
+  explicit Files(const std::string& kind) : name(kind) {
     const std::string first = dir.file("a");
-    if (compressed) {
+    if (name == "points") {
+      std::string file;
+      for (int64_t i = 0; i < 9000; i++) file += frame(record(i % last()));
+      dir.write("a", deflated(file, 31, 1));
+    } else if (name == "gz") {
       std::vector<std::string> records;
-      for (int64_t id = 0; id < 70; id++) records.push_back(record(id));
+      for (int64_t id = 0; id < last(); id++) records.push_back(record(id));
       write_records(first, records, Compression::gzip);
       std::filesystem::resize_file(first, std::filesystem::file_size(first) - 100);  // cuts the end off
     } else {
@@ -71,11 +77,12 @@ struct Files {
       dir.write("a", file.substr(0, file.size() - 10));
     }
     write_records(dir.file("b"), {record(1000), record(1001), record(1002)},
-                  compressed ? Compression::gzip : Compression::none);
+                  name == "plain" ? Compression::none : Compression::gzip);
     data = io::stat_file(first);
     io::let_mtime_settle(data);
     const io::FileIndex index = io::count_records(first, options);
-    REQUIRE(index.bad.size() == (compressed ? 1 : 5));
+    REQUIRE(index.bad.size() == (name == "gz" ? 1 : name == "plain" ? 5 : 0));
+    REQUIRE(index.seek_points.size() >= (name == "points" ? 2 : 0));
     io::keep_index(index, data, data, options, "");
     sound = read_all(path());
     modes = make_modes();
@@ -93,10 +100,9 @@ struct Files {
     const std::string block = "shuffle { mode: BLOCK block_size: '2KiB' buffer_size: 20 } ";
     const std::string global = "shuffle { mode: GLOBAL } ";
     std::vector<std::pair<bool, std::string>> orders = {{false, ""}, {true, ""}};
-    if (name == "plain")
-      for (const bool windows : {false, true})
-        for (const std::string& order : {block, global, std::string("shuffle { mode: BUFFER buffer_size: 10 } ")})
-          orders.push_back({windows, order});
+    for (const bool windows : {false, true})
+      for (const std::string& order : {block, global, std::string("shuffle { mode: BUFFER buffer_size: 10 } ")})
+        if (name == "plain" || order != global) orders.push_back({windows, order});
     std::vector<Mode> all;
     for (const auto& [windows, order] : orders)
       for (const char* on_error : {"SKIP_RECORD", "RAISE"}) {
@@ -106,9 +112,11 @@ struct Files {
         const std::string text = what + order + "errors { on_error: " + on_error + " } ";
         all.push_back({text, windows,
                        parse_pipeline("source { files: 'a' files: 'b' record_limit: '8KiB' index { stride: '1KiB' } } "
-                                      "feature { name: 'id' dtype: INT64 } memory { limit: '64MiB' } "
-                                      "batch { global_batch_size: 6 last_batch_policy: PARTIAL } " +
-                                          text,
+                                      "feature { name: 'id' dtype: INT64 } " +
+                                          std::string(name == "points"
+                                                          ? "memory { limit: '1GiB' } batch { global_batch_size: 600"
+                                                          : "memory { limit: '64MiB' } batch { global_batch_size: 6") +
+                                          " last_batch_policy: PARTIAL } " + text,
                                       dir.path())});
       }
     return all;
@@ -136,8 +144,9 @@ struct Files {
       errors[std::string(feedline::name(error.category()))]++;
     }
   }
+  int64_t last() const { return name == "points" ? 4900 : 70; }
   bool is_good(int64_t id) const {
-    if (name == "gz") return (id >= 0 && id < 70) || (id >= 1000 && id < 1003);
+    if (name != "plain") return (id >= 0 && id < last()) || (id >= 1000 && id < 1003);
     return (id >= 0 && id < 79 && id != 21 && id != 22 && id != 35 && id != 50) || (id >= 1000 && id < 1003);
   }
   static bool is_whole(const Batch& batch, size_t row, int64_t id) {
@@ -188,7 +197,9 @@ struct Files {
   size_t sums() const { return word(sound, 128); }
   size_t regions() const { return word(sound, 136); }
   size_t entry(size_t k) const { return header_bytes + 16 * k; }
-  size_t region(size_t r) const { return header_bytes + 16 * entries() + 8 * sums() + 32 * r; }
+  size_t points() const { return word(sound, 152); }
+  size_t point(size_t p) const { return header_bytes + 16 * entries() + 8 * sums() + point_bytes * p; }
+  size_t region(size_t r) const { return point(points()) + 32 * r; }
 
   const std::string name;
   TempDir dir;
@@ -205,7 +216,7 @@ struct Files {
 }  // namespace
 
 TEST_CASE("a forged index gives records of the file, or an error") {
-  Files files(GENERATE(false, true));
+  Files files(GENERATE("plain", "gz"));
   INFO(files.name);
   std::mt19937_64 random(11);
   const size_t words = files.sound.size() / 8;
@@ -260,4 +271,31 @@ TEST_CASE("a forged index gives records of the file, or an error") {
   for (const auto& [error, count] : files.errors) std::printf(" %s %zu", error.c_str(), count);
   std::printf("\n");
   CHECK(files.fed.size() > (files.name == "gz" ? 10 : 50));
+}
+
+TEST_CASE("forged seek points give records of the file, or an error") {
+  Files files("points");
+  for (const Files::Mode& mode : files.modes) files.feed(mode);
+  CHECK(files.errors.empty());
+  for (size_t p = 0; p < files.points(); p++)
+    for (size_t field = 0; field < point_bytes; field += 8) {
+      const size_t at = files.point(p) + field;
+      const uint64_t old = word(files.sound, at);
+      for (const uint64_t value : {old + 1, old - 8, old / 2}) files.try_index(with(files.sound, at, value));
+    }
+  // Windows with wrong bytes, and none at all.
+  const size_t windows = files.region(files.regions());
+  for (size_t at = windows; at + 8 <= files.sound.size(); at += files.sound.size() / 20)
+    files.try_index(with(files.sound, at, ~word(files.sound, at)));
+  std::string none = files.sound.substr(0, windows);
+  for (size_t p = 0; p < files.points(); p++) none = with(none, files.point(p) + 32, 0);
+  files.try_index(with(none, 160, 0));
+  std::string no_points = files.sound.substr(0, files.point(0));
+  files.try_index(with(with(no_points, 152, 0), 160, 0));
+  std::printf("points: %zu made-up indexes, %zu of them were believed, %zu feeds;", files.mutants, files.fed.size(),
+              files.feeds);
+  for (const auto& [error, count] : files.errors) std::printf(" %s %zu", error.c_str(), count);
+  std::printf("\n");
+  CHECK(files.fed.size() > 10);
+  CHECK(!files.errors.empty());
 }
