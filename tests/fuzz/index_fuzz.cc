@@ -2,9 +2,10 @@
 // memory and from a file, with the same answer, and one that is accepted is written and read again.
 //
 // An input that begins as an index does is used as an index. Any other input is a list of changes to the words of a
-// valid index, so that the engine need not discover how the tables depend on each other. One or two bytes after the
-// last change say what is wanted otherwise than the index was made, and where it is cut.
-// covers: io/index/index_file.cc io/index/index_check.cc
+// valid index, so that the engine need not discover how the tables depend on each other; behind the word "gzip", to
+// those of the index of a compressed file. One or two bytes after the last change say what is wanted otherwise than the
+// index was made, and where it is cut.
+// covers: io/index/index_file.cc io/index/index_check.cc io/index/seek_points.cc
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "io/index/index_builder.h"
+#include "io/index/index_check.h"
 #include "io/index/index_file.h"
 #include "io/records/crc32c.h"
 #include "io/records/record_scanner.h"
@@ -28,7 +30,7 @@ using namespace feedline;
 
 __extension__ using Wide = unsigned __int128;
 
-constexpr size_t header_bytes = 152;
+constexpr size_t header_bytes = 168;
 
 void require(bool holds) {
   if (!holds) std::abort();
@@ -85,6 +87,51 @@ void check_entries(const io::FileIndex& index, const io::CountOptions& options) 
   }
   const uint64_t good_bytes = check_between(index, index.entries.front(), end);
   require(good_bytes == index.payload_bytes + index.records * io::frame_bytes);
+}
+
+// Checks what an inflater relies on that begins at a seek point.
+void check_seek_points(const io::FileIndex& index, const io::FileId& file, const io::CountOptions& options) {
+  require(index.seek_points.size() <= index.stream_size >> 20);
+  require(index.seek_points.empty() || index.compression != Compression::none);
+  std::vector<std::byte> window(io::deflate_window);
+  uint64_t bytes = 0;
+  io::SeekPoint before;
+  for (size_t number = 1; number <= index.seek_points.size(); number++) {
+    const io::SeekPoint& point = index.seek_points[number - 1].point;
+    require(point.offset >= before.offset && point.bit > before.bit);
+    require(point.offset <= index.stream_size && point.bit / 8 < file.size && point.member_size <= point.offset);
+    const size_t found = index.seek_point_before(point.offset);
+    require(found >= number && index.seek_points[found - 1].point.offset == point.offset);
+    bytes += index.window_of(number).size();
+    io::inflate_window(index.window_of(number), io::window_size(point),
+                       std::span<std::byte, io::deflate_window>(window));
+    before = point;
+  }
+  require(bytes == index.windows.size());
+  if (index.seek_points.empty() || index.stream_size > 1 << 30) return;
+  io::FileIndex more = index;
+  more.seek_points = std::vector<io::SeekEntry>((index.stream_size >> 20) + 1, index.seek_points.back());
+  require(!io::contradiction(more, file.size, options.record_limit).empty());
+}
+
+// Returns the index of a compressed file of several MiB, with seek points, and a stream that breaks off.
+std::string sound_index_of_gzip(const io::FileId& file, const io::CountOptions& options) {
+  io::IndexBuilder builder(options.stride);
+  io::SeekPointList points;
+  const std::vector<std::byte> window(io::deflate_window);
+  for (uint32_t i = 0; i < 50; i++) {
+    const io::RecordView record{nullptr, 60'000 + i * 1709 % 40'000, i};
+    builder.add(builder.end(), {&record, 1});
+  }
+  const uint64_t end = builder.end();
+  for (uint64_t point = io::fewest_seek_bytes; point < end; point += io::fewest_seek_bytes + 1000)
+    points.add({.offset = point, .bit = 3 * point + 5, .member_size = point - 1000, .check = 7}, window);
+  io::FileIndex index = builder.finish(end + 1000);
+  index.compression = Compression::gzip;
+  index.seek_points = points.take_entries();
+  index.windows = points.take_windows();
+  index.bad.push_back({end, 1000, 50, Category::bad_compression, "cut"});
+  return io::index_bytes(index, file, options);
 }
 
 // Returns the index of records of many sizes, with damaged regions of many lengths between them.
@@ -163,7 +210,7 @@ void change(std::string& index, std::span<const uint8_t> script, uint64_t stride
 bool belongs(const std::string& bytes, const io::FileId& file, const io::CountOptions& options) {
   const uint64_t asked = word(bytes, 32) & UINT32_MAX, found = word(bytes, 32) >> 32;
   const auto wanted = static_cast<uint64_t>(options.compression);
-  return bytes.starts_with(std::string_view("feedlidx\1\0\0\0", 12)) && word(bytes, 16) == file.size &&
+  return bytes.starts_with(std::string_view("feedlidx\2\0\0\0", 12)) && word(bytes, 16) == file.size &&
          word(bytes, 24) == file.version && (asked == wanted || found == wanted) &&
          word(bytes, 40) == options.record_limit && word(bytes, 48) == options.stride && found > 0;
 }
@@ -190,7 +237,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (const uint64_t stride = word(bytes, 48); stride > 0 && stride <= io::largest_stride) options.stride = stride;
     options.compression = static_cast<Compression>(data[32] % 4);
   } else {
-    bytes = sound_index(file, options);
+    if (bytes.starts_with("gzip")) {
+      data += 4;
+      size -= 4;
+      file.size = 1'500'000;
+      options = {.record_limit = 150'000, .stride = 1 << 18};
+      bytes = sound_index_of_gzip(file, options);
+    } else {
+      bytes = sound_index(file, options);
+    }
     require(io::parse_index(std::as_bytes(std::span(bytes)), file, options).index.has_value());
     change(bytes, {data, size}, options.stride);
     file.size = word(bytes, 16);  // the file of which the index is
@@ -220,6 +275,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   check_same(read, io::read_index(folder().write("index", bytes), file, options), file, options);
   if (!read.index) return 0;
   check_entries(*read.index, options);
+  check_seek_points(*read.index, file, options);
   for (const io::BadRegion& region : read.index->bad) require(region.length <= read.index->stream_size - region.offset);
   const std::string path = folder().file("written");
   io::write_index(path, *read.index, file, options);
