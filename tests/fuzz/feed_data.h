@@ -248,17 +248,23 @@ inline std::string frame_of(const std::string& payload) {
   return length + wire::raw(crc_of(length)) + payload + wire::raw(crc_of(payload));
 }
 
-/// Returns the bytes as a gzip or zlib stream. At level 0 its size depends only on that of `bytes`.
+/// Returns the bytes as a gzip or zlib stream of many deflate blocks. At level 0 its size depends only on that of
+/// `bytes`.
 inline std::string compressed(const std::string& bytes, Compression format, int level) {
   if (format == Compression::none) return bytes;
   z_stream stream{};
   if (deflateInit2(&stream, level, Z_DEFLATED, format == Compression::gzip ? 31 : 15, 8, Z_DEFAULT_STRATEGY) != Z_OK)
     std::abort();
-  std::string out(deflateBound(&stream, bytes.size()), '\0');
+  constexpr size_t of_block = 512;
+  std::string out(2 * bytes.size() + bytes.size() / of_block * 20 + 1000, '\0');
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
-  stream.avail_in = static_cast<uInt>(bytes.size());
   stream.next_out = reinterpret_cast<Bytef*>(out.data());
   stream.avail_out = static_cast<uInt>(out.size());
+  for (size_t left = bytes.size(); left > of_block; left -= of_block) {
+    stream.avail_in = of_block;
+    if (deflate(&stream, Z_SYNC_FLUSH) != Z_OK) std::abort();
+  }
+  stream.avail_in = static_cast<uInt>(bytes.data() + bytes.size() - reinterpret_cast<const char*>(stream.next_in));
   if (deflate(&stream, Z_FINISH) != Z_STREAM_END) std::abort();
   out.resize(stream.total_out);
   deflateEnd(&stream);

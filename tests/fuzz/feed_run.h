@@ -199,7 +199,7 @@ class ChunkReader {
                 .done = [&open](const flow::ChunkRef&) { open.done = true; },
                 .idle = [&open](flow::FileInflater*) { open.idle = true; }});
       open.idle = false;
-      open.inflater->open(file);
+      open.inflater->open(file, ticket.extents[0].offset);
     }
     open.done = false;
     if (open.inflater->add(chunk)) open.inflater->run();
