@@ -92,12 +92,17 @@ def _bytes(i, count):
     return random.Random(i).randbytes(count)
 
 
+def _filler(i, size):
+    """Returns bytes of which long ones, for every other record, can be compressed."""
+    return (_bytes(i, 64) * (size // 64 + 1))[:size] if size >= 10_000 and i % 2 else _bytes(i, size)
+
+
 def _plain(i, size):
     return {
         "id": [i],
         "h": [_bytes(i, 16)],
         "clip": [i // 37],
-        "b": [_bytes(i + 1, size)],
+        "b": [_filler(i + 1, size)],
         "v": [i * 10 + k for k in range(i % 5)],
     }
 
@@ -270,6 +275,8 @@ def _plain_sizes():
         "large-last": [[8] * 1200 + of(5_000, 90_000, 25), of(1, 6_000, 300)],
         "many-small": [[scattered(13) for _ in range(count)] for count in (40, 0, 3, 120, 1, 17, 64, 90, 5, 33, 0, 2)],
         "outlier": [[40] * 500 + [700_000] + [40] * 600],
+        # Files of more than 2 MiB, so that the compressed ones have seek points.
+        "seekable": [of(20_000, 60_000, 70), [30] * 5, [700_000, 40, 700_000, 700_000] + [60] * 90 + [700_000]],
         "tiny": [[scattered(8) for _ in range(count)] for count in (7, 30)],
         "many-blocks": [[scattered(6) for _ in range(rng.randint(8, 16))] for _ in range(150)],
         "known-damage": [[scattered(12) for _ in range(count)] for count in (400, 250)],
@@ -279,7 +286,17 @@ def _plain_sizes():
 
 
 SETS = {
-    "plain": ["uniform", "large-first", "large-last", "many-small", "outlier", "tiny", "many-blocks", "thousands"],
+    "plain": [
+        "uniform",
+        "large-first",
+        "large-last",
+        "many-small",
+        "outlier",
+        "seekable",
+        "tiny",
+        "many-blocks",
+        "thousands",
+    ],
     "damaged": ["known-damage", "hidden-damage"],  # records as in the family plain
     "rich": ["rich", "small-rich"],
     "faulty": ["faulty-rich", "rich"],  # records as in the family rich

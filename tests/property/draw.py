@@ -111,8 +111,7 @@ class _Draw:
             chosen = ["fixed-raw"] * count
         self.sets = chosen
         self.shuffles = self.chance(55)
-        # Only files that are not compressed can be shuffled; the other ways compare compressed files in file order.
-        squeezed = not self.shuffles and not set(chosen) & data.NOT_COMPRESSED and self.chance(15)
+        squeezed = not set(chosen) & data.NOT_COMPRESSED and self.chance(15)
         ending = self.any([".gz", ".zz"]) if squeezed else ""
         weights = self.mixture and self.chance(80)
         stride, limit = self.any([data.STRIDES[0], *data.STRIDES]), self.any([data.LIMITS[0]] * 9 + data.LIMITS)
@@ -257,7 +256,7 @@ class _Draw:
                 window.stride = self.any([1, 3])
             if self.chance(50):
                 window.drop_remainder = self.chance(50)
-            window.across_files = self.chance(30)
+            window.across_files = self.chance(30) and not (self.squeezed and self.shuffles)  # which is refused
             keys = [
                 name
                 for name, f in self.known.items()
@@ -267,7 +266,8 @@ class _Draw:
                 window.key = self.any(keys)
         if self.mixture:
             p.mixture.stop = self.any([0, 1, 2, 3])
-        mode = self.any(["BLOCK", "BUFFER", "GLOBAL"]) if self.shuffles else "NONE"
+        # GLOBAL reads single samples, of which compressed files have none.
+        mode = self.any(["BLOCK", "BUFFER", "GLOBAL"][: 2 if self.squeezed else 3]) if self.shuffles else "NONE"
         if self.shuffles or self.chance(15):
             shuffle = p.shuffle
             shuffle.mode = mode
@@ -284,7 +284,7 @@ class _Draw:
                 shuffle.seed = self.rng.getrandbits(64)
             if self.chance(20):
                 shuffle.reshuffle_each_epoch = self.chance(50)
-        if mode in ("NONE", "BUFFER") and not self.mixture and not self.squeezed and self.chance(25):
+        if mode in ("NONE", "BUFFER") and not self.mixture and self.chance(25):
             p.interleave.cycle_length = self.any([1, 2, 3, 6, 16])
             if self.chance(70):
                 p.interleave.block_length = self.any([1, 2, 16])
