@@ -73,7 +73,7 @@ std::vector<RecordCache::Missing> RecordCache::fetch(Chunk& chunk) {
         missing.push_back({e, piece.offset, piece.bytes});
     });
   }
-  // A compressed file is inflated from the front, so a chunk of it is read as a whole if anything is missing.
+  // A chunk of a compressed file is inflated as a whole if anything is missing.
   if (!missing.empty() && plan_.data.files[chunk.ticket.extents.front().file].compressed())
     missing_rows = chunk.ticket.rows;
   not_found_.fetch_add(missing_rows, std::memory_order_relaxed);

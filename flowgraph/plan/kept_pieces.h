@@ -13,8 +13,8 @@ namespace feedline::flow {
 
 /// Files are cut into pieces (flowgraph/data/file_pieces.h), and the pieces are grouped into units. The units are put
 /// into a random order, which is the same in every run, and the first of them are kept. A unit of a compressed file is
-/// the whole file, because a file is inflated up to the last piece that is not in the cache. Other units are some
-/// neighbouring pieces. A unit that is larger than the limit by itself is never kept.
+/// the whole file, because its sections are inflated up to the last piece that is not in the cache. Other units are
+/// some neighbouring pieces. A unit that is larger than the limit by itself is never kept.
 class KeptPieces {
  public:
   struct Unit {  // `bytes` are the contents of its entries, without KeptPieces::keep()'s `row_bytes`
