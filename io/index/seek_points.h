@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "io/records/inflate.h"
+#include "io/records/seek_point.h"
 
 namespace feedline::io {
 
@@ -30,7 +30,7 @@ constexpr size_t window_size(const SeekPoint& point) noexcept {
 /// Collects the seek points of a file.
 class SeekPointList {
  public:
-  /// Adds a point after those added before. Matches Inflater::Found.
+  /// Adds a point after those added before. Matches SeekPointFound.
   void add(const SeekPoint& point, std::span<const std::byte> window);
   /// Return what was added, and leave the list empty.
   std::vector<SeekEntry> take_entries() { return exact(entries_); }

@@ -302,7 +302,9 @@ Inflater::Inflater(Compression format, const SeekPoint& from, std::span<const st
     : impl_(std::make_unique<Impl>(format, from, window)) {}
 Inflater::~Inflater() = default;
 
-void Inflater::find_seek_points(uint64_t spacing, Found found) { impl_->finder.emplace(spacing, std::move(found)); }
+void Inflater::find_seek_points(uint64_t spacing, SeekPointFound found) {
+  impl_->finder.emplace(spacing, std::move(found));
+}
 
 Inflater::Status Inflater::run(std::span<const std::byte>& in, std::span<std::byte>& out, bool last) {
   Impl& s = *impl_;

@@ -3,29 +3,14 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 
 #include "feedline/records.h"
+#include "io/records/seek_point.h"
 
 namespace feedline::io {
-
-/// A place in a compressed file from which the rest can be inflated without what lies before it: where a deflate block
-/// (RFC 1951, section 3.2.3) begins.
-struct SeekPoint {
-  uint64_t offset = 0;       // bytes of the inflated stream before the block
-  uint64_t bit = 0;          // bits of the file before the block
-  uint64_t member_size = 0;  // bytes of the inflated stream since its gzip member, or zlib stream, began
-  uint64_t check = 0;        // the CRC32 (gzip) or Adler32 (zlib) of these bytes, 32 bits
-
-  bool operator==(const SeekPoint&) const = default;
-};
-
-/// The largest distance of a back-reference in a deflate stream, in bytes. So the block at a seek point refers to at
-/// most this many bytes before it, its window.
-inline constexpr size_t deflate_window = 32 << 10;
 
 /// Inflates a gzip file with all its members, empty ones too, or a single zlib stream. It verifies the checksums and
 /// sizes in the trailers. Zeros after a member are ignored. After an error, all further calls return the error. Not
@@ -41,16 +26,13 @@ class Inflater {
   /// Begins at the front of a file. Precondition: `format` is gzip or zlib.
   explicit Inflater(Compression format);
   /// Begins at a seek point. The first input must be the byte of the file in which the bit `from.bit` lies. `window` is
-  /// what Found::window was; it is not referenced after the constructor.
+  /// what SeekPointFound was given; it is not referenced after the constructor.
   Inflater(Compression format, const SeekPoint& from, std::span<const std::byte> window);
   ~Inflater();
 
-  /// A callback that is given each seek point, with its window: the last deflate_window bytes before the point, or
-  /// fewer if the gzip member has fewer.
-  using Found = std::function<void(const SeekPoint& point, std::span<const std::byte> window)>;
   /// Looks for seek points from now on: for the first one that lies at least `spacing` bytes of the inflated stream
   /// after the last one, or after the front of the file. Precondition: nothing has been inflated yet.
-  void find_seek_points(uint64_t spacing, Found found);
+  void find_seek_points(uint64_t spacing, SeekPointFound found);
 
   /// Inflates from `in` to `out`, and advances `in` past what was used and `out` past what was filled. `last` says that
   /// no input follows `in`. The bytes that were written before an error come from the stream, but no checksum has

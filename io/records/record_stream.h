@@ -63,7 +63,7 @@ class RecordStream {
 
   /// Looks for seek points while the file is inflated (Inflater::find_seek_points()). Precondition: the file is
   /// compressed, and next() has not been called.
-  void find_seek_points(uint64_t spacing, Inflater::Found found) {
+  void find_seek_points(uint64_t spacing, SeekPointFound found) {
     inflater_->find_seek_points(spacing, std::move(found));
   }
 

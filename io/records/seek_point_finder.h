@@ -13,13 +13,13 @@
 #include <utility>
 #include <vector>
 
-#include "io/records/inflate.h"
+#include "io/records/seek_point.h"
 
 namespace feedline::io {
 
 class SeekPointFinder {
  public:
-  SeekPointFinder(uint64_t spacing, Inflater::Found found)
+  SeekPointFinder(uint64_t spacing, SeekPointFound found)
       : spacing_(spacing), found_(std::move(found)), window_(2 * deflate_window), due_(spacing) {}
 
   /// Returns how many of `size` bytes of input ISA-L may be given next.
@@ -69,7 +69,7 @@ class SeekPointFinder {
 
  private:
   const uint64_t spacing_;
-  const Inflater::Found found_;
+  const SeekPointFound found_;
   std::vector<std::byte> window_;  // ends with the last bytes of the inflated stream, if a point is due soon
   size_t filled_ = 0;
   uint64_t offset_ = 0, due_;  // in the inflated stream: where it has come to, and where the next point is due
