@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <set>
 #include <span>
 
@@ -408,6 +409,49 @@ TEST_CASE("index --check counts again") {
   CHECK(seen.at("state") == "valid");
   CHECK(seen.at("wrong").get<std::string>().find("the index says 5 records") == 0);
   CHECK(seen.at("errors").size() == 1);
+}
+
+TEST_CASE("index --check looks at the places from which a compressed file is inflated") {
+  const TempDir dir;
+  const std::string file = dir.file("f.gz");
+  RecordWriter writer(file, {.compression = Compression::gzip});
+  std::mt19937 random(1);
+  for (int i = 0; i < 3000; i++) {
+    std::string payload(1000, '\0');
+    for (char& c : payload) c = static_cast<char>(random());
+    writer.write(std::as_bytes(std::span(payload)));
+  }
+  writer.close();
+  CHECK(run_tool({"index", file}).code == 0);
+  CHECK(run_tool({"index", "--check", file}).code == 0);
+  const io::FileId id = io::stat_file(file);
+  const io::FileIndex sound = io::find_index(id, {}, "").index.value();
+  REQUIRE(sound.seek_points.size() >= 2);
+  const auto told = [&](const io::FileIndex& index) {
+    io::keep_index(index, id, id, {}, "");
+    const ToolResult result = run_tool({"index", "--check", file, "--json"});
+    CHECK(result.code == 1);
+    return result.json().at("files")[0].at("wrong").get<std::string>();
+  };
+  const std::string wrong = "the index has other places from which the compressed file is inflated";
+  io::SeekPointList fewer, other;
+  std::vector<std::byte> window(io::deflate_window);
+  for (size_t number = 1; number <= sound.seek_points.size(); number++) {
+    REQUIRE(
+        io::inflate_window(sound.window_of(number), window.size(), std::span<std::byte, io::deflate_window>(window)));
+    const io::SeekPoint& point = sound.seek_points[number - 1].point;
+    if (number > 1) fewer.add(point, window);
+    window[100] ^= std::byte{1};
+    other.add(point, window);
+  }
+  for (io::SeekPointList* list : {&fewer, &other}) {
+    io::FileIndex index = sound;
+    index.seek_points = list->take_entries();
+    index.windows = list->take_windows();
+    CHECK(told(index).find(wrong) == 0);
+  }
+  io::keep_index(sound, id, id, {}, "");
+  CHECK(run_tool({"index", "--check", file}).code == 0);
 }
 
 TEST_CASE("index removes what a killed one has left") {
