@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/invariant.h"
-#include "base/round_up.h"
+#include "base/mul_div.h"
 #include "flowgraph/plan/reader_memory.h"
 #include "flowgraph/plan/schedule.h"
 #include "io/read/read_backend.h"
