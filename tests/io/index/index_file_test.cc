@@ -411,6 +411,7 @@ TEST_CASE("an index with a right checksum and nonsense inside is refused") {
   // Numbers of rows that no file can have.
   for (const size_t at : {120, 128, 136, 144, 152, 160})
     for (const uint64_t rows : {uint64_t{0}, UINT64_MAX, UINT64_MAX / 16 + 2}) {
+      if (rows == 0 && at >= 152) continue;  // right: the file is not compressed, so it has no seek points
       std::string spoiled = good;
       put(spoiled, at, rows);
       mend_checksum(spoiled);
