@@ -144,7 +144,7 @@ struct Files {
       errors[std::string(feedline::name(error.category()))]++;
     }
   }
-  int64_t last() const { return name == "points" ? 4900 : 70; }
+  int64_t last() const { return name == "points" ? 4500 : 70; }
   bool is_good(int64_t id) const {
     if (name != "plain") return (id >= 0 && id < last()) || (id >= 1000 && id < 1003);
     return (id >= 0 && id < 79 && id != 21 && id != 22 && id != 35 && id != 50) || (id >= 1000 && id < 1003);

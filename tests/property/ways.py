@@ -49,8 +49,7 @@ def ways(case, folder, plain, pads, rng):
     if ranks and p.distribute.mode:
         mode = {1: "REPLICATE", 2: "SCATTER"}[p.distribute.mode]
         yield way(mode, lambda: feed_joined_ranks(case, folder, {"distribute": mode}), False)
-    # A feature that no record of the first epoch has is looked for only where that is fed from its beginning.
-    resumes = case.resume and p.errors.absent_feature != 1
+    resumes = can_resume(case, plain)
     if resumes:
         yield way("gone on with", lambda: feed_in_two(case, folder, {}, threads))
     if resumes and case.replicas > 1:
@@ -76,6 +75,12 @@ def ways(case, folder, plain, pads, rng):
             yield way("compressed, gone on with", lambda: feed_in_two(case, folder, squeezed, squeezed))
 
 
+def can_resume(case, plain):
+    """Returns whether the case, fed in two parts, must give what it gives in one. A feature that no record of the first
+    epoch has is looked for only where that is fed from its beginning, and bad records are counted anew."""
+    return case.resume and case.pipeline.errors.absent_feature != 1 and not ended_by_max_failures(plain)
+
+
 def gpu_ways(case, folder, plain, pads, kind):
     """Yields (name, function) for each way to feed the case to GPUs, as ways() does for the host."""
     some = gpus.Real() if kind == "real" else gpus.Fake(case.replicas)
@@ -94,7 +99,7 @@ def gpu_ways(case, folder, plain, pads, kind):
             fed = feed_same_rows if mode == "REPLICATE" else feed
             exactly = mode == "REPLICATE" or case.replicas == 1
             yield way(f"GPUs, {mode}", functools.partial(fed, case, folder), {**more, "distribute": mode}, exactly)
-    if case.resume and case.pipeline.errors.absent_feature != 1:
+    if can_resume(case, plain):
         yield way("a GPU, gone on with", lambda how: feed_in_two(case, folder, {}, how), one)
         yield way("gone on with after a GPU", lambda how: feed_in_two(case, folder, how, {}), one)
     if case.pipeline.HasField("cache"):
