@@ -14,10 +14,13 @@
 namespace feedline::flow {
 namespace {
 
-// Returns where the reads of a file of `size` bytes end that need the bytes before a seek point. All reads but the last
-// of a file end with a block of the disk, so that the next one begins at the front of its buffer (io::Read::buffer).
-uint64_t end_of_reads(const io::SeekPoint& point, uint64_t size) noexcept {
-  return std::min(size, round_up(point.bit / 8 + 1, io::block_bytes));
+// Returns where the reads end that need the bytes of a file before a seek point, and mostly those of the records on the
+// border. All reads but the last of a file end with a block of the disk, so that the next one begins at the front of its
+// buffer (io::Read::buffer).
+uint64_t end_of_reads(const io::SeekPoint& point, const DataFile& file) noexcept {
+  constexpr uint64_t most_beyond = 32 << 10;
+  const uint64_t beyond = std::min(most_beyond, file.index.stride + file.index.largest_record);
+  return std::min(file.id.size, round_up(point.bit / 8 + 1 + beyond, io::block_bytes));
 }
 
 }  // namespace
@@ -52,7 +55,7 @@ void FileInflater::open(uint32_t file, uint64_t offset) {
   }
   const bool last = number == index.seek_points.size();
   section_end_ = last ? index.end : index.seek_points[number].point.offset;
-  read_ahead_to_ = last ? size_ : end_of_reads(index.seek_points[number].point, size_);
+  read_ahead_to_ = last ? size_ : end_of_reads(index.seek_points[number].point, schedule_.data.files[file]);
   current_ = 0;
   in_use_ = false;
   in_ = {};
@@ -89,7 +92,7 @@ void FileInflater::read_ahead(uint64_t end) {
   const io::FileIndex& index = schedule_.data.files[file_].index;
   const size_t number = index.seek_point_before(end);
   if (number == 0) return;
-  const uint64_t until = end_of_reads(index.seek_points[number - 1].point, size_);
+  const uint64_t until = end_of_reads(index.seek_points[number - 1].point, schedule_.data.files[file_]);
   if (until <= read_ahead_to_) return;
   read_ahead_to_ = until;
   for (const size_t input : {current_, current_ ^ 1})

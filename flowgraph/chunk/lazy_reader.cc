@@ -53,8 +53,9 @@ void LazyReader::begin_file() {
   stream_.emplace(std::make_shared<const StoppableFile>(io::all_files().open(id.uri), stopped_), source.compression,
                   source.record_limit);
   if (builder_ && stream_->compression() != Compression::none)
-    stream_->find_seek_points(io::seek_spacing(source.index.stride),
-                              [this](const io::SeekPoint& point, auto window) { seek_points_.add(point, window); });
+    stream_->find_seek_points(io::seek_spacing(source.index.stride), [this](const io::SeekPoint& point, auto window) {
+      return seek_points_.add(point, window);
+    });
   told_ = 0;
 }
 

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <span>
 
+#include "base/byte_size.h"
 #include "base/draws.h"
 #include "base/mul_div.h"
 #include "flowgraph/data/bad_bytes.h"
@@ -38,6 +39,21 @@ void refuse_compressed(std::span<const DataFile> files, const char* what) {
                   Place::of_file(file.id.uri));
 }
 
+// Throws Error bad_pipeline if shuffling would inflate long parts of a compressed file again and again, because the file
+// has hardly any places at which inflating can begin.
+void refuse_long_sections(std::span<const DataFile> files) {
+  for (const DataFile& file : files) {
+    const uint64_t longest = longest_section(file.index);
+    if (longest > most_of_section(file.index.stride))
+      throw Error(
+          Category::bad_pipeline,
+          fmt::format("shuffle: this compressed file has {} between two places at which inflating can begin; write "
+                      "it anew with `feedline split`, or remove 'shuffle'",
+                      format_byte_size(longest)),
+          Place::of_file(file.id.uri));
+  }
+}
+
 void check_block_size(std::span<const DataFile> files, const ShuffleSpec& shuffle) {
   for (const DataFile& file : files)
     if (shuffle.block_bytes % file.index.stride != 0)
@@ -54,9 +70,11 @@ Blocks cut(const DataSet& data, FileRange files, const ShuffleSpec& shuffle, con
     case ShuffleMode::none:
       return cut_by_size(data, files, file_order_limits);
     case ShuffleMode::block:
+      refuse_long_sections(data.in(files));
       check_block_size(data.in(files), shuffle);
       return cut_by_place(data, files, shuffle.block_bytes);
     case ShuffleMode::buffer:
+      refuse_long_sections(data.in(files));
       return cut_by_size(data, files, file_order_limits);
     case ShuffleMode::global:
       refuse_compressed(data.in(files), "shuffle.mode: GLOBAL reads single samples in random order");

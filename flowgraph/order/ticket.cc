@@ -80,6 +80,16 @@ void Ticket::add(const DataSet& data, uint32_t file, uint64_t first_sample, uint
   take(end->offset, end->record);
 }
 
+uint64_t longest_section(const io::FileIndex& index) noexcept {
+  if (index.compression == Compression::none) return 0;
+  uint64_t longest = 0, from = 0;
+  for (const io::SeekEntry& entry : index.seek_points) {
+    longest = std::max(longest, entry.point.offset - from);
+    from = entry.point.offset;
+  }
+  return std::max(longest, index.stream_size - from);
+}
+
 Blocks cut_by_size(const DataSet& data, FileRange files, const BlockLimits& limits) {
   Blocks blocks;
   for (uint32_t f = files.first; f < files.last; f++) {

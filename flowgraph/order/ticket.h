@@ -66,6 +66,12 @@ struct BlockLimits {
   uint64_t bytes = 0;
   uint64_t rows = 0;
 };
+/// Returns the largest distance between two places of a compressed file at which inflating can begin, in bytes of the
+/// inflated stream; 0 if the file is not compressed.
+uint64_t longest_section(const io::FileIndex& index) noexcept;
+/// The longest section for which a compressed file is shuffled. Longer ones come from streams with hardly any blocks.
+constexpr uint64_t most_of_section(uint64_t stride) noexcept { return 64 * io::seek_spacing(stride); }
+
 /// Cuts files into blocks that are as large as the limits allow. In a compressed file, the first index entry at or
 /// after each seek point is a border, too, so that a block is inflated from its own beginning.
 Blocks cut_by_size(const DataSet& data, FileRange files, const BlockLimits& limits);

@@ -117,8 +117,7 @@ FeedFigures figures_of(const Plan& plan) {
     records += file.index.records;
     payload += file.index.payload_bytes;
     if (feed.shuffle == ShuffleMode::global) read += read_one_by_one(file.index);
-    constexpr uint64_t most_of_section = 64 * io::fewest_seek_bytes;
-    if (file.compressed() && file.index.seek_points.size() < file.index.stream_size / most_of_section)
+    if (longest_section(file.index) > most_of_section(file.index.stride))
       feed.inflated_bytes += file.index.stream_size;
   }
   if (records == 0) return feed;

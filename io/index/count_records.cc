@@ -59,7 +59,7 @@ class TrueScan {
         builder_(options.stride) {
     if (stream_.compression() == Compression::none) return;
     stream_.find_seek_points(seek_spacing(options.stride),
-                             [this](const SeekPoint& point, auto window) { seek_points_.add(point, window); });
+                             [this](const SeekPoint& point, auto window) { return seek_points_.add(point, window); });
   }
 
   const RecordStream& stream() const noexcept { return stream_; }

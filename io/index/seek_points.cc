@@ -13,7 +13,7 @@ unsigned char* chars(const std::byte* p) noexcept {
 
 }  // namespace
 
-void SeekPointList::add(const SeekPoint& point, std::span<const std::byte> window) {
+size_t SeekPointList::add(const SeekPoint& point, std::span<const std::byte> window) {
   const size_t begin = windows_.size();
   if (!window.empty()) {
     windows_.resize(begin + most_window_bytes);
@@ -30,6 +30,7 @@ void SeekPointList::add(const SeekPoint& point, std::span<const std::byte> windo
     windows_.resize(begin + most_window_bytes - stream.avail_out);
   }
   entries_.push_back({point, windows_.size()});
+  return windows_.size() - begin;
 }
 
 bool inflate_window(std::span<const std::byte> deflated, size_t size, std::span<std::byte, deflate_window> into) {

@@ -30,8 +30,8 @@ constexpr size_t window_size(const SeekPoint& point) noexcept {
 /// Collects the seek points of a file.
 class SeekPointList {
  public:
-  /// Adds a point after those added before. Matches SeekPointFound.
-  void add(const SeekPoint& point, std::span<const std::byte> window);
+  /// Adds a point after those added before. A SeekPointFound.
+  size_t add(const SeekPoint& point, std::span<const std::byte> window);
   /// Return what was added, and leave the list empty.
   std::vector<SeekEntry> take_entries() { return exact(entries_); }
   std::vector<std::byte> take_windows() { return exact(windows_); }

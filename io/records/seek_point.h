@@ -24,7 +24,7 @@ struct SeekPoint {
 inline constexpr size_t deflate_window = 32 << 10;
 
 /// A callback that is given each seek point, with its window: the last deflate_window bytes before the point, or fewer
-/// if the gzip member has fewer.
-using SeekPointFound = std::function<void(const SeekPoint& point, std::span<const std::byte> window)>;
+/// if the gzip member has fewer. Returns how many bytes it has kept of the window.
+using SeekPointFound = std::function<size_t(const SeekPoint& point, std::span<const std::byte> window)>;
 
 }  // namespace feedline::io

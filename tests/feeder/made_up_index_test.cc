@@ -114,7 +114,7 @@ struct Files {
                        parse_pipeline("source { files: 'a' files: 'b' record_limit: '8KiB' index { stride: '1KiB' } } "
                                       "feature { name: 'id' dtype: INT64 } " +
                                           std::string(name == "points"
-                                                          ? "memory { limit: '1GiB' } batch { global_batch_size: 600"
+                                                          ? "memory { limit: '2GiB' } batch { global_batch_size: 60"
                                                           : "memory { limit: '64MiB' } batch { global_batch_size: 6") +
                                           " last_batch_policy: PARTIAL } " + text,
                                       dir.path())});
@@ -139,7 +139,7 @@ struct Files {
           if (valid[row]) right = right && is_good(ids[row]) && (mode.windows || is_whole(batch, row, ids[row]));
       }
       CHECK(right);
-      CHECK(batches < 100);
+      CHECK(batches < 200);
     } catch (const Error& error) {
       errors[std::string(feedline::name(error.category()))]++;
     }

@@ -19,7 +19,10 @@ inline void find_more_seek_points(io::FileIndex& index, std::span<const std::byt
                                   size_t step = 1) {
   io::Inflater inflater(index.compression);
   io::SeekPointList points;
-  inflater.find_seek_points(spacing, [&](const io::SeekPoint& point, auto window) { points.add(point, window); });
+  inflater.find_seek_points(spacing, [&](const io::SeekPoint& point, auto window) {
+    points.add(point, window);
+    return size_t{0};
+  });
   std::vector<std::byte> room(1 << 16);
   for (auto status = io::Inflater::Status::more; status == io::Inflater::Status::more;) {
     const size_t size = std::min(step, file.size());

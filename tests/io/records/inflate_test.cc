@@ -64,6 +64,7 @@ std::vector<SeekPlace> places_in(std::string_view file, Compression format, uint
   std::vector<SeekPlace> places;
   inflater.find_seek_points(spacing, [&](const SeekPoint& point, std::span<const std::byte> window) {
     places.push_back({point, std::string(text_of(window))});
+    return size_t{0};
   });
   run_all(inflater, file, in_step, out_step);
   return places;
