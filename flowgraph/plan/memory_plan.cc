@@ -20,7 +20,7 @@ constexpr uint64_t bytes_ahead = 4 << 20;
 constexpr uint64_t bytes_of_file = 2 * sizeof(DataFile), names_of_file = 4, of_allocation = 16;
 // The limits of most_batches_ahead().
 constexpr uint64_t small_batches_bytes = 8 << 20, most_small_batches = 32;
-constexpr uint64_t chunks_of_section = 2;      // of a compressed file, between two seek points
+constexpr uint64_t chunks_of_section = 3;      // of a compressed file, between two seek points
 constexpr uint64_t reads_ahead_of_blocks = 6;  // few, so that the blocks that BLOCK mixes stay in the CPU's cache
 // The maximum numbers of reads and bytes that are in flight from a disk, so that the disk stays busy while all threads
 // work.

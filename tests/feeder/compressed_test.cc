@@ -37,7 +37,7 @@ namespace fs = std::filesystem;
 
 std::string words(size_t size, std::mt19937& random) {
   std::string text;
-  while (text.size() < size) text += "word" + std::to_string(random() % 5000) + ' ';
+  while (text.size() < size) text += "word" + std::to_string(random() % 3) + ' ';
   return text.substr(0, size);
 }
 
@@ -102,7 +102,7 @@ const Twins& large() {
     std::string mixed = all->frames(400, 10, 500);
     mixed += all->frames(1, 1'300'000, 1'300'000);
     mixed += all->frames(500, 10, 500);
-    mixed += all->frames(1, 2'600'000, 2'600'000);
+    mixed += all->frames(1, 3'600'000, 3'600'000);
     mixed += all->frames(900, 10, 1500);
     add(mixed, 15);
     return all;
