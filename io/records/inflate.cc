@@ -13,6 +13,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/invariant.h"
 #include "base/load.h"
 #include "io/records/crc32c.h"
 #include "io/records/seek_point_finder.h"
@@ -258,6 +259,9 @@ struct Inflater::Impl {
     inflate.next_out = reinterpret_cast<unsigned char*>(out.data());
     inflate.avail_out = out_size;
     const int result = isal_inflate(&inflate);
+    // At the end of a stream ISA-L 2.32.1 may give back bytes that an earlier call has taken.
+    check_invariant(inflate.avail_in <= in_size, "ISA-L was given {} bytes, and gives back {}", in_size,
+                    inflate.avail_in);
     in = in.subspan(in_size - inflate.avail_in);
     const std::span<std::byte> made = out.first(out_size - inflate.avail_out);
     out = out.subspan(made.size());
