@@ -117,8 +117,7 @@ FeedFigures figures_of(const Plan& plan) {
     records += file.index.records;
     payload += file.index.payload_bytes;
     if (feed.shuffle == ShuffleMode::global) read += read_one_by_one(file.index);
-    if (longest_section(file.index) > most_of_section(file.index.stride))
-      feed.inflated_bytes += file.index.stream_size;
+    if (longest_section(file.index) > most_of_section(file.index.stride)) feed.inflated_bytes += file.index.stream_size;
   }
   if (records == 0) return feed;
   const auto frames = static_cast<uint64_t>(plan.frames);
