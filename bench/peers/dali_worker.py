@@ -110,15 +110,14 @@ def pipeline(files):
 
 
 def open_pass(files):
-    of_check = files == [check(args.data, name)]
     p = pipeline(files)
     p.build()
-    left = (CHECKED if of_check else RECORDS)[name]
+    left = (CHECKED if files == [check(args.data, name)] else RECORDS)[name]
     while left > 0:  # DALI pads the last batch with the first records, which are not counted
         out = p.run()
         n = min(batch, left)
         left -= n
-        yield n, [o.as_array()[:n] for o in out] if of_check else out
+        yield n, out
 
 
-serve(args, open_pass, of_one_file=args.variant != "shards")
+serve(args, open_pass, of_one_file=args.variant != "shards", as_array=lambda tensors: tensors.as_array())

@@ -39,6 +39,9 @@ def feedline(command, data_file, *more):
 def measure(seconds):
     epochs = max(1, round(seconds * measure.rate / RECORDS[args.set]))
     report = json.loads(feedline("run", one(args.data, args.set), "--epochs", str(epochs), "--json"))
+    while report["records_per_s"] is None:  # too little to measure, as in a trial
+        epochs *= 4
+        report = json.loads(feedline("run", one(args.data, args.set), "--epochs", str(epochs), "--json"))
     measure.rate = report["records_per_s"]
     return {"rec_s": report["records_per_s"], "cpu_s_per_mrec": report["cpu_s"] / report["records"] * 1e6,
             "first_batch_s": report["first_batch_s"], "rss_mb": report["rss_peak_bytes"] / 1e6}
@@ -63,8 +66,16 @@ def save_checked(to):
     return {}
 
 
+def sums(_):
+    """Returns what a pass delivers by `feedline stats`, and of how many values."""
+    report = json.loads(feedline("stats", one(args.data, args.set), "--json"))
+    of_outputs = [output.get("numbers") or output["sizes"] for output in report["outputs"]]
+    totals = [of["count"] * of["mean"] for of in of_outputs]
+    return {"records": report["samples"], "sums": totals, "values": [of["count"] for of in of_outputs]}
+
+
 for line in sys.stdin:
     command, argument = line.split()
-    answer = {"measure": measure, "pace": pace, "check": save_checked}[command](
-        {"measure": float, "pace": int, "check": str}[command](argument))
+    answer = {"measure": measure, "pace": pace, "check": save_checked, "sums": sums}[command](
+        {"measure": float, "pace": int, "check": str, "sums": str}[command](argument))
     print(json.dumps(answer), flush=True)

@@ -1,4 +1,4 @@
-"""make_data.py --data DIR: writes missing data sets (6.3 GB in total, fixed seeds) with TensorFlow's own writer."""
+"""make_data.py --data DIR [SET...]: writes missing data sets (6.3 GB in total, fixed seeds) with TensorFlow's own writer."""
 import argparse
 import multiprocessing
 import os
@@ -90,8 +90,10 @@ def copy_records(count, source, to):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", required=True)
-    data = parser.parse_args().data
-    missing = [name for name in RECORDS if not os.path.exists(check(data, name))]
+    parser.add_argument("sets", nargs="*", default=list(RECORDS))
+    args = parser.parse_args()
+    data = args.data
+    missing = [name for name in args.sets if not os.path.exists(check(data, name))]
     jobs = [(data, name, k) for name in missing for k in range(SHARDS)]
     for name in missing:
         os.makedirs(os.path.join(data, name), exist_ok=True)

@@ -1,25 +1,13 @@
-"""torchvision. The records are parsed and in memory before the clock starts, and nobody checks a CRC.
-
-Variants: tensor (PyTorch's DataLoader with a process for each core; decode_jpeg and transforms of uint8 tensors), pil
-(the same with Pillow), threads (tensor's work in threads of this process, two batches ahead)."""
-import collections
+"""torchvision. Variants: tensor (decode_image and transforms of uint8 tensors), pil (the same with Pillow), threads
+(tensor's work in threads)."""
 import io
-import os
-from concurrent.futures import ThreadPoolExecutor
 
-import torch
-import torchvision.transforms.v2.functional as F
+from of_torch import serve_pictures
 from PIL import Image
-from sets import BATCH, MEAN, STD, TARGET, WINDOW
-from tfrecord import reader
-from torch.utils.data import DataLoader, Dataset, default_collate
 from torchvision.io import decode_image
-from torchvision.transforms.v2 import RandomResizedCrop
-from worker import arguments, in_batches, serve
+from worker import arguments
 
 args = arguments(["tensor", "pil", "threads"])
-cores = len(os.sched_getaffinity(0))
-torch.set_num_threads(1)
 
 
 def decode(encoded):
@@ -28,63 +16,5 @@ def decode(encoded):
     return decode_image(encoded)
 
 
-def load(encoded):
-    """Returns the image that args.work asks for: uint8 [3, height, width], or float32 [3, 224, 224]."""
-    image = decode(encoded)
-    if args.work == "decode":
-        return F.pil_to_tensor(image) if args.variant == "pil" else image
-    if args.work == "augment":
-        top, left, height, width = RandomResizedCrop.get_params(image, (0.08, 1), (3 / 4, 4 / 3))
-    else:
-        top, left, height, width = WINDOW["y"], WINDOW["x"], WINDOW["height"], WINDOW["width"]
-    image = F.resized_crop(image, top, left, height, width, [TARGET, TARGET], antialias=True)
-    if args.work == "augment" and torch.rand(1) < 0.5:
-        image = F.horizontal_flip(image)
-    if args.variant == "pil":
-        image = F.pil_to_tensor(image)
-    return F.normalize(F.to_dtype(image, torch.float32, scale=True), MEAN, STD)
-
-
-class Pictures(Dataset):
-    def __init__(self, path):
-        records = list(reader.tfrecord_loader(path, None, {"image": "byte", "label": "int"}))
-        images = [bytes(record["image"]) for record in records]
-        self.images = images if args.variant == "pil" else [torch.frombuffer(bytearray(image), dtype=torch.uint8) for image in images]
-        self.labels = [int(record["label"][0]) for record in records]
-
-    def __len__(self):
-        return len(self.images)
-
-    def __getitem__(self, i):
-        return load(self.images[i]), self.labels[i]
-
-
-def batches_of_threads(pictures):
-    with ThreadPoolExecutor(cores) as pool:
-        begun = collections.deque()
-        for rows in in_batches(range(len(pictures)), BATCH[args.set]):
-            begun.append([pool.submit(pictures.__getitem__, i) for i in rows])
-            if len(begun) > 2:
-                yield default_collate([future.result() for future in begun.popleft()])
-        while begun:
-            yield default_collate([future.result() for future in begun.popleft()])
-
-
-pictures = {}
-
-
-def open_pass(files):
-    if files[0] not in pictures:
-        pictures[files[0]] = Pictures(files[0])
-    if args.variant == "threads":
-        batches = batches_of_threads(pictures[files[0]])
-    else:
-        batches = DataLoader(pictures[files[0]], batch_size=BATCH[args.set], num_workers=cores)
-    for image, label in batches:
-        if args.work == "decode":
-            image = image.permute(0, 2, 3, 1)  # a view, in the order of the other loaders
-        yield len(label), (image, label)
-
-
 if __name__ == "__main__":
-    serve(args, open_pass, of_one_file=True)
+    serve_pictures(args, decode)
