@@ -10,4 +10,5 @@ python=build/peers/venv/bin/python
 virtual_environment build/peers/venv
 "$python" -m pip install --quiet --requirement bench/peers/requirements.txt
 "$python" bench/peers/compare.py --tool build/feedline --data build/peers/data --out build/peers \
-  --ceilings build/bench/feed_bench "$@"
+  --ceilings build/bench/feed_bench --results bench/results/peers.json "$@"
+scripts/peers_results.py

@@ -8,7 +8,8 @@ import re
 import statistics
 import sys
 
-MARKS = "<!-- ./dev gpu-results writes what follows -->", "<!-- until here -->"
+from marks import between_marks, table
+
 NOT_YET = re.compile(r"[Nn]othing has run on|run on a (real )?GPU yet|[Oo]nly one and two( cores)?")
 
 # What docs/limits.md wants: what is checked, the wanted result, and the steps that show it or the figure of gpu_bench.
@@ -75,15 +76,6 @@ def number(value: float) -> str:
 
 def spread(figure: dict) -> str:
     return f"{number(figure['value'])} ({number(figure['min'])} to {number(figure['max'])})"
-
-
-def cell(text) -> str:
-    return str(text).replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
-
-
-def table(header: list[str], rows: list[list]) -> list[str]:
-    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-    return lines + ["| " + " | ".join(map(cell, row)) + " |" for row in rows] + [""] if rows else []
 
 
 def limits(results: Results) -> list[str]:
@@ -163,15 +155,7 @@ def texts_of(results: Results) -> dict[str, str]:
     """Returns what the documents say with these results."""
     if not any(map(results.ran, results.entries)):
         raise ValueError("no step of it was run on a GPU")
-    texts = {}
-    for path, write in DOCUMENTS.items():
-        text = pathlib.Path(path).read_text(encoding="utf-8")
-        before, _, rest = text.partition(MARKS[0])
-        _, mark, after = rest.partition(MARKS[1])
-        if not mark:
-            raise ValueError(f"{path} lacks the marks {' and '.join(MARKS)}")
-        texts[path] = "\n".join([before + MARKS[0], "", *write(results), MARKS[1]]) + after
-    return texts
+    return {path: between_marks(path, "gpu-results", write(results)) for path, write in DOCUMENTS.items()}
 
 
 def main() -> int:
