@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/leak.h"
 
@@ -65,6 +66,13 @@ Exchange exchange_over(std::shared_ptr<Transport> communicator) {
       throw;
     }
   };
+}
+
+std::vector<Exchange> exchanges_between_threads(int ranks) {
+  std::vector<Exchange> exchanges;
+  for (auto& communicator : communicators_between_threads(ranks))
+    exchanges.push_back(exchange_over(std::move(communicator)));
+  return exchanges;
 }
 
 }  // namespace feedline

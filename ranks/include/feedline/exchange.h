@@ -21,9 +21,9 @@ namespace feedline {
 /// then still wait for this rank inside their exchange; only the exchange itself or the launcher can end that wait.
 using Exchange = std::function<std::vector<std::string>(std::string_view mine)>;
 
-/// Returns an exchange for each of `ranks` ranks that are threads of one process. The threads may call their exchanges
-/// at the same time. A rank leaves when the last copy of its exchange is destroyed; calls that wait for this rank, then
-/// or later, throw Error stalled.
+/// Returns an exchange for each of `ranks` ranks that are threads of one process, over a communicator between them. The
+/// threads may call their exchanges at the same time. A rank leaves when the last copy of its exchange is destroyed;
+/// calls that wait for this rank, then or later, throw Error stalled.
 FEEDLINE_PUBLIC std::vector<Exchange> exchanges_between_threads(int ranks);
 
 }  // namespace feedline
