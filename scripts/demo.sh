@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# ./dev demo: builds the tool, and runs its demo.
+# ./dev demo [MEGABYTES [REPLICAS]]: builds the tool, and feeds sample data.
 set -euo pipefail
 source scripts/common.sh
 
@@ -14,5 +14,5 @@ fi
 configure build "${options[@]}"
 compile build feedline
 start=$SECONDS
-build/feedline demo --dir build/demo "$@"
+scripts/demo_feed.sh build/feedline build/demo "$@"
 echo "running took $((SECONDS - start)) s"

@@ -79,7 +79,6 @@ TEST_CASE("wrong usage is one line and exit code 2") {
       {"stats", "x.textproto", "--rank", "1"},
       {"check", "x.textproto", "--json"},
       {"check", "x.textproto", "--against", "x.json", "--max-shift", "-1"},
-      {"demo", "--megabytes", "0"},
       {"split", file},
       {"split", file, "--shards", "2"},
       {"split", file, "--out", "x"},
@@ -177,7 +176,6 @@ TEST_CASE("help names every flag with its default") {
   const ToolResult all = run_tool({"--help"});
   CHECK(all.code == 0);
   const std::map<std::string, std::vector<std::string>> flags = {
-      {"demo", {"--dir", "--replicas", "--megabytes", "--golden"}},
       {"run",
        {"--set", "--replicas", "--epochs", "--steps", "--step-ms", "--replay", "--state", "--state-every", "--io",
         "--direct", "--json"}},

@@ -20,8 +20,8 @@ namespace feedline::tool {
 using Run = std::function<int()>;
 using AddCommand = void(CLI::App& app, Run& run);
 
-AddCommand add_demo, add_run, add_top, add_tune, add_dump, add_check, add_show, add_stats, add_inspect, add_verify,
-    add_index, add_cat, add_split, add_convert;
+AddCommand add_run, add_top, add_tune, add_dump, add_check, add_show, add_stats, add_inspect, add_verify, add_index,
+    add_cat, add_split, add_convert;
 
 /// Adds the subcommand `name`, which calls body(). Returns the subcommand, and the arguments of body(), in which flags
 /// store their values. The arguments live as long as the subcommand.

@@ -188,7 +188,7 @@ int run_pipeline(const RunArgs& args) {
     const Interrupt interrupt;
     result = telling(ranks, [&] {
       if (!args.trace.empty()) trace.emplace(args.trace, args.pipeline.rank);
-      return feed(rows ? rows->pipeline() : pipeline, std::move(options), how, "");
+      return feed(rows ? rows->pipeline() : pipeline, std::move(options), how);
     });
     if (!result.resumed.empty())
       print_error("the run continued at {}, the position in {}", state_in_words(result.resumed), args.how.state);

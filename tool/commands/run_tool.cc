@@ -87,8 +87,8 @@ int run_tool(int argc, char** argv) {
   app.require_subcommand(1);
 
   Run command;
-  for (AddCommand* const add : {add_demo, add_run, add_top, add_tune, add_dump, add_check, add_show, add_stats,
-                                add_inspect, add_verify, add_index, add_cat, add_split, add_convert})
+  for (AddCommand* const add : {add_run, add_top, add_tune, add_dump, add_check, add_show, add_stats, add_inspect,
+                                add_verify, add_index, add_cat, add_split, add_convert})
     add(app, command);
 
   const bool json = wants_json(argc, argv);

@@ -100,7 +100,7 @@ class Runs {
                           .warm_up_steps = warm_up(),
                           .step_ms = args_.step_ms,
                           .quiet = true};
-    FeedResult result = stoppable([&] { return feed(fed.pipeline, std::move(fed.options), how, ""); });
+    FeedResult result = stoppable([&] { return feed(fed.pipeline, std::move(fed.options), how); });
     if (result.interrupted) throw Stopped();
     if (result.error) throw *result.error;
     if (result.steps < steps)

@@ -98,7 +98,7 @@ class Feed {
     trained_.resize(static_cast<size_t>(feeder_.replicas()));
   }
 
-  FeedResult run(const std::string& title) {
+  FeedResult run() {
     Threads replicas;
     {
       const Lock lock(mutex_);
@@ -107,7 +107,7 @@ class Feed {
     }
     try {
       for (int i = 0; i < feeder_.replicas(); i++) replicas.start([this, i] { serve(i); });
-      watch(title);
+      watch();
     } catch (...) {
       const Lock lock(mutex_);
       stop();  // ends the replicas that were started
@@ -116,7 +116,7 @@ class Feed {
     replicas.join();
     sample_memory();
     keep_state();
-    Report report = report_with_ranks(title);
+    Report report = report_with_ranks();
     const Lock lock(mutex_);
     result_.rss_peak_bytes = rss_peak_;
     result_.interrupted = Interrupt::happened();
@@ -133,7 +133,7 @@ class Feed {
  private:
   /// Returns the report, with the audit of all ranks if they have a communicator. All ranks whose feed ended well must
   /// make this call. A signal ends the wait for the other ranks.
-  Report report_with_ranks(const std::string& title) FEEDLINE_EXCLUDES(mutex_) {
+  Report report_with_ranks() FEEDLINE_EXCLUDES(mutex_) {
     Report report = feeder_.report();
     bool audited = false;
     std::exception_ptr failed;
@@ -151,7 +151,7 @@ class Feed {
         changed_.notify_all();
       });
       try {
-        watch(title);
+        watch();
       } catch (...) {
         const Lock lock(mutex_);
         stop();  // ends the wait of `auditing`
@@ -310,7 +310,7 @@ class Feed {
 
   /// Runs in the main thread until all threads that running_ counts have ended: shows how far the run is, samples the
   /// memory, saves the state and handles signals.
-  void watch(const std::string& title) {
+  void watch() {
     std::optional<KeptLog> log;  // destroyed after `line`: writes the log when the view has gone
     LiveLine line;
     Clock::time_point shown = Clock::now();
@@ -342,7 +342,7 @@ class Feed {
           Json now = report_json(report);
           std::vector<std::string> lines =
               feed_view(now, shown_report, shown_report.is_null() ? report.wall_s : elapsed, line.columns());
-          lines.insert(lines.begin(), title + progress_text(report));
+          lines.insert(lines.begin(), progress_text(report));
           line.show_lines(lines);
           shown_report = std::move(now);
           shown = Clock::now();
@@ -356,7 +356,7 @@ class Feed {
         };
         smooth(rate, records, records_);
         smooth(bytes_rate, bytes, report.read_bytes);
-        line.show(title + live_text(report, rate, bytes_rate));
+        line.show(live_text(report, rate, bytes_rate));
         shown = Clock::now();
       }
       lock.lock();
@@ -426,8 +426,8 @@ Json errors_json(const Report& report, const std::optional<Error>& last) {
   return feedline::errors_json(errors);
 }
 
-FeedResult feed(const Pipeline& pipeline, Options options, const FeedOptions& how, const std::string& title) {
-  return Feed(pipeline, std::move(options), how).run(title);
+FeedResult feed(const Pipeline& pipeline, Options options, const FeedOptions& how) {
+  return Feed(pipeline, std::move(options), how).run();
 }
 
 }  // namespace feedline::tool

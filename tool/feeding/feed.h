@@ -1,4 +1,4 @@
-// A trainer that only takes batches: the core of `feedline run` and `demo`.
+// A trainer that only takes batches: the core of `feedline run` and `tune`.
 #pragma once
 
 #include <cstdint>
@@ -54,9 +54,9 @@ struct FeedResult {
 Json errors_json(const Report& report, const std::optional<Error>& last);
 
 /// Feeds the pipeline to one thread for each device. The threads look at the data only if `how.rows` is set. Shows on
-/// standard error how far the feed is: on a terminal as `feedline top` does, elsewhere by a line now and then. `title`
-/// is put before this text. A signal that the caller's Interrupt catches ends the feed. Throws Error if the feeder
-/// cannot be made, or if its state cannot be restored.
-FeedResult feed(const Pipeline& pipeline, Options options, const FeedOptions& how, const std::string& title);
+/// standard error how far the feed is: on a terminal as `feedline top` does, elsewhere by a line now and then. A signal
+/// that the caller's Interrupt catches ends the feed. Throws Error if the feeder cannot be made, or if its state cannot
+/// be restored.
+FeedResult feed(const Pipeline& pipeline, Options options, const FeedOptions& how);
 
 }  // namespace feedline::tool
