@@ -73,15 +73,11 @@ nb::object next(Shared<RecordReader>& reader) {
   return nb::make_tuple(nb::bytes(found.payload.data(), found.payload.size()), found.offset, found.number);
 }
 
-nb::object list_of(const tool::ExampleView& view, const tool::ExampleView::Feature& feature) {
-  nb::list values;
-  for (const std::string_view value :
-       feature.kind == tool::Kind::bytes_list ? view.bytes(feature) : std::span<const std::string_view>())
-    values.append(nb::bytes(value.data(), value.size()));
-  if (feature.kind == tool::Kind::float_list)
-    for (const float value : view.floats(feature)) values.append(value);
-  if (feature.kind == tool::Kind::int64_list)
-    for (const int64_t value : view.ints(feature)) values.append(value);
+nb::object list_of(const tool::proto::Feature& feature) {
+  nb::list values;  // a feature has at most one of the lists
+  for (const std::string& value : feature.bytes_list().value()) values.append(nb::bytes(value.data(), value.size()));
+  for (const float value : feature.float_list().value()) values.append(value);
+  for (const int64_t value : feature.int64_list().value()) values.append(value);
   return values;
 }
 
@@ -90,8 +86,7 @@ nb::dict parse_example(const nb::bytes& record) {
   if (!view.parse(span_of(record)) || !view.feature_lists().empty())
     throw Error(Category::malformed_proto, "the record is not a tf.train.Example");
   nb::dict example;
-  for (const tool::ExampleView::Feature& feature : view.features())
-    example[text_of(feature.key)] = list_of(view, feature);
+  for (const auto* entry : view.features()) example[text_of(entry->key())] = list_of(entry->value());
   return example;
 }
 

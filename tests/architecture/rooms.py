@@ -47,7 +47,7 @@ flowgraph/feed:        flowgraph/batch flowgraph/chunk flowgraph/plan flowgraph/
 trainer_bridge/monitor: base/net gpu/device base
 trainer_bridge:        trainer_bridge/monitor flowgraph/feed flowgraph/batch flowgraph/plan flowgraph/data flowgraph/pipeline flowgraph/table ranks gpu/device unpack io/cache base
 trainer_bridge/data_parallel: trainer_bridge ranks gpu/device base
-tool/common:           flowgraph/parse pictures/decode io/index io/records io/read io base
+tool/common:           pictures/decode io/index io/records io/read io base
 tool/inspect:          tool/common flowgraph/pipeline io/read base
 tool/convert:          tool/common pictures/shape pictures/decode io/index io/records io base
 tool/reshard:          tool/common io/records io base

@@ -183,9 +183,9 @@ TEST_CASE("records of TensorFlow come out as they were, but for the order of key
   int records = 0;
   while (reader.next(record) == ReadResult::record) {
     REQUIRE(message.parse(record.payload));
-    for (const auto& feature : message.features()) {
-      if (feature.key == "d") writer.set_bytes(1, message.bytes(feature)[0]);
-      if (feature.key == "s") writer.set_ints(0, message.ints(feature));
+    for (const auto* feature : message.features()) {
+      if (feature->key() == "d") writer.set_bytes(1, feature->value().bytes_list().value(0));
+      if (feature->key() == "s") writer.set_ints(0, feature->value().int64_list().value());
     }
     Example original;
     REQUIRE(original.ParseFromArray(record.payload.data(), static_cast<int>(record.payload.size())));

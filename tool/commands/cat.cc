@@ -20,7 +20,8 @@ namespace feedline::tool {
 namespace {
 
 // Without --full: the maximum numbers of bytes that are shown of a value, and of values that are shown of a list.
-constexpr size_t shown_bytes = 48, shown_values = 16;
+constexpr size_t shown_bytes = 48;
+constexpr int shown_values = 16;
 
 struct CatArgs {
   std::string file;
@@ -47,16 +48,16 @@ Json float_json(float value) {
   return std::strtod(fmt::format("{}", value).c_str(), nullptr);
 }
 
-Json values_json(const ExampleView& message, const ExampleView::Feature& feature, bool full) {
-  const size_t shown = full ? feature.count : std::min(feature.count, shown_values);
+Json values_json(const proto::Feature& feature, bool full) {
+  const int count = count_of(feature), shown = full ? count : std::min(count, shown_values);
   Json values = Json::array();
-  for (size_t i = 0; i < shown; i++) {
-    if (feature.kind == Kind::bytes_list) values.push_back(bytes_json(message.bytes(feature)[i], full));
-    if (feature.kind == Kind::float_list) values.push_back(float_json(message.floats(feature)[i]));
-    if (feature.kind == Kind::int64_list) values.push_back(message.ints(feature)[i]);
+  for (int i = 0; i < shown; i++) {
+    if (feature.has_bytes_list()) values.push_back(bytes_json(feature.bytes_list().value(i), full));
+    if (feature.has_float_list()) values.push_back(float_json(feature.float_list().value(i)));
+    if (feature.has_int64_list()) values.push_back(feature.int64_list().value(i));
   }
-  Json json = {{"kind", name(feature.kind)}, {"count", feature.count}};
-  json[shown < feature.count ? "values_begin" : "values"] = std::move(values);
+  Json json = {{"kind", name(kind_of(feature))}, {"count", count}};
+  json[shown < count ? "values_begin" : "values"] = std::move(values);
   return json;
 }
 
@@ -79,8 +80,8 @@ Json to_object(Object&& members) {
 
 Json features_json(const ExampleView& message, bool full) {
   Object members;
-  for (const auto& feature : message.features())
-    members.emplace_back(shown_key(feature.key), values_json(message, feature, full));
+  for (const auto* entry : message.features())
+    members.emplace_back(shown_key(entry->key()), values_json(entry->value(), full));
   return to_object(std::move(members));
 }
 
@@ -98,14 +99,14 @@ Json record_json(const Record& record, ExampleView& message, bool full) {
   json[sequence ? "context" : "features"] = features_json(message, full);
   if (!sequence) return json;
   Object lists;
-  for (const auto& list : message.feature_lists()) {
-    const auto steps = message.steps(list);
-    const size_t shown = full ? steps.size() : std::min(steps.size(), shown_values);
+  for (const auto* entry : message.feature_lists()) {
+    const auto& steps = entry->value().feature();
+    const int shown = full ? steps.size() : std::min(steps.size(), shown_values);
     Json values = Json::array();
-    for (const auto& step : steps.first(shown)) values.push_back(values_json(message, step, full));
-    Json entry = {{"count", steps.size()}};
-    entry[shown < steps.size() ? "steps_begin" : "steps"] = std::move(values);
-    lists.emplace_back(shown_key(list.key), std::move(entry));
+    for (int i = 0; i < shown; i++) values.push_back(values_json(steps[i], full));
+    Json list = {{"count", steps.size()}};
+    list[shown < steps.size() ? "steps_begin" : "steps"] = std::move(values);
+    lists.emplace_back(shown_key(entry->key()), std::move(list));
   }
   json["feature_lists"] = to_object(std::move(lists));
   return json;

@@ -12,6 +12,24 @@ auto& entry(Map& map, std::string_view key) {
   return found != map.end() ? found->second : map[std::string(key)];
 }
 
+/// Returns the statistics of one record, or one step, that has this many values (or steps).
+KindStats of_count(int given) {
+  const auto count = static_cast<uint64_t>(given);
+  return {.records = 1, .count_min = count, .count_max = count, .total = count};
+}
+
+KindStats stats_of(const proto::Feature& feature) {
+  KindStats stats = of_count(count_of(feature));
+  if (!feature.has_bytes_list() || stats.total == 0) return stats;
+  stats.length_min = UINT64_MAX;
+  for (const std::string& value : feature.bytes_list().value()) {
+    stats.length_min = std::min<uint64_t>(stats.length_min, value.size());
+    stats.length_max = std::max<uint64_t>(stats.length_max, value.size());
+    stats.pictures.add(std::as_bytes(std::span(value)));
+  }
+  return stats;
+}
+
 }  // namespace
 
 void KindStats::add(const KindStats& other) {
@@ -28,31 +46,20 @@ void KindStats::add(const KindStats& other) {
   pictures.add(other.pictures);
 }
 
-KindStats DataStats::stats_of(const ExampleView::Feature& feature) const {
-  KindStats stats{.records = 1, .count_min = feature.count, .count_max = feature.count, .total = feature.count};
-  if (feature.kind != Kind::bytes_list || feature.count == 0) return stats;
-  stats.length_min = UINT64_MAX;
-  for (const std::string_view value : message_.bytes(feature)) {
-    stats.length_min = std::min<uint64_t>(stats.length_min, value.size());
-    stats.length_max = std::max<uint64_t>(stats.length_max, value.size());
-    stats.pictures.add(std::as_bytes(std::span(value)));
-  }
-  return stats;
-}
-
 void DataStats::add(std::span<const std::byte> record) {
   records_++;
   const bool parsed = message_.parse(record);
   guess_.add(message_, parsed);
   if (!parsed) return;
-  for (const auto& feature : message_.features()) entry(features_, feature.key).of(feature.kind).add(stats_of(feature));
-  for (const auto& list : message_.feature_lists()) {
-    FeatureListStats& stats = entry(lists_, list.key);
-    stats.steps.add({.records = 1, .count_min = list.count, .count_max = list.count, .total = list.count});
+  for (const auto* feature : message_.features())
+    entry(features_, feature->key()).of(kind_of(feature->value())).add(stats_of(feature->value()));
+  for (const auto* list : message_.feature_lists()) {
+    FeatureListStats& stats = entry(lists_, list->key());
+    stats.steps.add(of_count(list->value().feature_size()));
     FeatureStats of_record;  // of the values in all steps of this record
-    for (const auto& step : message_.steps(list)) {
-      stats.each.add({.records = 1, .count_min = step.count, .count_max = step.count, .total = step.count});
-      KindStats& sum = of_record.of(step.kind);
+    for (const auto& step : list->value().feature()) {
+      stats.each.add(of_count(count_of(step)));
+      KindStats& sum = of_record.of(kind_of(step));
       sum.add(stats_of(step));
       sum.records = 1;
       sum.count_min = sum.count_max = sum.total;

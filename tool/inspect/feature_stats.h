@@ -61,8 +61,6 @@ class DataStats {
   template <typename Stats>
   using ByKey = std::unordered_map<std::string, Stats, Hash, std::equal_to<>>;
 
-  KindStats stats_of(const ExampleView::Feature& feature) const;
-
   uint64_t records_ = 0;
   ExampleView message_;
   MessageTypeGuess guess_;
