@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstring>
+#include <initializer_list>
 #include <memory>
 #include <new>
 #include <optional>
@@ -85,16 +86,31 @@ feedline_status guarded(Body body) noexcept {
   }
 }
 
+/// Throws Error bad_pipeline for a null pointer.
+void need(const void* pointer, const char* what) {
+  if (!pointer) throw Error(Category::bad_pipeline, std::string(what) + " is NULL");
+}
+
+/// A pointer of the caller, and its name.
+struct Needed {
+  const void* pointer;
+  const char* what;
+};
+
+/// Runs `body` as the other guarded() does, but fails with bad_pipeline if a pointer of `needed` is null.
+template <typename Body>
+feedline_status guarded(std::initializer_list<Needed> needed, Body body) noexcept {
+  return guarded([&] {
+    for (const Needed& each : needed) need(each.pointer, each.what);
+    return body();
+  });
+}
+
 /// Returns what `body` returns, or `otherwise` if it throws.
 template <typename Value, typename Body>
 Value value_or(Value otherwise, Body body) noexcept {
   guarded([&] { otherwise = body(); });
   return otherwise;
-}
-
-/// Throws Error bad_pipeline for a null pointer.
-void need(const void* pointer, const char* what) {
-  if (!pointer) throw Error(Category::bad_pipeline, std::string(what) + " is NULL");
 }
 
 /// Throws Error bad_pipeline for a struct that is smaller than it was in the first version.
@@ -188,37 +204,21 @@ const feedline_error* feedline_last_error(void) { return &last_error().error; }
 const char* feedline_version(void) { return FEEDLINE_VERSION; }
 
 feedline_status feedline_pipeline_load(const char* file, feedline_pipeline** pipeline) {
-  return guarded([&] {
-    need(file, "file");
-    need(pipeline, "pipeline");
-    *pipeline = handle_of(load_pipeline(file));
-  });
+  return guarded({{file, "file"}, {pipeline, "pipeline"}}, [&] { *pipeline = handle_of(load_pipeline(file)); });
 }
 feedline_status feedline_pipeline_parse(const char* text, const char* folder, feedline_pipeline** pipeline) {
-  return guarded([&] {
-    need(text, "text");
-    need(pipeline, "pipeline");
-    *pipeline = handle_of(parse_pipeline(text, folder ? folder : ""));
-  });
+  return guarded({{text, "text"}, {pipeline, "pipeline"}},
+                 [&] { *pipeline = handle_of(parse_pipeline(text, folder ? folder : "")); });
 }
 feedline_status feedline_pipeline_with(const feedline_pipeline* pipeline, const char* text,
                                        feedline_pipeline** changed) {
-  return guarded([&] {
-    need(pipeline, "pipeline");
-    need(text, "text");
-    need(changed, "changed");
-    *changed = handle_of(pipeline->pipeline.overlaid(text));
-  });
+  return guarded({{pipeline, "pipeline"}, {text, "text"}, {changed, "changed"}},
+                 [&] { *changed = handle_of(pipeline->pipeline.overlaid(text)); });
 }
 feedline_status feedline_pipeline_with_field(const feedline_pipeline* pipeline, const char* path, const char* value,
                                              feedline_pipeline** changed) {
-  return guarded([&] {
-    need(pipeline, "pipeline");
-    need(path, "path");
-    need(value, "value");
-    need(changed, "changed");
-    *changed = handle_of(pipeline->pipeline.with(path, value));
-  });
+  return guarded({{pipeline, "pipeline"}, {path, "path"}, {value, "value"}, {changed, "changed"}},
+                 [&] { *changed = handle_of(pipeline->pipeline.with(path, value)); });
 }
 const char* feedline_pipeline_text(const feedline_pipeline* pipeline) {
   return value_or("", [&] {
@@ -230,9 +230,7 @@ void feedline_pipeline_free(feedline_pipeline* pipeline) { delete pipeline; }
 
 feedline_status feedline_feeder_new(const feedline_pipeline* pipeline, const feedline_options* options,
                                     feedline_feeder** feeder) {
-  return guarded([&] {
-    need(pipeline, "pipeline");
-    need(feeder, "feeder");
+  return guarded({{pipeline, "pipeline"}, {feeder, "feeder"}}, [&] {
     Options all = options_of(whole(options));
     std::vector<DeviceId> devices = all.devices;
     *feeder = new feedline_feeder{std::move(devices), Feeder(pipeline->pipeline, std::move(all))};
@@ -245,9 +243,7 @@ void feedline_feeder_stop(feedline_feeder* feeder) {
 
 feedline_status feedline_feeder_next(feedline_feeder* feeder, int32_t replica, int64_t timeout_ms,
                                      feedline_batch** batch) {
-  return guarded([&] {
-    need(feeder, "feeder");
-    need(batch, "batch");
+  return guarded({{feeder, "feeder"}, {batch, "batch"}}, [&] {
     constexpr auto for_ever = std::chrono::nanoseconds::max();
     const bool ends =
         timeout_ms >= 0 && timeout_ms < std::chrono::duration_cast<std::chrono::milliseconds>(for_ever).count();
@@ -284,9 +280,7 @@ size_t feedline_feeder_element_count(const feedline_feeder* feeder) {
   return of(feeder, size_t{0}, [](const Feeder& asked) { return asked.elements().size(); });
 }
 feedline_status feedline_feeder_element(const feedline_feeder* feeder, size_t number, feedline_element* element) {
-  return guarded([&] {
-    need(feeder, "feeder");
-    need(element, "element");
+  return guarded({{feeder, "feeder"}, {element, "element"}}, [&] {
     const std::vector<ElementSpec>& all = feeder->feeder.elements();
     if (number >= all.size())
       throw Error(Category::bad_pipeline, "there is no output " + std::to_string(number) +
@@ -307,31 +301,17 @@ feedline_status feedline_feeder_element(const feedline_feeder* feeder, size_t nu
 }
 
 feedline_status feedline_feeder_get_state(const feedline_feeder* feeder, int64_t step, char** text) {
-  return guarded([&] {
-    need(feeder, "feeder");
-    need(text, "text");
-    *text = copy_of(step < 0 ? feeder->feeder.get_state() : feeder->feeder.get_state(step));
-  });
+  return guarded({{feeder, "feeder"}, {text, "text"}},
+                 [&] { *text = copy_of(step < 0 ? feeder->feeder.get_state() : feeder->feeder.get_state(step)); });
 }
 feedline_status feedline_feeder_set_state(feedline_feeder* feeder, const char* text, int32_t accept_changes) {
-  return guarded([&] {
-    need(feeder, "feeder");
-    need(text, "text");
-    feeder->feeder.set_state(text, accept_changes != 0);
-  });
+  return guarded({{feeder, "feeder"}, {text, "text"}}, [&] { feeder->feeder.set_state(text, accept_changes != 0); });
 }
 feedline_status feedline_feeder_set_epoch(feedline_feeder* feeder, uint64_t epoch) {
-  return guarded([&] {
-    need(feeder, "feeder");
-    feeder->feeder.set_epoch(epoch);
-  });
+  return guarded({{feeder, "feeder"}}, [&] { feeder->feeder.set_epoch(epoch); });
 }
 feedline_status feedline_feeder_report(const feedline_feeder* feeder, char** json) {
-  return guarded([&] {
-    need(feeder, "feeder");
-    need(json, "json");
-    *json = copy_of(to_json(feeder->feeder.report()));
-  });
+  return guarded({{feeder, "feeder"}, {json, "json"}}, [&] { *json = copy_of(to_json(feeder->feeder.report())); });
 }
 void feedline_text_free(char* text) { delete[] text; }
 const char* feedline_feeder_monitor_address(const feedline_feeder* feeder) {
@@ -339,9 +319,7 @@ const char* feedline_feeder_monitor_address(const feedline_feeder* feeder) {
 }
 
 feedline_status feedline_batch_get_info(const feedline_batch* batch, feedline_batch_info* info) {
-  return guarded([&] {
-    need(batch, "batch");
-    need(info, "info");
+  return guarded({{batch, "batch"}, {info, "info"}}, [&] {
     const Batch& of = *batch->batch;
     give<feedline_batch_info>({.struct_size = 0,
                                .epoch = of.epoch(),
@@ -361,10 +339,7 @@ const char* feedline_batch_tensor_name(const feedline_batch* batch, size_t numbe
 }
 feedline_status feedline_batch_tensor(const feedline_batch* batch, const char* name,
                                       DLManagedTensorVersioned** tensor) {
-  return guarded([&] {
-    need(batch, "batch");
-    need(name, "name");
-    need(tensor, "tensor");
+  return guarded({{batch, "batch"}, {name, "name"}, {tensor, "tensor"}}, [&] {
     const TensorView view = batch->batch->at(name);  // throws if there is none
     bool lent = false;
     for (const NamedTensor& other : batch->batch->tensors()) lent |= other.lent && other.name == name;
@@ -373,15 +348,12 @@ feedline_status feedline_batch_tensor(const feedline_batch* batch, const char* n
   });
 }
 feedline_status feedline_batch_ready_on(const feedline_batch* batch, void* cuda_stream) {
-  return guarded([&] {
-    need(batch, "batch");
+  return guarded({{batch, "batch"}}, [&] {
     batch->batch->ready_on(cuda_stream ? Stream::cuda(static_cast<CUstream_st*>(cuda_stream)) : Stream::host);
   });
 }
 feedline_status feedline_batch_copy(const feedline_batch* batch, feedline_batch** copy) {
-  return guarded([&] {
-    need(batch, "batch");
-    need(copy, "copy");
+  return guarded({{batch, "batch"}, {copy, "copy"}}, [&] {
     *copy = new feedline_batch{std::make_shared<const Batch>(batch->batch->copy()), batch->device};
   });
 }
