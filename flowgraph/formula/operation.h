@@ -8,46 +8,25 @@
 
 namespace feedline::flow {
 
+// clang-format off
+// What enum Op calls each operation, and its type in ops::.
+#define FEEDLINE_OPERATIONS(DO)                                                                             \
+  DO(add_int, AddInt) DO(subtract_int, SubtractInt) DO(multiply_int, MultiplyInt)                           \
+  DO(negate_int, NegateInt) DO(abs_int, AbsInt) DO(min_int, MinInt) DO(max_int, MaxInt)                     \
+  DO(mod_int, ModInt) DO(less_int, LessInt) DO(less_equal_int, LessEqualInt) DO(equal_int, EqualInt)        \
+  DO(and_, And) DO(or_, Or) DO(not_, Not) DO(to_float, ToFloat) DO(add, Add) DO(subtract, Subtract)         \
+  DO(multiply, Multiply) DO(divide, Divide) DO(negate, Negate) DO(abs, Abs) DO(min, Min) DO(max, Max)       \
+  DO(mod, Mod) DO(less, Less) DO(less_equal, LessEqual) DO(equal, Equal) DO(sign, Sign) DO(floor, Floor)    \
+  DO(exp, Exp) DO(log, Log) DO(sqrt, Sqrt) DO(pow, Pow) DO(tanh, Tanh) DO(sigmoid, Sigmoid)                 \
+  DO(if_int, If<int64_t>) DO(if_float, If<double>)
+// clang-format on
+
 enum class Op : uint8_t {
   input,
   constant,
-  add_int,
-  subtract_int,
-  multiply_int,
-  negate_int,
-  abs_int,
-  min_int,
-  max_int,
-  mod_int,
-  less_int,
-  less_equal_int,
-  equal_int,
-  and_,
-  or_,
-  not_,
-  to_float,
-  add,
-  subtract,
-  multiply,
-  divide,
-  negate,
-  abs,
-  min,
-  max,
-  mod,
-  less,
-  less_equal,
-  equal,
-  sign,
-  floor,
-  exp,
-  log,
-  sqrt,
-  pow,
-  tanh,
-  sigmoid,
-  if_int,
-  if_float,
+#define FEEDLINE_OP(op, type) op,
+  FEEDLINE_OPERATIONS(FEEDLINE_OP)
+#undef FEEDLINE_OP
 };
 
 /// An int64 or a float64 in 64 bits.
@@ -66,79 +45,11 @@ struct Scalar {
 template <typename Use>
 decltype(auto) with_operation(Op op, Use&& use) {
   switch (op) {
-    case Op::add_int:
-      return use(ops::AddInt());
-    case Op::subtract_int:
-      return use(ops::SubtractInt());
-    case Op::multiply_int:
-      return use(ops::MultiplyInt());
-    case Op::negate_int:
-      return use(ops::NegateInt());
-    case Op::abs_int:
-      return use(ops::AbsInt());
-    case Op::min_int:
-      return use(ops::MinInt());
-    case Op::max_int:
-      return use(ops::MaxInt());
-    case Op::mod_int:
-      return use(ops::ModInt());
-    case Op::less_int:
-      return use(ops::LessInt());
-    case Op::less_equal_int:
-      return use(ops::LessEqualInt());
-    case Op::equal_int:
-      return use(ops::EqualInt());
-    case Op::and_:
-      return use(ops::And());
-    case Op::or_:
-      return use(ops::Or());
-    case Op::not_:
-      return use(ops::Not());
-    case Op::to_float:
-      return use(ops::ToFloat());
-    case Op::add:
-      return use(ops::Add());
-    case Op::subtract:
-      return use(ops::Subtract());
-    case Op::multiply:
-      return use(ops::Multiply());
-    case Op::divide:
-      return use(ops::Divide());
-    case Op::negate:
-      return use(ops::Negate());
-    case Op::abs:
-      return use(ops::Abs());
-    case Op::min:
-      return use(ops::Min());
-    case Op::max:
-      return use(ops::Max());
-    case Op::mod:
-      return use(ops::Mod());
-    case Op::less:
-      return use(ops::Less());
-    case Op::less_equal:
-      return use(ops::LessEqual());
-    case Op::equal:
-      return use(ops::Equal());
-    case Op::sign:
-      return use(ops::Sign());
-    case Op::floor:
-      return use(ops::Floor());
-    case Op::exp:
-      return use(ops::Exp());
-    case Op::log:
-      return use(ops::Log());
-    case Op::sqrt:
-      return use(ops::Sqrt());
-    case Op::pow:
-      return use(ops::Pow());
-    case Op::tanh:
-      return use(ops::Tanh());
-    case Op::sigmoid:
-      return use(ops::Sigmoid());
-    case Op::if_int:
-      return use(ops::If<int64_t>());
-    case Op::if_float:
+#define FEEDLINE_OP(op, type) \
+  case Op::op:                \
+    return use(ops::type());
+    FEEDLINE_OPERATIONS(FEEDLINE_OP)
+#undef FEEDLINE_OP
     case Op::input:
     case Op::constant:
       break;
