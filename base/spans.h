@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "feedline/export.h"
+
 namespace feedline {
 
 struct Span {
@@ -43,13 +45,13 @@ class SpanRecording {
   static bool goes_on() noexcept { return goes_on_.load(std::memory_order_relaxed); }
 
  private:
-  inline static std::atomic<bool> goes_on_{false};
+  FEEDLINE_PUBLIC inline static std::atomic<bool> goes_on_{false};
 };
 
 /// Records a span of the calling thread, if a recording is under way. A thread's first span takes a lock and allocates
 /// the thread's buffer; later spans do neither. The span is lost if there is no memory for the buffer, or no room in
 /// it.
-void record_span(const char* name, std::chrono::steady_clock::time_point begin,
-                 std::chrono::steady_clock::time_point end, int64_t number = -1) noexcept;
+FEEDLINE_PUBLIC void record_span(const char* name, std::chrono::steady_clock::time_point begin,
+                                 std::chrono::steady_clock::time_point end, int64_t number = -1) noexcept;
 
 }  // namespace feedline

@@ -5,12 +5,14 @@
 #include <thread>
 #include <vector>
 
+#include "feedline/export.h"
+
 namespace feedline {
 
 /// Starts a thread that runs `body`. The thread blocks all signals except those that its own faults raise (SIGSEGV,
 /// ...), so that crash reporters still work. `name` has at most 15 characters. It must live until the thread has
 /// started, as a string literal does. Throws std::system_error if the system cannot start another thread.
-std::thread start_thread(const char* name, std::function<void()> body);
+FEEDLINE_PUBLIC std::thread start_thread(const char* name, std::function<void()> body);
 
 /// Runs `body` in a thread made by start_thread() that stays on the CPUs `cpus`, and returns when `body` has returned.
 /// Threads that `body` starts inherit these CPUs. The caller's own CPUs do not change. Throws what `body` throws, and

@@ -28,7 +28,7 @@ configure build -Dcuda=enabled "-Dgpu_archs=$architectures" -Dtests=true -Dbench
 programs=(
   tests/unpack/unpack_gpu_check tests/gpu/copy_gpu_check tests/gpu/host_function_copy_test tests/feeder/device_feed_test
   tests/ranks/nccl_communicator_test tests/ranks/nccl_processes_test tests/ranks/nccl_ranks tests/feeder/nccl_feed_test
-  tests/trainer_bridge/data_parallel_gpu_test examples/train_chess bench/gpu_bench bench/feed_bench)
+  tests/training/data_parallel_gpu_test examples/train_chess bench/gpu_bench bench/feed_bench)
 compile build "${programs[@]}"
 suite=build/gpu-suite
 rm -rf "$suite" "$suite.tgz"

@@ -9,7 +9,7 @@ configure build-tidy -Dcuda=auto -Dgpu_archs=90 -Dtests=false -Dbench=false -Dpy
 compile build-tidy
 here=$(pwd -P)
 # run-clang-tidy takes a regular expression, and reports no error if no file matches it.
-pattern="^$(sed 's/[^[:alnum:]_/-]/\\&/g' <<< "$here")/(base|io|unpack|gpu|ranks|pictures|flowgraph|trainer_bridge|tool)/"
+pattern="^$(sed 's/[^[:alnum:]_/-]/\\&/g' <<< "$here")/(base|io|unpack|gpu|ranks|pictures|flowgraph|training|trainer_bridge|tool)/"
 files=$(python3 - "$pattern" << 'END'
 import json, os, re, sys
 commands = json.load(open("build-tidy/compile_commands.json"))

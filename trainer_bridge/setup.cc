@@ -10,8 +10,8 @@
 #include "feedline_pipeline.pb.h"
 #include "flowgraph/batch/packing.h"
 #include "flowgraph/data/compare_ranks.h"
+#include "gpu/device/device_name.h"
 #include "gpu/device/device_ring.h"
-#include "trainer_bridge/device_name.h"
 
 namespace feedline {
 namespace {

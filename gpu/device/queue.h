@@ -12,6 +12,7 @@
 #include <span>
 
 #include "feedline/device.h"
+#include "feedline/export.h"
 #include "gpu/reduce/copy_kernel.h"
 #include "gpu/reduce/divide_kernel.h"
 #include "gpu/reduce/reduce_kernel.h"
@@ -64,10 +65,10 @@ class Queue {
 
 /// Returns a queue on the host. `user` is the device that copies to and from the queue's memory, or whose communicators
 /// are given that memory. If `user` is a GPU and the memory cannot be pinned, allocate() throws Error device_error.
-std::shared_ptr<Queue> host_queue(DeviceId user);
+FEEDLINE_PUBLIC std::shared_ptr<Queue> host_queue(DeviceId user);
 
 /// Returns a queue on a GPU. Throws Error device_error if there is no such GPU. Makes a context on this GPU and no
 /// other.
-std::shared_ptr<Queue> cuda_queue(DeviceId gpu);
+FEEDLINE_PUBLIC std::shared_ptr<Queue> cuda_queue(DeviceId gpu);
 
 }  // namespace feedline::gpu

@@ -6,12 +6,13 @@
 #include <cstdint>
 
 #include "base/spans.h"
+#include "feedline/export.h"
 
 namespace feedline::gpu {
 
 /// Begin and end a range of NVTX in the calling thread. Do nothing in a build without CUDA.
-void push_range(const char* name) noexcept;
-void pop_range() noexcept;
+FEEDLINE_PUBLIC void push_range(const char* name) noexcept;
+FEEDLINE_PUBLIC void pop_range() noexcept;
 
 /// Marks a range of time in the calling thread, from construction to destruction, for NVTX and as a Span. It costs
 /// nanoseconds if neither a profiler nor a SpanRecording is active. `name` is a string literal.

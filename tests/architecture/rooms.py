@@ -31,6 +31,7 @@ ranks/process:         ranks gpu/reduce base
 ranks/tcp:             ranks/process ranks base/net base
 ranks/mpi:             ranks/process ranks base
 ranks/nccl:            ranks gpu/cuda gpu/device base
+training:              ranks gpu/device base
 pictures/decode:       base
 pictures/shape:        pictures/decode unpack base
 flowgraph/formula:     base
@@ -46,7 +47,6 @@ flowgraph/batch:       flowgraph/chunk flowgraph/plan flowgraph/order flowgraph/
 flowgraph/feed:        flowgraph/batch flowgraph/chunk flowgraph/plan flowgraph/parse flowgraph/data flowgraph/pipeline flowgraph/rows flowgraph/table ranks gpu/device unpack io/index io/records io/read io/cache io base
 trainer_bridge/monitor: base/net gpu/device base
 trainer_bridge:        trainer_bridge/monitor flowgraph/feed flowgraph/batch flowgraph/plan flowgraph/data flowgraph/pipeline flowgraph/table ranks gpu/device unpack io/cache base
-trainer_bridge/data_parallel: trainer_bridge ranks gpu/device base
 tool/common:           pictures/decode io/index io/records io/read io base
 tool/inspect:          tool/common flowgraph/pipeline io/read base
 tool/convert:          tool/common pictures/shape pictures/decode io/index io/records io base

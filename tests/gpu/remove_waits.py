@@ -21,7 +21,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RING, FEED = "tests/gpu/fake_device_ring_test", "tests/feeder/fake_device_feed_test"
 BETWEEN, RANKS = "tests/feeder/fake_nccl_feed_test", "tests/ranks/fake_nccl_test"
-TRAINING = "tests/trainer_bridge/fake_data_parallel_test"
+TRAINING = "tests/training/fake_data_parallel_test"
 FILES = {
     "gpu/cuda/cuda_ring.cc": [RING, FEED, BETWEEN],
     "gpu/cuda/cuda_copy.cc": [RING, FEED],
@@ -29,10 +29,10 @@ FILES = {
     "gpu/cuda/cuda_handles.h": [RING, FEED],
     "gpu/cuda/cuda_queue.cc": [TRAINING, RANKS],
     "ranks/nccl/nccl_communicator.cc": [RANKS, BETWEEN, TRAINING],
-    "trainer_bridge/data_parallel/asynchronous.cc": [TRAINING],
-    "trainer_bridge/data_parallel/buckets.cc": [TRAINING],
-    "trainer_bridge/data_parallel/data_parallel.cc": [TRAINING],
-    "trainer_bridge/data_parallel/places.cc": [TRAINING],
+    "training/asynchronous.cc": [TRAINING],
+    "training/buckets.cc": [TRAINING],
+    "training/data_parallel.cc": [TRAINING],
+    "training/places.cc": [TRAINING],
     "flowgraph/feed/upload.cc": [FEED],
     "flowgraph/table/table.cc": [FEED],
 }

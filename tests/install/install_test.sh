@@ -16,7 +16,7 @@ cp "$3" "$work/records.tfrecord"
 cp -R "$source/tests/install/consumer" "$work/consumer"
 mkdir "$work/source"
 cd "$source"
-cp -R meson.build meson_options.txt base io unpack gpu ranks pictures flowgraph trainer_bridge scripts subprojects "$work/source"
+cp -R meson.build meson_options.txt base io unpack gpu ranks pictures flowgraph training trainer_bridge scripts subprojects "$work/source"
 cd "$work"
 
 quietly() {
@@ -27,6 +27,12 @@ runs() { # WAY PROGRAM
   answer=$("$2" records.tfrecord)
   echo "$1: $answer"
   [ "$answer" = "read 150, fed 150" ]
+}
+
+trains() { # WAY PROGRAM
+  answer=$("$2")
+  echo "$1, training: $answer"
+  [ "$answer" = "finite 1, value 3" ]
 }
 
 runs_ranks() { # WAY PROGRAM
@@ -41,6 +47,7 @@ mkdir superproject/subprojects
 cp -R source superproject/subprojects/feedline
 quietly meson setup build-superproject superproject
 grep -q 'Dependency feedline found: YES .*(overridden)' log
+grep -q 'Dependency feedline-training found: YES .*(overridden)' log
 
 rm -rf source superproject build-superproject
 
@@ -59,12 +66,16 @@ export PKG_CONFIG_PATH
 quietly meson setup build-meson consumer
 quietly ninja -C build-meson
 runs Meson build-meson/consumer
+trains Meson build-meson/train
 
 # shellcheck disable=SC2046,SC2086 # both are lists of words
 quietly ${CXX:-c++} -std=c++20 consumer/main.cc -o by-pkg-config $(pkg-config --cflags --libs feedline)
 LD_LIBRARY_PATH=$(pkg-config --variable=libdir feedline)
 export LD_LIBRARY_PATH
 runs pkg-config ./by-pkg-config
+# shellcheck disable=SC2046,SC2086 # both are lists of words
+quietly ${CXX:-c++} -std=c++20 consumer/train.cc -o train $(pkg-config --cflags --libs feedline-training)
+trains pkg-config ./train
 if pkg-config --exists feedline-mpi; then
   # shellcheck disable=SC2046 # a list of words
   quietly mpicxx -std=c++20 consumer/ranks.cc -o ranks $(pkg-config --cflags --libs feedline-mpi)
@@ -75,4 +86,5 @@ unset LD_LIBRARY_PATH
 quietly cmake -G Ninja -S consumer -B build-cmake -DCMAKE_PREFIX_PATH="$work/elsewhere"
 quietly cmake --build build-cmake
 runs CMake build-cmake/consumer
+trains CMake build-cmake/train
 if [ -x build-cmake/ranks ]; then runs_ranks CMake build-cmake/ranks; fi

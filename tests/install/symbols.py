@@ -5,7 +5,7 @@
 
 A process may hold other copies of what feedline is made of: TensorFlow exports its own protobuf and zlib to the whole
 process. So nothing of feedline's dependencies may be exported, and what is undefined must come from the system's own
-libraries or from a dependency whose names nobody else has.
+libraries, from a dependency whose names nobody else has, or from a library that was named before.
 """
 import re
 import subprocess
@@ -28,11 +28,12 @@ def symbols(library, *options):
 
 
 def main():
-    faults = []
+    faults, before = [], set()
     for library in sys.argv[1:]:
         exported = symbols(library, "--defined-only")
         faults += [f"{library} exports {s}" for s in exported if not EXPORTED.match(s)]
-        undefined = symbols(library, "--undefined-only")
+        undefined = [s for s in symbols(library, "--undefined-only") if s not in before]
+        before.update(exported)
         faults += [f"{library} leaves {s} to be found elsewhere" for s in undefined if not SYSTEM.match(s) and not DEPENDENCY.match(s)]
         print(f"{library}: {len(exported)} exported, {len(undefined)} undefined")
     if faults:

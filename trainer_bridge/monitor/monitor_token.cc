@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view scheme = "Feedline ";
 constexpr uint64_t valid_s = 30;
 
-std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
+std::span<const std::byte> text_bytes(std::string_view text) { return std::as_bytes(std::span(text)); }
 
 // Returns the text after "Basic" (in upper or lower case) and the spaces that follow it. Returns an empty text if
 // `authorization` does not begin with "Basic".
@@ -32,7 +32,7 @@ std::string_view password_in(std::string_view authorization) {
 std::string token_proof(std::string_view token, std::string_view nonce, std::string_view target) {
   // A nonce has no space in it, so a part of the target cannot be mistaken for a part of the nonce.
   const net::Proof proof =
-      net::proof_of(token, {bytes_of("feedline monitor "), bytes_of(nonce), bytes_of(" "), bytes_of(target)});
+      net::proof_of(token, {text_bytes("feedline monitor "), text_bytes(nonce), text_bytes(" "), text_bytes(target)});
   return fmt::format("{}{} {}", scheme, nonce, hexadecimal(proof));
 }
 
@@ -51,7 +51,7 @@ uint64_t MonitorToken::second_of(Clock::time_point time) const {
 
 std::string MonitorToken::nonce_at(uint64_t second) const {
   const std::string text = fmt::format("{:x}", second);
-  return fmt::format("{}-{}", text, hexadecimal(net::proof_of(own_, {bytes_of(text)})));
+  return fmt::format("{}-{}", text, hexadecimal(net::proof_of(own_, {text_bytes(text)})));
 }
 
 bool MonitorToken::is_proven_by(std::string_view authorization, std::string_view target, uint64_t second) const {

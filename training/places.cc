@@ -1,10 +1,10 @@
-#include "trainer_bridge/data_parallel/places.h"
+#include "training/places.h"
 
 #include <fmt/format.h>
 
 #include "base/leak.h"
 #include "feedline/error.h"
-#include "trainer_bridge/device_name.h"
+#include "gpu/device/device_name.h"
 
 namespace feedline {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "feedline/data_parallel.h"
-#include "trainer_bridge/data_parallel/places.h"
+#include "training/places.h"
 
 namespace feedline {
 

@@ -11,9 +11,9 @@
 #include "base/thread.h"
 #include "feedline/data_parallel.h"
 #include "feedline/error.h"
+#include "gpu/device/device_name.h"
 #include "ranks/current_error.h"
-#include "trainer_bridge/data_parallel/buckets.h"
-#include "trainer_bridge/device_name.h"
+#include "training/buckets.h"
 
 namespace feedline {
 namespace {

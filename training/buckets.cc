@@ -1,4 +1,4 @@
-#include "trainer_bridge/data_parallel/buckets.h"
+#include "training/buckets.h"
 
 #include <fmt/format.h>
 

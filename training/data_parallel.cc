@@ -13,10 +13,10 @@
 #include "base/mutex.h"
 #include "base/thread.h"
 #include "feedline/error.h"
+#include "gpu/device/device_name.h"
 #include "gpu/device/trace.h"
 #include "ranks/current_error.h"
-#include "trainer_bridge/data_parallel/buckets.h"
-#include "trainer_bridge/device_name.h"
+#include "training/buckets.h"
 
 namespace feedline {
 namespace {
