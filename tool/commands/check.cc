@@ -105,11 +105,9 @@ void add_check(CLI::App& app, Run& run) {
       add_number(command, "--records N", args.records, whole_number(0),
                  "parse the first N records of each file, but of at most 128 files; 0 parses none (default: 16)");
   CLI::Option* const against =
-      command
-          .add_option("--against", args.against,
-                      "compare the data with the earlier statistics in FILE, which `feedline stats --json` printed; "
-                      "the exit code is 1 if a change is more than its bound (default: check the pipeline)")
-          ->option_text("FILE")
+      add_option(command, "--against FILE", args.against,
+                 "compare the data with the earlier statistics in FILE, which `feedline stats --json` printed; "
+                 "the exit code is 1 if a change is more than its bound (default: check the pipeline)")
           ->excludes(records);
   add_number(command, "--max-shift X", args.bounds.shift, share(),
              "how much a distribution may change: the fraction of values whose label is now a different one, or the "

@@ -104,13 +104,10 @@ int run_converter(const ConvertArgs& args, Convert convert) {
 CLI::App* add_converter(CLI::App& app, Run& run, const std::shared_ptr<ConvertArgs>& args, const std::string& name,
                         const std::string& help, Convert convert) {
   CLI::App* command = app.add_subcommand(name, help);
-  command
-      ->add_option(
-          "--out", args->target.folder,
-          "folder to write to; it is created if it does not exist; existing files with the same names are replaced "
-          "together, after all new files are complete")
-      ->required()
-      ->option_text("DIR");
+  add_option(*command, "--out DIR", args->target.folder,
+             "folder to write to; it is created if it does not exist; existing files with the same names are replaced "
+             "together, after all new files are complete")
+      ->required();
   add_size(*command, "--shard-size", args->target.shard_bytes, "approximate size of each shard (default: 100MB)");
   command->add_flag("--json", args->json, "print the result as JSON");
   command->callback([args, &run, convert] { run = [args, convert] { return run_converter(*args, convert); }; });
@@ -156,21 +153,17 @@ void add_convert(CLI::App& app, Run& run) {
                    "the labels")
       ->expected(1)
       ->option_text(" ");
-  images
-      ->add_option("--feature", args->features,
-                   "instead of DIR: the pictures in this folder become the feature NAME, and pictures with the same "
-                   "relative path in all folders become one record; may be repeated")
-      ->option_text("NAME=DIR")
+  add_option(*images, "--feature NAME=DIR", args->features,
+             "instead of DIR: the pictures in this folder become the feature NAME, and pictures with the same "
+             "relative path in all folders become one record; may be repeated")
       ->take_all()
       ->allow_extra_args(false);
-  images
-      ->add_option(
-          "--decode", args->decode_to,
-          "store decoded pixels instead of files, as uint8 [HEIGHT, WIDTH, 3]; pictures are turned as their EXIF data "
-          "says, and resized with antialiasing (default: files are stored as they are)")
+  add_option(
+      *images, "--decode HEIGHT WIDTH", args->decode_to,
+      "store decoded pixels instead of files, as uint8 [HEIGHT, WIDTH, 3]; pictures are turned as their EXIF data "
+      "says, and resized with antialiasing (default: files are stored as they are)")
       ->expected(2)
-      ->check(whole_number(1, 65535))
-      ->option_text("HEIGHT WIDTH");
+      ->check(whole_number(1, 65535));
 
   CLI::App* npy =
       add_converter(*convert, run, args, "npy", "NumPy arrays; each row becomes a record", [](const ConvertArgs& a) {
@@ -178,10 +171,8 @@ void add_convert(CLI::App& app, Run& run) {
         if (features.empty()) throw UsageError("no input is given; name a FILE, or use --feature NAME=FILE");
         return convert_npy(features, a.target);
       });
-  npy->add_option("FILE", args->inputs, ".npy files; each becomes a feature with the name of its file")
-      ->option_text("...");
-  npy->add_option("--feature", args->features, "the array in FILE becomes the feature NAME; may be repeated")
-      ->option_text("NAME=FILE")
+  add_option(*npy, "FILE ...", args->inputs, ".npy files; each becomes a feature with the name of its file");
+  add_option(*npy, "--feature NAME=FILE", args->features, "the array in FILE becomes the feature NAME; may be repeated")
       ->take_all()
       ->allow_extra_args(false);
   npy->footer(
@@ -203,10 +194,9 @@ void add_convert(CLI::App& app, Run& run) {
       ->required()
       ->expected(1)
       ->option_text(" ");
-  csv->add_option("--type", args->types,
-                  "type of the column NAME: int64, float32 or bytes (default: the first of these that can hold all "
-                  "cells of the column); may be repeated")
-      ->option_text("NAME=TYPE")
+  add_option(*csv, "--type NAME=TYPE", args->types,
+             "type of the column NAME: int64, float32 or bytes (default: the first of these that can hold all "
+             "cells of the column); may be repeated")
       ->take_all()
       ->allow_extra_args(false);
   add_choice<std::optional<char>>(*csv, "--delimiter", args->delimiter,
@@ -222,9 +212,7 @@ void add_convert(CLI::App& app, Run& run) {
   CLI::App* webdataset = add_converter(*convert, run, args, "webdataset",
                                        "shards of WebDataset; each extension of a sample's files becomes a feature",
                                        [](const ConvertArgs& a) { return convert_webdataset(a.inputs, a.target); });
-  webdataset->add_option("TAR", args->inputs, "tar archives, compressed by gzip or not")
-      ->required()
-      ->option_text("...");
+  add_option(*webdataset, "TAR ...", args->inputs, "tar archives, compressed by gzip or not")->required();
   webdataset->footer(
       "Files are stored as they are. cls, cls2, class, count, index, inx and id are int64 if all of their files are\n"
       "numbers. `__key__` is the path of a sample without the extension. If some samples lack an extension, their\n"

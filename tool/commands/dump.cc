@@ -182,20 +182,15 @@ void add_dump(CLI::App& app, Run& run) {
       app, run, "dump", "write the outputs of an epoch as .npy files, with a report.json beside them", dump);
   add_pipeline_args(command, args.pipeline);
   add_rank_args(command, args.pipeline);
-  command.add_option("--out", args.out, "folder to write to; it is created if it does not exist")
-      ->required()
-      ->option_text("DIR");
+  add_option(command, "--out DIR", args.out, "folder to write to; it is created if it does not exist")->required();
   CLI::Option* const epoch =
       add_number(command, "--epoch E", args.epoch, whole_number(0), "number of the epoch; the first is 0 (default: 0)");
   add_number(command, "--steps N", args.steps, whole_number(1), "write at most N steps (default: the whole epoch)");
   CLI::Option* const state =
-      command
-          .add_option(
-              "--state", args.state,
-              "store the position of the dump in FILE; if FILE exists, continue at that position; use a different "
-              "--out then")
-          ->excludes(epoch)
-          ->option_text("FILE");
+      add_option(command, "--state FILE", args.state,
+                 "store the position of the dump in FILE; if FILE exists, continue at that position; use a different "
+                 "--out then")
+          ->excludes(epoch);
   command
       .add_flag("--accept-changes", args.accept_changes,
                 "continue at the step in the state file even if the data or the pipeline has changed since then")

@@ -15,6 +15,13 @@
 
 namespace feedline::tool {
 
+/// Adds a flag or an argument. `flag` is its name, and what --help shows for its value: "--out DIR".
+template <typename Value>
+CLI::Option* add_option(CLI::App& command, const std::string& flag, Value& value, const std::string& help) {
+  const size_t space = flag.find(' ');
+  return command.add_option(flag.substr(0, space), value, help)->option_text(flag.substr(space + 1));
+}
+
 /// Adds a flag that takes one of the words in `choices`, and sets `chosen` to the value of the word.
 template <typename T>
 CLI::Option* add_choice(CLI::App& command, const std::string& flag, T& chosen,
@@ -62,13 +69,11 @@ inline CLI::Validator share() {
   return number_that<double>([](double value) { return value >= 0; }, "a number of at least 0, such as 0.1");
 }
 
-/// Adds a flag that takes a number that `check` accepts. `flag` is the flag, and the letter that --help shows for the
-/// number: "--steps N".
+/// Adds a flag that takes a number that `check` accepts.
 template <typename Number>
 CLI::Option* add_number(CLI::App& command, const std::string& flag, Number& number, const CLI::Validator& check,
                         const std::string& help) {
-  const size_t space = flag.find(' ');
-  return command.add_option(flag.substr(0, space), number, help)->check(check)->option_text(flag.substr(space + 1));
+  return add_option(command, flag, number, help)->check(check);
 }
 
 /// Adds a flag that takes a size as people write it, for example 16KiB, from `least` to `most` bytes.

@@ -154,9 +154,8 @@ void add_index(CLI::App& app, Run& run) {
   const auto [command, args] = add_command(
       app, run, "index", "make the indexes of TFRecord files in advance; a feed also makes missing indexes", index);
   add_file_args(command, args.input);
-  command
-      .add_option("--dir", args.dir, "folder for the indexes, as a pipeline's index.dir (default: beside each file)")
-      ->option_text("DIR");
+  add_option(command, "--dir DIR", args.dir,
+             "folder for the indexes, as a pipeline's index.dir (default: beside each file)");
   add_size(command, "--stride", args.stride,
            fmt::format("bytes of the file between two entries of its index, as a pipeline's index.stride (default: {})",
                        format_byte_size(args.stride)),

@@ -7,13 +7,11 @@
 namespace feedline::tool {
 
 void add_text_args(CLI::App& command, PipelineArgs& args) {
-  command.add_option("PIPELINE", args.texts, "pipeline files; settings in later files override those in earlier files")
-      ->required()
-      ->option_text("...");
-  command
-      .add_option("--set", args.set,
-                  "set one field of the pipeline, such as batch.last_batch_policy=PAD; may be repeated")
-      ->option_text("PATH=VALUE")
+  add_option(command, "PIPELINE ...", args.texts,
+             "pipeline files; settings in later files override those in earlier files")
+      ->required();
+  add_option(command, "--set PATH=VALUE", args.set,
+             "set one field of the pipeline, such as batch.last_batch_policy=PAD; may be repeated")
       ->take_all()
       ->allow_extra_args(false);
 }
@@ -25,12 +23,10 @@ void add_pipeline_args(CLI::App& command, PipelineArgs& args) {
 }
 
 void add_device_args(CLI::App& command, PipelineArgs& args) {
-  command
-      .add_option("--devices", args.devices,
-                  "one replica on each device of the list: host:4, cuda (all GPUs), cuda:0,1, cuda:GPU-5a1b (by UUID), "
-                  "or auto (all GPUs, or the host if there are no GPUs)")
-      ->excludes("--replicas")
-      ->option_text("LIST");
+  add_option(command, "--devices LIST", args.devices,
+             "one replica on each device of the list: host:4, cuda (all GPUs), cuda:0,1, cuda:GPU-5a1b (by UUID), "
+             "or auto (all GPUs, or the host if there are no GPUs)")
+      ->excludes("--replicas");
 }
 
 void add_rank_args(CLI::App& command, PipelineArgs& args) {

@@ -236,13 +236,10 @@ void add_run(CLI::App& app, Run& run) {
       add_number(command, "--replay N", args.how.replay, whole_number(1),
                  "take N batches, then repeat them and feed nothing more: shows the rate of a trainer that never waits "
                  "for data (default: off)");
-  CLI::Option* const state =
-      command
-          .add_option(
-              "--state", args.how.state,
-              "store the position of the run in FILE; if FILE exists, continue at that position; --epochs also counts "
-              "the epochs before it")
-          ->option_text("FILE");
+  CLI::Option* const state = add_option(
+      command, "--state FILE", args.how.state,
+      "store the position of the run in FILE; if FILE exists, continue at that position; --epochs also counts "
+      "the epochs before it");
   add_number(command, "--state-every T", args.how.state_every_ms, milliseconds(),
              "milliseconds between two writes of the state file (default: 1000)")
       ->needs(state);
@@ -261,17 +258,13 @@ void add_run(CLI::App& app, Run& run) {
                      "whether files are read with O_DIRECT, which bypasses the page cache: auto, on or off (default: "
                      "auto)")
       ->option_text("HOW");
-  command
-      .add_option("--trace", args.trace,
-                  "write to FILE a trace of what each thread did and when, for Perfetto or chrome://tracing; with "
-                  "--meet, rank 0 writes one trace of all ranks (default: no trace)")
-      ->option_text("FILE");
-  command
-      .add_option("--monitor", args.monitor,
-                  "serve a page, the report as JSON, and metrics of the run over HTTP at this address, such as "
-                  "127.0.0.1:9400 or unix:/run/feed.sock; the environment variable FEEDLINE_MONITOR_TOKEN holds the "
-                  "password (default: no monitor)")
-      ->option_text("ADDRESS");
+  add_option(command, "--trace FILE", args.trace,
+             "write to FILE a trace of what each thread did and when, for Perfetto or chrome://tracing; with "
+             "--meet, rank 0 writes one trace of all ranks (default: no trace)");
+  add_option(command, "--monitor ADDRESS", args.monitor,
+             "serve a page, the report as JSON, and metrics of the run over HTTP at this address, such as "
+             "127.0.0.1:9400 or unix:/run/feed.sock; the environment variable FEEDLINE_MONITOR_TOKEN holds the "
+             "password (default: no monitor)");
   command
       .add_flag(
           "--verify-rows", args.verify_rows,

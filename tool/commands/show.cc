@@ -149,9 +149,7 @@ void add_show(CLI::App& app, Run& run) {
   const auto [command, args] =
       add_command(app, run, "show", "draw the pictures of an epoch's first samples on one sheet, a PNG", show);
   add_pipeline_args(command, args.pipeline);
-  command.add_option("--out", args.out, "PNG file to write; an existing file is replaced")
-      ->required()
-      ->option_text("FILE");
+  add_option(command, "--out FILE", args.out, "PNG file to write; an existing file is replaced")->required();
   add_number(command, "--samples N", args.samples, whole_number(1, 1'000'000),
              "show the first N samples (default: 32)");
   add_number(command, "--epoch E", args.epoch, whole_number(0), "number of the epoch; the first is 0 (default: 0)");

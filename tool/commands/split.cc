@@ -113,16 +113,14 @@ void add_split(CLI::App& app, Run& run) {
       "split that was stopped, start the same command again. Shards have names such as NAME-00000-of-00016.tfrecord,\n"
       "or .tfrecord.gz if they are compressed.");
   add_files(command, "IN", args.inputs, "TFRecord files, plain, gzip or zlib; their order matters")->required();
-  command.add_option("--out", args.out, "folder to write to; it is created if it does not exist")->option_text("DIR");
+  add_option(command, "--out DIR", args.out, "folder to write to; it is created if it does not exist");
   CLI::Option* shards =
       add_number(command, "--shards N", args.options.shards, whole_number(1, most_shards), "number of shards");
   add_size(command, "--shard-size", args.options.shard_bytes,
            "approximate size of a shard, such as 150MB; this sets the number of shards")
       ->excludes(shards);
-  command
-      .add_option("--name", args.options.name,
-                  "the part of the shard names before -00000-of-00016 (default: from the name of the first input)")
-      ->option_text("NAME");
+  add_option(command, "--name NAME", args.options.name,
+             "the part of the shard names before -00000-of-00016 (default: from the name of the first input)");
   add_choice<bool>(command, "--compression", args.options.gzip, {{"none", false}, {"gzip", true}},
                    "compression of the shards: none or gzip (default: none)")
       ->option_text("C");

@@ -7,6 +7,7 @@
 
 #include "io/output_file.h"
 #include "tool/commands/commands.h"
+#include "tool/commands/flags.h"
 #include "tool/commands/pipeline_flags.h"
 #include "tool/common/json.h"
 #include "tool/common/terminal.h"
@@ -63,12 +64,9 @@ void add_stats(CLI::App& app, Run& run) {
       "print statistics of a pipeline's outputs, and 'normalize' blocks and class weights based on them", print_stats);
   add_text_args(command, args.pipeline);
   add_rank_args(command, args.pipeline);
-  command
-      .add_option("--records", args.records,
-                  "take a random sample: N records, or P% of all; files must not be compressed (default: all records)")
-      ->option_text("N|P%");
-  command.add_option("--html", args.html, "also write a page with histograms to FILE (default: none)")
-      ->option_text("FILE");
+  add_option(command, "--records N|P%", args.records,
+             "take a random sample: N records, or P% of all; files must not be compressed (default: all records)");
+  add_option(command, "--html FILE", args.html, "also write a page with histograms to FILE (default: none)");
   command.add_flag("--json", args.json, "print the statistics as JSON; of several ranks, only rank 0 prints them");
 }
 

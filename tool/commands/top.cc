@@ -179,12 +179,10 @@ int watch(const TopArgs& args) {
 void add_top(CLI::App& app, Run& run) {
   const auto [command, args] =
       add_command(app, run, "top", "watch feeds in a terminal, through their monitors (run --monitor)", watch);
-  command
-      .add_option("ADDRESS", args.addresses,
-                  "addresses of monitors, such as 127.0.0.1:9400 or unix:/run/feed.sock; the environment variable "
-                  "FEEDLINE_MONITOR_TOKEN holds their password")
-      ->required()
-      ->option_text("...");
+  add_option(command, "ADDRESS ...", args.addresses,
+             "addresses of monitors, such as 127.0.0.1:9400 or unix:/run/feed.sock; the environment variable "
+             "FEEDLINE_MONITOR_TOKEN holds their password")
+      ->required();
   command.add_flag("--once", args.once, "print the current state once and exit; the default without a terminal");
 }
 
