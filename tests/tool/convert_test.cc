@@ -185,7 +185,8 @@ TEST_CASE("records of TensorFlow come out as they were, but for the order of key
     REQUIRE(message.parse(record.payload));
     for (const auto* feature : message.features()) {
       if (feature->key() == "d") writer.set_bytes(1, feature->value().bytes_list().value(0));
-      if (feature->key() == "s") writer.set_ints(0, feature->value().int64_list().value());
+      const auto& ints = feature->value().int64_list().value();
+      if (feature->key() == "s") writer.set_ints(0, {ints.data(), static_cast<size_t>(ints.size())});
     }
     Example original;
     REQUIRE(original.ParseFromArray(record.payload.data(), static_cast<int>(record.payload.size())));
