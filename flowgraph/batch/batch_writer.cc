@@ -549,9 +549,9 @@ void BatchWriter::write_values(int of, RowBlock& block, std::byte* out, Failures
     count = 0;
   };
   for (size_t row = 0; row < block.rows.size(); row++) {
-    const ValuesRef own = values_of(feature, block.rows[row].chunk->features()[number], block.rows[row].row);
-    for (const BytesRef& value : std::span(static_cast<const BytesRef*>(own.values), own.count)) {
-      values[count++] = {value.data, value.size};
+    const Column& column = block.rows[row].chunk->features()[number];
+    for (size_t i = 0; i < each; i++) {
+      values[count++] = value_at(feature.dtype, column, block.rows[row].row * each + i);
       if (count < values.size()) continue;
       write_some();
       if (last_failed != row) continue;

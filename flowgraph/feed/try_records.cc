@@ -129,21 +129,23 @@ void Trial::make_row(std::span<const Column> columns, bool makes_all, const OnFa
     const OutputSpec& output = spec_.outputs[o];
     const RowWriter* const writer = writers_.of(o);
     if (!is_made(o) || (!makes_all && writer->takes_long())) continue;
-    const bool is_padded = output.steps.has_value(), several = is_padded || output.jobs[0].values > 1;
+    const bool is_padded = output.steps.has_value();
+    const size_t each = is_padded ? 0 : output.jobs[0].values;
     const int number = is_padded ? output.feature : output.jobs[0].column.number;
     const FeatureSpec& feature = spec_.features[static_cast<size_t>(number)];
     const Column& column = columns[static_cast<size_t>(number)];
     std::vector<std::span<const std::byte>> values;
-    if (several) {
+    if (is_padded) {
       const ValuesRef steps = values_of(feature, column, 0);
       for (uint64_t step = 0; step < steps.count; step++) {
         const BytesRef& bytes = static_cast<const BytesRef*>(steps.values)[step];
         values.push_back({bytes.data, bytes.size});
       }
     } else {
-      values.push_back(stored_value(feature, column, 0));
+      for (size_t i = 0; i < each; i++)
+        values.push_back(each == 1 ? stored_value(feature, column, 0) : value_at(feature.dtype, column, i));
     }
-    const size_t bytes = is_padded ? output.row_bytes() : output.row_bytes() / output.jobs[0].values;
+    const size_t bytes = is_padded ? output.row_bytes() : output.row_bytes() / each;
     row_.resize(bytes);
     scratch_.resize(writer->scratch_bytes());
     for (size_t i = 0; i < values.size(); i++) {
@@ -151,7 +153,7 @@ void Trial::make_row(std::span<const Column> columns, bool makes_all, const OnFa
       writer->write({&values[i], 1}, {}, row_.data(), bytes, scratch_, outcome);
       if (outcome.failed.empty()) continue;
       RowError& failure = outcome.failed.front();
-      if (several)  // the words of BatchWriter
+      if (each != 1)  // the words of BatchWriter
         failure.message =
             fmt::format("{} {}: {}", is_padded || writer->takes_long() ? "step" : "value", i, failure.message);
       return on_failure(number, std::move(failure));

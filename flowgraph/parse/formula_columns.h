@@ -31,6 +31,17 @@ RowAccess rows_of(const FeatureSpec& feature) noexcept;
 /// Returns a record's values of a fixed feature as they are stored: the bytes of its only value, or its numbers.
 std::span<const std::byte> stored_value(const FeatureSpec& feature, const Column& column, uint32_t row) noexcept;
 
+/// Returns a value of a fixed feature as it is stored: the bytes of a BYTES value, or a number. `at` is its number in
+/// the column, where each record has as many values as the feature's shape has elements.
+inline std::span<const std::byte> value_at(DType dtype, const Column& column, uint64_t at) noexcept {
+  if (dtype == DType::bytes) {
+    const BytesRef& bytes = column.as<BytesRef>()[at];
+    return {bytes.data, bytes.size};
+  }
+  const size_t size = size_of(dtype);
+  return {column.as<std::byte>() + at * size, size};
+}
+
 /// Returns a record's values of a feature that is of BYTES or not fixed. If rows have steps, returns the values of all
 /// steps.
 ValuesRef values_of(const FeatureSpec& feature, const Column& column, uint32_t row) noexcept;

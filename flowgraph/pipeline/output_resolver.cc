@@ -55,6 +55,25 @@ int OutputResolver::bytes_feature(std::string_view operation) const {
   return number;
 }
 
+int OutputResolver::names_feature(std::string_view operation) const {
+  if (config.feature().empty()) refuse("feature", fmt::format("{} needs a feature of BYTES or INT64; name one", operation));
+  const int number = feature_number("feature", config.feature());
+  const FeatureSpec& from = feature(number);
+  if (from.dtype == DType::float32 || from.kind != FeatureKind::fixed)
+    refuse(operation, fmt::format("it needs a feature of BYTES or INT64 that is FIXED, so that every record has as many "
+                                  "values; feature '{}' is {}",
+                                  from.name, describe(from)));
+  return number;
+}
+
+void OutputResolver::refuse_all_but_numbers(std::string_view what) const {
+  if (config.has_normalize()) refuse("normalize", fmt::format("{} only stand for something; remove 'normalize'", what));
+  if (config.layout() != config::Output::AS_IS)
+    refuse("layout", fmt::format("{} have no layout; remove 'layout'", what));
+  if (output.dtype != DType::unset && output.dtype != DType::int64 && output.dtype != DType::int32)
+    refuse("dtype", fmt::format("it is {}, but {} are INT64 or INT32; write one of the two", name(output.dtype), what));
+}
+
 std::string OutputResolver::file_name(std::string_view field, const std::string& named) const {
   if (named.find('\0') != std::string::npos) refuse(field, "it is not a file name, because it has a NUL character");
   if (named.empty()) return named;

@@ -43,6 +43,12 @@ class OutputResolver {
   /// Returns the number of the output's feature. Refuses the output if this feature does not have one BYTES value in
   /// each record, which `operation` needs.
   int bytes_feature(std::string_view operation) const;
+  /// Returns the number of the output's feature, whose values are names or numbers that stand for something. Refuses
+  /// the output if this feature is not FIXED, or neither of BYTES nor of INT64. `operation` needs the feature.
+  int names_feature(std::string_view operation) const;
+  /// Refuses what makes no sense if the elements of the output are numbers that only stand for something: `normalize`,
+  /// `layout`, and any dtype but INT64 and INT32. `what` says which numbers they are, for messages.
+  void refuse_all_but_numbers(std::string_view what) const;
   /// Returns the whole name of the file that `field` names (io::absolute_name). An empty name stays empty. Refuses the
   /// output if no file can have this name.
   std::string file_name(std::string_view field, const std::string& named) const;
@@ -132,5 +138,6 @@ void resolve_encoded(OutputResolver& of);  // decode_image
 void resolve_one_hot(OutputResolver& of);
 void resolve_lookup(OutputResolver& of);  // also throws Error io_error if the table cannot be read
 void resolve_vocabulary(OutputResolver& of);
+void resolve_hash(OutputResolver& of);
 
 }  // namespace feedline::flow

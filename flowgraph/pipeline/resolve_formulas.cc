@@ -120,7 +120,7 @@ class FormulaResolver {
                          : output.dtype == DType::bytes   ? "BYTES"
                                                           : fmt::format("of shape {}", to_string(output.shape)));
     if (output.dense() && output.jobs[0].rows)
-      return "formulas cannot read values that are looked up in a table or a vocabulary";
+      return "formulas cannot read values that are looked up in a table or a vocabulary, or hashed";
     return "";
   }
 

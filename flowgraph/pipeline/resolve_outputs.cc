@@ -24,10 +24,15 @@ constexpr struct {
   Output::FromCase from;
   void (*resolve)(OutputResolver& of);
 } kinds[] = {
-    {Output::kExpression, resolve_expression}, {Output::kStack, resolve_stack},
-    {Output::kUnpackBits, resolve_bits},       {Output::kDecodeRaw, resolve_raw},
-    {Output::kDecodeImage, resolve_encoded},   {Output::kOneHot, resolve_one_hot},
-    {Output::kLookup, resolve_lookup},         {Output::kVocabulary, resolve_vocabulary},
+    {Output::kExpression, resolve_expression},
+    {Output::kStack, resolve_stack},
+    {Output::kUnpackBits, resolve_bits},
+    {Output::kDecodeRaw, resolve_raw},
+    {Output::kDecodeImage, resolve_encoded},
+    {Output::kOneHot, resolve_one_hot},
+    {Output::kLookup, resolve_lookup},
+    {Output::kVocabulary, resolve_vocabulary},
+    {Output::kHash, resolve_hash},
 };
 
 OutputSpec resolve_output(OutputResolver of) {

@@ -21,13 +21,7 @@ void resolve_vocabulary(OutputResolver& of) {
                                         from.name, describe(from)));
   if (vocabulary.keys_file().empty())
     of.refuse("vocabulary.keys_file", "it is missing; give a file with one name on each line");
-  if (of.config.has_normalize())
-    of.refuse("normalize", "the number of a name is its place in a file; remove 'normalize'");
-  if (of.config.layout() != config::Output::AS_IS)
-    of.refuse("layout", "numbers of names have no layout; remove 'layout'");
-  if (of.output.dtype != DType::unset && of.output.dtype != DType::int64 && of.output.dtype != DType::int32)
-    of.refuse("dtype", fmt::format("it is {}, but numbers of names are INT64 or INT32; write one of the two",
-                                   name(of.output.dtype)));
+  of.refuse_all_but_numbers("numbers of names");
   std::optional<int64_t> unknown;
   if (vocabulary.has_unknown()) unknown = vocabulary.unknown();
   if (of.output.dtype == DType::int32 && unknown && !std::in_range<int32_t>(*unknown))

@@ -1,3 +1,4 @@
+#include "flowgraph/rows/hash_writer.h"
 #include "flowgraph/rows/lookup_writer.h"
 #include "flowgraph/rows/one_hot_writer.h"
 #include "flowgraph/rows/picture_writer.h"
@@ -19,6 +20,7 @@ struct Maker {
   Made operator()(const VocabularyRows& rows) const {
     return std::make_unique<VocabularyWriter>(tables.at(rows.table), rows.unknown, rows.unpack);
   }
+  Made operator()(const HashRows& rows) const { return std::make_unique<HashWriter>(rows); }
   Made operator()(const PictureRows& rows) const { return std::make_unique<PictureWriter>(rows); }
 
   const Tables& tables;

@@ -45,6 +45,14 @@ struct VocabularyRows {
   bool operator==(const VocabularyRows&) const = default;
 };
 
+/// A row is one number: the place, below `buckets`, that a hash gives a value.
+struct HashRows {
+  uint64_t buckets = 1;
+  bool of_numbers = false;    // values are INT64, and their decimal text is hashed
+  unpack::UnpackSpec unpack;  // makes a row from the number, an INT64
+  bool operator==(const HashRows&) const = default;
+};
+
 /// The shape of a picture whose UINT8 pixels lie in a feature's bytes without compression, as the field `decode_raw` of
 /// an output says.
 struct StoredPixels {
@@ -74,7 +82,7 @@ struct PictureRows {
   bool operator==(const PictureRows&) const = default;
 };
 
-using RowSpec = std::variant<OneHotRows, LookupRows, LookupNumberRows, VocabularyRows, PictureRows>;
+using RowSpec = std::variant<OneHotRows, LookupRows, LookupNumberRows, VocabularyRows, HashRows, PictureRows>;
 
 /// Rows can be made in two steps if numbers are made first, and rows from the numbers by the output's UnpackSpec. Then
 /// the numbers are sent as they are stored, and the rank or the GPU that receives them casts and normalises them.

@@ -252,6 +252,7 @@ TEST_CASE("numbers of names are copied to GPUs as the host makes them") {
       "feature { name: 'tags' dtype: BYTES shape: 2 } output { name: 'id' feature: 'id' } "
       "output { name: 'number' feature: 'name' vocabulary { keys_file: 'names.txt' } } "
       "output { name: 'tags' dtype: INT32 feature: 'tags' vocabulary { keys_file: 'names.txt' unknown: -1 } } "
+      "output { name: 'hash' dtype: INT32 feature: 'tags' hash { buckets: 1000 } } "
       "errors { on_error: SKIP_RECORD } ";
   for (const std::string& order : {batch_text(6, "PAD"), "shuffle { mode: GLOBAL } " + batch_text(6, "PAD"),
                                    "window { size: 3 } " + batch_text(6, "DROP"), batch_text(2, "PAD")})
@@ -266,6 +267,7 @@ TEST_CASE("numbers of names are copied to GPUs as the host makes them") {
         const std::map<std::string, std::string> made(report.outputs.begin(), report.outputs.end());
         CHECK(made.at("number") == "copied to GPUs as it is");
         CHECK(made.at("tags") == "copied to GPUs as it is");
+        CHECK(made.at("hash") == "copied to GPUs as it is");
         CHECK_THAT(feeder.plan_text(), Catch::Contains("names.txt: 38 names"));
       }
 }

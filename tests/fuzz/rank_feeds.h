@@ -105,7 +105,7 @@ inline const SentFeed& one_of_the_feeds(Draw& draw) {
           "{ "
           "name: 'where' feature: '@record' } output { name: 'score' dtype: FLOAT32 expression { formula: 'id * 3' } "
           "} feature { name: 'tags' dtype: BYTES shape: 2 } output { name: 'tags' dtype: INT32 feature: 'tags' "
-          "vocabulary { keys_file: 'names.txt' } }")};
+          "vocabulary { keys_file: 'names.txt' } } output { name: 'hash' feature: 'tags' hash { buckets: 99 } }")};
   return draw.one_of(feeds);
 }
 

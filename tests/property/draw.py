@@ -354,6 +354,7 @@ class _Draw:
             "one_hot": [n for n in plain if base[n] in ("cls", "y", "row")],
             "lookup": [n for n in plain if base[n] in ("row", "name")],
             "vocabulary": [n for n in self.names if base[n] in ("name", "tags", "fixedb") and not f[n].kind],
+            "hash": [n for n in self.names if f[n].dtype in (1, 9) and not f[n].kind],
             "stack": numbers,
             "expression": [n for n in numbers if n.isidentifier()],
         }
@@ -576,6 +577,12 @@ class _Draw:
         )
         if self.chance(50):
             output.dtype = self.any(["INT64", "INT32"])
+
+    def _hash(self, name, names):
+        output = self.add(name, self.any(names))
+        output.hash.buckets = self.any([1, 20, 1000, 2**31, 2**62])
+        if self.chance(50):
+            output.dtype = self.any(["INT64", "INT32"] if output.hash.buckets <= 2**31 else ["INT64"])
 
     def _stack(self, name, names):
         chosen = self.some(names)[:4]

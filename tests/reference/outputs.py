@@ -10,6 +10,7 @@ import numpy as np
 import schema
 from casts import NUMPY, cast, is_float, name_of, with_nan
 from features import Declared, Failure, shaped
+from fingerprint import fingerprint
 from formulas import Formula, OutOfRange
 
 RESERVED = ("@record", "@file", "@offset", "@source")
@@ -159,6 +160,10 @@ class Output:
 
     def _resolve_vocabulary(self, _) -> str:
         self._rows = self._numbers_of_names(self.message.vocabulary.keys_file)
+        self.shape = self.feature.shape
+        return "INT64"
+
+    def _resolve_hash(self, _) -> str:
         self.shape = self.feature.shape
         return "INT64"
 
@@ -358,6 +363,17 @@ class Output:
         elif None in numbers:
             raise Failure("wrong_value", self.feature.name)
         return self._finished(np.array(numbers, np.int64).reshape(self.shape))
+
+    def _hash(self, row: Row):
+        buckets = self.message.hash.buckets
+        return self._finished(np.array([fingerprint(n) % buckets for n in self._names_of(row)]).reshape(self.shape))
+
+    def _names_of(self, row: Row) -> list[bytes]:
+        """Returns the values of the feature as names; that of a number is its decimal text."""
+        value = row.features[self.feature.name]
+        if self.feature.dtype == "INT64":
+            return [str(number).encode() for number in np.ravel(value).tolist()]
+        return [value] if isinstance(value, bytes) else list(value)
 
     def _stack(self, row: Row):
         to = "FLOAT32" if self.message.HasField("normalize") else self.type

@@ -11,6 +11,7 @@ import pytest
 import records
 from casts import NUMPY
 from comparing import differences
+from fingerprint import fingerprint
 from making import NO_BYTES, NO_FLOATS, NO_NUMBERS, encoded, example, feature, pictures, sequence
 from PIL import Image
 from reference import Candidates, Failure, Reference
@@ -180,6 +181,26 @@ def test_numbers_of_names(check, tmp_path):
     for n, p, s in itertools.product(("", "unknown: -1"), ("", "unknown: 5"), ("", "unknown: 9223372036854775807")):
         for dtype in ("", "dtype: INT64", "dtype: INT32"):
             check(declared % (dtype, n, p, s), [*rows, *known, example(w="a", pair=["a", "bb"]), example(w="a")])
+
+
+def test_hashes(check):
+    # What FarmHash's own program (pyfarmhash 0.5.1) returns.
+    for text, wanted in ((b"", 0x9AE16A3B2F90404F), (b"a", 0xB3454265B6DF75E3), (b"hello", 0xB48BE5A931380CE8),
+                         (b"feedline", 0x941F85024745F14F), (b"-9223372036854775808", 0x14B9BC6F6D2837E0),
+                         (b"x" * 100, 0x5B7616B854568A1F)):
+        assert fingerprint(text) == wanted
+    rng = np.random.default_rng(3)
+    words = [rng.bytes(size) for size in range(200)]
+    numbers = [0, 7, -7, 99, -100, 2**63 - 1, -(2**63), *rng.integers(-(2**63), 2**63 - 1, 193).tolist()]
+    rows = [example(w=w, n=n, pair=[w, b"x"], square=[n, 1, 2, i]) for i, (w, n) in enumerate(zip(words, numbers))]
+    check("""
+        feature { name: "w" dtype: BYTES } feature { name: "n" dtype: INT64 }
+        feature { name: "pair" dtype: BYTES shape: 2 } feature { name: "square" dtype: INT64 shape: [2, 2] }
+        output { name: "a" feature: "w" hash { buckets: 4611686018427387904 } }
+        output { name: "b" feature: "n" hash { buckets: 1000003 } }
+        output { name: "c" feature: "pair" dtype: INT32 hash { buckets: 2147483648 } }
+        output { name: "d" feature: "square" dtype: INT64 hash { buckets: 7 } }
+        output { name: "e" feature: "n" hash { buckets: 1 } }""", rows)
 
 
 def test_scalars(check):

@@ -69,7 +69,7 @@ TEST_CASE("an error of the text says where it is and what else could stand there
        "sign_extend bit_order shape channel_order scale bias"},
       {"output [{ name: \"o\" }, { nam: \"o\" }]",
        "p:1:26: Output has no field 'nam'; did you mean 'name'? The fields of Output are: name dtype feature "
-       "unpack_bits decode_raw decode_image expression lookup stack custom one_hot vocabulary crop resize flip "
+       "unpack_bits decode_raw decode_image expression lookup stack custom one_hot vocabulary hash crop resize flip "
        "normalize layout internal"},
       {"seed: -1", "p:1:7: Expected integer, got: -"},
       {"seed: 1 seed: 2", "p:1:13: Non-repeated field \"seed\" is specified multiple times."},

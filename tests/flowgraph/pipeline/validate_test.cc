@@ -112,6 +112,22 @@ TEST_CASE("vocabulary: a number for each name, and one table for a file") {
   CHECK(spec.rows_can_fail());
 }
 
+TEST_CASE("hash: a number for each value of a FIXED feature") {
+  const PipelineSpec spec = resolve(source + batch + features +
+                                    "feature { name: 'tags' dtype: BYTES shape: [2, 3] } "
+                                    "output { name: 'a' feature: 'n' hash { buckets: 1 } } "
+                                    "output { name: 'b' feature: 'tags' dtype: INT32 hash { buckets: 2147483648 } } "
+                                    "output { name: 'c' feature: 'd' dtype: INT64 hash { buckets: 4611686018427387904 } }");
+  const auto rows_of = [&](size_t output) { return std::get<HashRows>(*spec.outputs[output].jobs.at(0).rows); };
+  CHECK((spec.outputs[0].dtype == DType::int64 && spec.outputs[0].shape == Shape{}));
+  CHECK((rows_of(0).buckets == 1 && rows_of(0).of_numbers));
+  CHECK((spec.outputs[1].dtype == DType::int32 && spec.outputs[1].shape == Shape{2, 3}));
+  CHECK((rows_of(1).buckets == uint64_t{1} << 31 && !rows_of(1).of_numbers));
+  CHECK(spec.outputs[1].jobs[0].values == 6);
+  CHECK((spec.outputs[2].dtype == DType::int64 && rows_of(2).buckets == uint64_t{1} << 62));
+  CHECK(spec.tables.empty());
+}
+
 TEST_CASE("the chess pipeline") {
   const PipelineSpec spec = resolve(test::chess_pipeline);
   REQUIRE(spec.sources.size() == 1);
@@ -371,6 +387,10 @@ TEST_CASE("outputs are plain values: equal if pipelines say the same, and differ
       "output { name: 'o' feature: 'i' vocabulary { keys_file: 'k' unknown: 0 } }",
       "output { name: 'o' feature: 'i' vocabulary { keys_file: 'k' unknown: -1 } }",
       "output { name: 'o' feature: 'i' vocabulary { keys_file: 'k' } dtype: INT32 }",
+      "output { name: 'o' feature: 'i' hash { buckets: 5 } }",
+      "output { name: 'o' feature: 'i' hash { buckets: 6 } }",
+      "output { name: 'o' feature: 'i' hash { buckets: 5 } dtype: INT32 }",
+      "output { name: 'o' feature: 'n' hash { buckets: 5 } }",
       "output { name: 'o' feature: 'i' decode_image {} crop { size: [5, 7] } }",
       "output { name: 'o' feature: 'i' decode_image {} crop { size: [5, 8] } }",
       "output { name: 'o' feature: 'i' decode_image { dct: FAST } crop { size: [5, 7] } }",
@@ -754,7 +774,7 @@ TEST_CASE("fields that make no sense are refused by name") {
       output("feature: \"open\" vocabulary { keys_file: 'k\\000' }",
              "output 'o': vocabulary.keys_file: it is not a file name, because it has a NUL character"),
       output("feature: \"open\" vocabulary { keys_file: 'k' } normalize {}",
-             "output 'o': normalize: the number of a name is its place in a file; remove 'normalize'"),
+             "output 'o': normalize: numbers of names only stand for something; remove 'normalize'"),
       output("feature: \"open\" vocabulary { keys_file: 'k' } layout: HWC",
              "output 'o': layout: numbers of names have no layout; remove 'layout'"),
       output("feature: \"open\" vocabulary { keys_file: 'k' } dtype: FLOAT32",
@@ -769,7 +789,27 @@ TEST_CASE("fields that make no sense are refused by name") {
                "output { name: 'v' feature: 'open' vocabulary { keys_file: 'k' } } "
                "output { name: 'o' expression { formula: 'out.v + 1' } }",
            "output 'o': expression.formula: out.v: formulas cannot read values that are looked up in a table or a "
-           "vocabulary"},
+           "vocabulary, or hashed"},
+      output("hash { buckets: 5 }", "output 'o': feature: hash needs a feature of BYTES or INT64; name one"),
+      output("feature: \"x\" hash { buckets: 5 }",
+             "output 'o': hash: it needs a feature of BYTES or INT64 that is FIXED, so that every record has as many "
+             "values; feature 'x' is FIXED FLOAT32"),
+      output("feature: \"list\" hash { buckets: 5 }",
+             "output 'o': hash: it needs a feature of BYTES or INT64 that is FIXED, so that every record has as many "
+             "values; feature 'list' is VARIABLE INT64"),
+      output("feature: \"n\" hash {}", "output 'o': hash.buckets: 0; it must be 1 to 4611686018427387904"),
+      output("feature: \"n\" hash { buckets: -1 }", "output 'o': hash.buckets: -1; it must be 1 to 4611686018427387904"),
+      output("feature: \"n\" hash { buckets: 4611686018427387905 }",
+             "output 'o': hash.buckets: 4611686018427387905; it must be 1 to 4611686018427387904"),
+      output("feature: \"n\" hash { buckets: 2147483649 } dtype: INT32",
+             "output 'o': hash.buckets: numbers below 2147483649 do not fit into INT32; it must be at most 2147483648, "
+             "or the dtype INT64"),
+      output("feature: \"n\" hash { buckets: 5 } normalize {}",
+             "output 'o': normalize: numbers of buckets only stand for something; remove 'normalize'"),
+      output("feature: \"n\" hash { buckets: 5 } layout: HWC",
+             "output 'o': layout: numbers of buckets have no layout; remove 'layout'"),
+      output("feature: \"n\" hash { buckets: 5 } dtype: UINT32",
+             "output 'o': dtype: it is UINT32, but numbers of buckets are INT64 or INT32; write one of the two"),
       output("custom {}",
              "output 'o': custom: this version does not support it yet; remove it (use unpack_bits, decode_raw, "
              "'expression' or 'stack' instead)"),
