@@ -82,11 +82,11 @@ class Packer {
   /// sent.
   Packing::Job of_made_rows(OutputSpec output) {
     DenseJob& job = output.jobs[0];
-    if (const auto* lookup = std::get_if<LookupRows>(&*job.rows); lookup && feed_.tables[lookup->table].on_device) {
-      const size_t table = lookup->table;
+    if (const auto* lookup = std::get_if<LookupRows>(&*job.rows); lookup && feed_.tables[lookup->key.table].on_device) {
+      const size_t table = lookup->key.table;
       unpack::UnpackSpec unpack = std::exchange(job.unpack, stored_elements(DType::int64, {}));
       job.unpack.out = output.dtype = DType::int64;
-      job.rows = LookupNumberRows{table, lookup->by_name};
+      job.rows = LookupNumberRows{lookup->key};
       output.shape = {};
       output.name = "packed " + output.name;
       return {.column = add(std::move(output)), .unpack = std::move(unpack), .table = table};

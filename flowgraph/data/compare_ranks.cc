@@ -121,8 +121,8 @@ config::Pipeline comparable(config::Pipeline pipeline) {
 // Returns the number of the table in which the output looks values up; nullopt if it does not look them up.
 std::optional<size_t> looked_up_in(const OutputSpec& output) {
   const RowSpec* const rows = output.row_spec();
-  if (const auto* lookup = rows ? std::get_if<LookupRows>(rows) : nullptr) return lookup->table;
-  if (const auto* vocabulary = rows ? std::get_if<VocabularyRows>(rows) : nullptr) return vocabulary->table;
+  if (const auto* lookup = rows ? std::get_if<LookupRows>(rows) : nullptr) return lookup->key.table;
+  if (const auto* vocabulary = rows ? std::get_if<VocabularyRows>(rows) : nullptr) return vocabulary->key.table;
   return std::nullopt;
 }
 

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "flowgraph/pipeline/output_resolver.h"
@@ -37,13 +39,18 @@ void resolve_lookup(OutputResolver& of) {
                                                  .keys_path = of.file_name("lookup.keys_file", lookup.keys_file()),
                                                  .resident = lookup.resident(),
                                                  .on_device = lookup.on_device()});
+  std::optional<int64_t> unknown;
+  if (lookup.has_unknown()) unknown = lookup.unknown();
+  if (unknown && (*unknown < 0 || static_cast<uint64_t>(*unknown) >= of.tables[table].rows))
+    of.refuse("lookup.unknown", fmt::format("{}; it must be the number of a row of {}, 0 to {}", *unknown,
+                                            of.tables[table].name(), of.tables[table].rows - 1));
   const DType stored = of.tables[table].dtype;
   unpack::UnpackSpec unpack = stored_elements(stored, of.tables[table].row_shape);
   const int channel_axis = of.turn(unpack, ImageLayout::unknown);
   of.finish(unpack, channel_axis, stored);
   of.output.shape = unpack.shape;
   of.add_job({.number = number}, unpack);
-  of.output.jobs.back().rows = LookupRows{table, by_name, std::move(unpack)};
+  of.output.jobs.back().rows = LookupRows{{table, by_name, unknown}, std::move(unpack)};
 }
 
 }  // namespace feedline::flow

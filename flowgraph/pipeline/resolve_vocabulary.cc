@@ -34,7 +34,7 @@ void resolve_vocabulary(OutputResolver& of) {
   of.finish(unpack, -1, DType::int64);
   of.output.shape = from.shape;
   of.add_job({.number = number}, unpack, static_cast<size_t>(from.shape.elements()));
-  of.output.jobs.back().rows = VocabularyRows{table, unknown, std::move(unpack)};
+  of.output.jobs.back().rows = VocabularyRows{{table, true, unknown}, std::move(unpack)};
 }
 
 }  // namespace feedline::flow

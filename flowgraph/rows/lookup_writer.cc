@@ -24,19 +24,31 @@ int64_t number_of(std::span<const std::byte> value) noexcept {
 }  // namespace
 
 void RowFinder::find(Values values, std::span<int64_t> rows) const noexcept {
-  if (by_name) return table->keys().find(values, rows);
-  for (size_t i = 0; i < values.size(); i++) {
-    const int64_t number = number_of(values[i]);
-    rows[i] = number >= 0 && static_cast<uint64_t>(number) < table->rows() ? number : -1;
+  if (key.by_name) {
+    table->keys().find(values, rows);
+  } else {
+    for (size_t i = 0; i < values.size(); i++) {
+      const int64_t number = number_of(values[i]);
+      rows[i] = number >= 0 && static_cast<uint64_t>(number) < table->rows() ? number : -1;
+    }
   }
+  if (key.unknown) std::ranges::replace(rows.first(values.size()), -1, *key.unknown);
+}
+
+void RowFinder::find(Values values, std::span<int64_t> rows, size_t first, RowOutcome& outcome) const {
+  find(values, rows);
+  if (key.unknown) return;
+  for (size_t i = 0; i < values.size(); i++)
+    if (rows[i] < 0) outcome.failed.push_back(failure(first + i, values[i]));
 }
 
 RowError RowFinder::failure(size_t row, std::span<const std::byte> value) const {
   const TableSpec& spec = table->spec();
   std::string message;
-  if (!by_name)
-    message = fmt::format("there is no row {} in {}, which has rows 0 to {}; correct the record, or the table",
-                          number_of(value), spec.name(), table->rows() - 1);
+  if (!key.by_name)
+    message = fmt::format(
+        "there is no row {} in {}, which has rows 0 to {}; give lookup.unknown, or correct the record or the table",
+        number_of(value), spec.name(), table->rows() - 1);
   else if (spec.is_vocabulary())
     message = fmt::format(
         "{} does not have the name {}; add the name to this file, give vocabulary.unknown, or correct "
@@ -44,18 +56,14 @@ RowError RowFinder::failure(size_t row, std::span<const std::byte> value) const 
         spec.name(), quoted(value));
   else
     message =
-        fmt::format("{} does not have the name {}; add the name to this file and its row to {}, or correct the record",
+        fmt::format("{} does not have the name {}; add the name to this file and its row to {}, give lookup.unknown, or "
+                    "correct the record",
                     std::filesystem::path(spec.keys_path).filename().string(), quoted(value), spec.name());
   return {static_cast<uint32_t>(row), Category::wrong_value, -1, std::move(message)};
 }
 
-void RowFinder::add_failures(Values values, std::span<const int64_t> rows, size_t first, RowOutcome& outcome) const {
-  for (size_t i = 0; i < values.size(); i++)
-    if (rows[i] < 0) outcome.failed.push_back(failure(first + i, values[i]));
-}
-
-LookupWriter::LookupWriter(std::shared_ptr<const Table> table, bool by_name, const unpack::UnpackSpec& unpack)
-    : finder_{std::move(table), by_name}, table_(*finder_.table), unpack_(unpack) {}
+LookupWriter::LookupWriter(RowFinder finder, const unpack::UnpackSpec& unpack)
+    : finder_(std::move(finder)), table_(*finder_.table), unpack_(unpack) {}
 
 size_t LookupWriter::rows_at_once() const noexcept {
   return std::clamp<size_t>(bytes_at_once / table_.row_bytes(), 1, Table::most_at_once);
@@ -86,8 +94,7 @@ void LookupWriter::write(std::span<const std::span<const std::byte>> values, con
   const size_t at_once = rows_at_once();
   for (size_t first = 0; first < values.size(); first += at_once, out += at_once * stride) {
     const std::span some = values.subspan(first, std::min(at_once, values.size() - first));
-    finder_.find(some, rows);
-    finder_.add_failures(some, rows, first, outcome);
+    finder_.find(some, rows, first, outcome);
     table_.read(std::span(rows).first(some.size()), scratch, stored);
     unpack_(std::span(stored).first(some.size()), out, stride);
   }
@@ -98,8 +105,7 @@ void LookupNumberWriter::write(std::span<const std::span<const std::byte>> value
   std::array<int64_t, Table::most_at_once> rows;
   for (size_t first = 0; first < values.size(); first += rows.size()) {
     const std::span some = values.subspan(first, std::min(rows.size(), values.size() - first));
-    finder_.find(some, rows);
-    finder_.add_failures(some, rows, first, outcome);
+    finder_.find(some, rows, first, outcome);
     for (size_t i = 0; i < some.size(); i++, out += stride) {
       const int64_t number = Table::arrival_number(rows[i]);
       std::memcpy(out, &number, sizeof number);

@@ -12,30 +12,29 @@
 
 namespace feedline::flow {
 
-/// Finds the rows of a table that values stand for. A value is the number of a row, as an INT64, or the name of a row.
-/// The rows of a vocabulary are the numbers of its names.
+/// Finds the rows of a table that values stand for.
 struct RowFinder {
   std::shared_ptr<const Table> table;
-  bool by_name;
+  TableKey key;
 
   using Values = std::span<const std::span<const std::byte>>;
-  /// Sets rows[i] to the number of the row that values[i] stands for, or to -1 if there is no such row. Precondition:
+  /// Sets rows[i] to the number of the row that values[i] stands for, or to -1 if it stands for no row. Precondition:
   /// there are at most Table::most_at_once values.
   void find(Values values, std::span<int64_t> rows) const noexcept;
-  /// Adds a failure for each value that stands for no row. values[0] belongs to row `first` of the block.
-  void add_failures(Values values, std::span<const int64_t> rows, size_t first, RowOutcome& outcome) const;
+  /// Does the same, and adds a failure for each value that stands for no row. values[0] belongs to row `first` of the
+  /// block.
+  void find(Values values, std::span<int64_t> rows, size_t first, RowOutcome& outcome) const;
 
  private:
   RowError failure(size_t row, std::span<const std::byte> value) const;
 };
 
-/// Makes each row of the output from a row of the table, which is normalised and cast. The value from which a row is
-/// made is the number of the table's row, as an INT64, or its name. If the table has no row of this number or name, the
-/// row of the output fails with Category::wrong_value.
+/// Makes each row of the output from a row of the table, which is normalised and cast. If a value stands for no row of
+/// the table, the row of the output fails with Category::wrong_value.
 class LookupWriter final : public RowWriter {
  public:
   /// `unpack` makes a row of the output from a row of the table. The table must be open.
-  LookupWriter(std::shared_ptr<const Table> table, bool by_name, const unpack::UnpackSpec& unpack);
+  LookupWriter(RowFinder finder, const unpack::UnpackSpec& unpack);
 
   uint64_t scratch_bytes() const noexcept override;
   bool reads_ahead() const noexcept override { return table_.reads_ahead(); }

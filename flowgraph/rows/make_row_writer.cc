@@ -12,16 +12,18 @@ struct Maker {
   using Made = std::unique_ptr<const RowWriter>;
   Made operator()(const OneHotRows& rows) const { return std::make_unique<OneHotWriter>(rows.unpack); }
   Made operator()(const LookupRows& rows) const {
-    return std::make_unique<LookupWriter>(tables.at(rows.table), rows.by_name, rows.unpack);
+    return std::make_unique<LookupWriter>(finder_of(rows.key), rows.unpack);
   }
   Made operator()(const LookupNumberRows& rows) const {
-    return std::make_unique<LookupNumberWriter>(RowFinder{tables.at(rows.table), rows.by_name});
+    return std::make_unique<LookupNumberWriter>(finder_of(rows.key));
   }
   Made operator()(const VocabularyRows& rows) const {
-    return std::make_unique<VocabularyWriter>(tables.at(rows.table), rows.unknown, rows.unpack);
+    return std::make_unique<VocabularyWriter>(finder_of(rows.key), rows.unpack);
   }
   Made operator()(const HashRows& rows) const { return std::make_unique<HashWriter>(rows); }
   Made operator()(const PictureRows& rows) const { return std::make_unique<PictureWriter>(rows); }
+
+  RowFinder finder_of(const TableKey& key) const { return {tables.at(key.table), key}; }
 
   const Tables& tables;
 };

@@ -22,26 +22,31 @@ struct OneHotRows {
   bool operator==(const OneHotRows&) const = default;
 };
 
-/// A row is a row of a table, found by its number (an INT64) or by its name.
+/// Says which row of a table a value of a feature stands for. The rows of a vocabulary are the numbers of its names.
+struct TableKey {
+  size_t table = 0;                // number of the table in PipelineSpec::tables
+  bool by_name = false;            // a value is the name of a row; false: its number, an INT64
+  std::optional<int64_t> unknown;  // the row for a value that the table does not have; nullopt: it stands for no row
+  bool operator==(const TableKey&) const = default;
+};
+
+/// A row is a row of a table.
 struct LookupRows {
-  size_t table = 0;  // number of the table in PipelineSpec::tables
-  bool by_name = false;
+  TableKey key;
   unpack::UnpackSpec unpack;  // makes a row of the output from a row of the table
   bool operator==(const LookupRows&) const = default;
 };
 
 /// A row is one number: the Table::arrival_number() of the table's row that LookupRows takes.
 struct LookupNumberRows {
-  size_t table = 0;
-  bool by_name = false;
+  TableKey key;
   bool operator==(const LookupNumberRows&) const = default;
 };
 
 /// A row is the number of a name in a vocabulary.
 struct VocabularyRows {
-  size_t table = 0;                // number of the vocabulary in PipelineSpec::tables
-  std::optional<int64_t> unknown;  // the number of a name that the vocabulary does not have; nullopt: the row fails
-  unpack::UnpackSpec unpack;       // makes a row from the number, an INT64
+  TableKey key;
+  unpack::UnpackSpec unpack;  // makes a row from the number, an INT64
   bool operator==(const VocabularyRows&) const = default;
 };
 

@@ -6,9 +6,8 @@
 
 namespace feedline::flow {
 
-VocabularyWriter::VocabularyWriter(std::shared_ptr<const Table> vocabulary, std::optional<int64_t> unknown,
-                                   const unpack::UnpackSpec& unpack)
-    : finder_{std::move(vocabulary), true}, unknown_(unknown), unpack_(unpack) {}
+VocabularyWriter::VocabularyWriter(RowFinder finder, const unpack::UnpackSpec& unpack)
+    : finder_(std::move(finder)), unpack_(unpack) {}
 
 void VocabularyWriter::write(std::span<const std::span<const std::byte>> values, const RowNumbers&, std::byte* out,
                              size_t stride, std::span<std::byte>, RowOutcome& outcome) const {
@@ -18,11 +17,7 @@ void VocabularyWriter::write(std::span<const std::span<const std::byte>> values,
     stored[i] = reinterpret_cast<const std::byte*>(&numbers[i]);
   for (size_t first = 0; first < values.size(); first += numbers.size(), out += numbers.size() * stride) {
     const std::span some = values.subspan(first, std::min(numbers.size(), values.size() - first));
-    finder_.find(some, numbers);
-    if (unknown_)
-      std::ranges::replace(std::span(numbers).first(some.size()), -1, *unknown_);
-    else
-      finder_.add_failures(some, numbers, first, outcome);
+    finder_.find(some, numbers, first, outcome);
     unpack_(std::span(stored).first(some.size()), out, stride);
   }
 }

@@ -85,7 +85,8 @@ class TableData {
            "table: 'halves.npy' } } output { name: 'named' " + by_name +
            "table: 'bytes.npy' } } output { name: 'normalized' normalize { scale: 0.5 mean: [1, 2, 3] } " + by_name +
            "table: 'bytes.npy' } } output { name: 'number' " + by_number +
-           "table: 'numbers.npy' } } output { name: 'small' dtype: INT8 " + by_number + "table: 'numbers.npy' } } ";
+           "table: 'numbers.npy' } } output { name: 'small' dtype: INT8 " + by_number +
+           "table: 'numbers.npy' } } output { name: 'known' " + by_number + "unknown: 3 table: 'halves.npy' } } ";
   }
   Pipeline pipeline(const std::string& more) const {
     return parse_pipeline(

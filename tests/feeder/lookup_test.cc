@@ -234,9 +234,10 @@ TEST_CASE("a name or a number that the table has not is a bad record, with the k
       CHECK(error.place().feature == (output == by_name ? "image" : "row"));
       CHECK(error.message() ==
             (output == by_name
-                 ? "names.txt does not have the name 'gone-8'; add the name to this file and its row to floats.npy, or "
-                   "correct the record"
-                 : "there is no row 58 in floats.npy, which has rows 0 to 49; correct the record, or the table"));
+                 ? "names.txt does not have the name 'gone-8'; add the name to this file and its row to floats.npy, give "
+                   "lookup.unknown, or correct the record"
+                 : "there is no row 58 in floats.npy, which has rows 0 to 49; give lookup.unknown, or correct the record "
+                   "or the table"));
     }
   for (const std::string& output : {by_name, by_number}) {
     const Captions one_lost(40, {9});
@@ -273,6 +274,37 @@ TEST_CASE("a name or a number that the table has not is a bad record, with the k
                     Catch::Contains("there is no row -1 in floats.npy"));
   CHECK_THROWS_WITH(Feeder(negative.pipeline(by_name + batch_of(1, "DROP"))).next(),
                     Catch::Contains("names.txt does not have the name ''"));
+}
+
+TEST_CASE("with `unknown` no record is bad: what the table has not is given this row") {
+  const std::set<int64_t> lost = {0, 8, 9, 10, 11, 599};
+  const Captions captions(600, lost);
+  for (const std::string where : {"", "resident: true", "on_device: true"})
+    for (const int64_t unknown : {int64_t{0}, table_rows - 1})
+      for (const int count : {1, 2}) {
+        INFO(where << ", row " << unknown << ", " << count << " replicas");
+        const std::string more = fmt::format(" {} unknown: {} ", where, unknown);
+        Feeder feeder(captions.pipeline(lookups(more) + "shuffle { mode: BLOCK buffer_size: 50 } " + batch_of(20, "DROP")),
+                      replicas(count));
+        int64_t rows = 0;
+        for (bool ended = false; !ended;)
+          for (int replica = 0; replica < count; replica++) {
+            const Batch batch = feeder.next(replica);
+            if ((ended = !batch)) continue;
+            rows += batch.valid_count();
+            const auto id = batch.at("id").as<int64_t>();
+            const auto feats = batch.at("feats").as<float>(), half = batch.at("half").as<float>();
+            for (size_t i = 0; i < id.size(); i++) {
+              const int64_t row = lost.contains(id[i]) ? unknown : Captions::row_of(id[i]);
+              REQUIRE(std::vector<float>(&feats[6 * i], &feats[6 * i] + 6) == floats_of(row));
+              REQUIRE(half[i] == 1 + static_cast<float>(row) / 1024);
+            }
+          }
+        CHECK(rows == 600);
+        CHECK(feeder.report().bad_records == 0);
+        CHECK(feeder.report().last_epoch->verdict == EpochAudit::Verdict::holds);
+        CHECK(feeder.try_records(600).failed == 0);
+      }
 }
 
 TEST_CASE("check tries what records look up") {

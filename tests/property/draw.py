@@ -38,6 +38,11 @@ class Case:
     steps: int = 40  # that are compared, over all epochs
 
 
+def base_of(name):
+    """Returns the name that data.py gives a feature."""
+    return name.removesuffix(" of steps").rstrip("'")
+
+
 def draw(seed):
     return _Draw(random.Random(seed)).case()
 
@@ -338,7 +343,7 @@ class _Draw:
         return self.p.output.add(name=name, feature=feature)
 
     def output(self, name):
-        base = {n: n.removesuffix(" of steps").rstrip("'") for n in self.names}
+        base = {n: base_of(n) for n in self.names}
         can = ["reserved"] + ["pass"] * 4
         f = self.known
         plain = [n for n in self.names if not f[n].kind and not f[n].shape and not f[n].where]
@@ -352,7 +357,7 @@ class _Draw:
                 if base[n] in ("pic", "two", "frames", "pair") and not (self.windows and f[n].kind)
             ],
             "one_hot": [n for n in plain if base[n] in ("cls", "y", "row")],
-            "lookup": [n for n in plain if base[n] in ("row", "name")],
+            "lookup": [n for n in plain if base[n] in ("row", "name", "y")],
             "vocabulary": [n for n in self.names if base[n] in ("name", "tags", "fixedb") and not f[n].kind],
             "hash": [n for n in self.names if f[n].dtype in (1, 9) and not f[n].kind],
             "stack": numbers,
@@ -561,6 +566,8 @@ class _Draw:
         output.lookup.table = self.any(["floats.npy", "shorts.npy", "wide.npy"])
         if self.known[feature].dtype == 1:
             output.lookup.keys_file = "names.txt"
+        if self.chance(30) or base_of(feature) == "y":  # "y" is often no number of a row
+            output.lookup.unknown = self.any([0, 7, 19])
         where = self.any(["", "", "resident", "on_device"])
         if where:
             setattr(output.lookup, where, True)

@@ -352,7 +352,9 @@ class Output:
         else:
             number = row.scalar(self.message.feature)
         if not 0 <= number < len(self._table):
-            raise Failure("wrong_value", self.feature.name)
+            if not self.message.lookup.HasField("unknown"):
+                raise Failure("wrong_value", self.feature.name)
+            number = self.message.lookup.unknown
         return self._finished(self._table[number])
 
     def _vocabulary(self, row: Row):

@@ -160,6 +160,10 @@ def test_classes_and_tables(check, tmp_path):
     rows = [example(k=k, n=n) for k in (0, 3, 4, 5, 8, -1) for n in ("a", "bb", "c c", "", "x", "a\n")]
     check("""
         feature { name: "k" dtype: INT64 } feature { name: "n" dtype: BYTES }
+        output { name: "tu" feature: "k" lookup { table: "numbers.npy" on_device: true unknown: 7 } }
+        output { name: "mu" feature: "n" lookup { table: "table.npy" keys_file: "names.txt" unknown: 0 } }""", rows)
+    check("""
+        feature { name: "k" dtype: INT64 } feature { name: "n" dtype: BYTES }
         output { name: "h" feature: "k" one_hot { classes: 5 } }
         output { name: "hi" feature: "k" dtype: INT8 one_hot { classes: 5 } normalize { scale: 10 mean: -1 } }
         output { name: "t" feature: "k" dtype: UINT8 lookup { table: "numbers.npy" resident: true } }

@@ -72,6 +72,15 @@ TEST_CASE("lookup: the tensor is a row of the table, and a table that is wrong i
                     dir.file("big.npy") +
                         ": output 'o': lookup.table: its elements are big-endian ('>f4'); save array.astype('<f4') "
                         "[bad_pipeline]");
+  const PipelineSpec known = resolve_in("output { name: 'a' feature: 'n' lookup { table: 't.npy' unknown: 1 } }");
+  CHECK(std::get<LookupRows>(*known.outputs[0].jobs[0].rows).key.unknown == 1);
+  for (const std::string other : {"unknown: 0", ""})
+    CHECK_FALSE(known.outputs ==
+                resolve_in("output { name: 'a' feature: 'n' lookup { table: 't.npy' " + other + " } }").outputs);
+  for (const std::string unknown : {"2", "-1", "9223372036854775807"})
+    CHECK_THROWS_WITH(
+        resolve_in("output { name: 'o' feature: 'n' lookup { table: 't.npy' unknown: " + unknown + " } }"),
+        "output 'o': lookup.unknown: " + unknown + "; it must be the number of a row of t.npy, 0 to 1 [bad_pipeline]");
   CHECK_THROWS_WITH(
       resolve_in("output { name: 'o' feature: 'n' lookup { table: 'none.npy' } }"),
       dir.file("none.npy") + ": output 'o': lookup.table: cannot be opened: No such file or directory [io_error]");
@@ -104,11 +113,11 @@ TEST_CASE("vocabulary: a number for each name, and one table for a file") {
   CHECK_FALSE(spec.tables[2].is_vocabulary());
   const auto rows_of = [&](size_t output) { return std::get<VocabularyRows>(*spec.outputs[output].jobs.at(0).rows); };
   CHECK((spec.outputs[0].dtype == DType::int64 && spec.outputs[0].shape == Shape{}));
-  CHECK((rows_of(0).table == 0 && !rows_of(0).unknown));
+  CHECK((rows_of(0).key.table == 0 && !rows_of(0).key.unknown));
   CHECK((spec.outputs[1].dtype == DType::int32 && spec.outputs[1].shape == Shape{2, 3}));
-  CHECK((rows_of(1).table == 0 && rows_of(1).unknown == -1));
+  CHECK((rows_of(1).key.table == 0 && rows_of(1).key.unknown == -1));
   CHECK(spec.outputs[1].jobs[0].values == 6);
-  CHECK((spec.outputs[2].dtype == DType::int64 && rows_of(2).table == 1 && rows_of(2).unknown == 0));
+  CHECK((spec.outputs[2].dtype == DType::int64 && rows_of(2).key.table == 1 && rows_of(2).key.unknown == 0));
   CHECK(spec.rows_can_fail());
 }
 
