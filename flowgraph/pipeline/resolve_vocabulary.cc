@@ -11,14 +11,9 @@ namespace feedline::flow {
 
 void resolve_vocabulary(OutputResolver& of) {
   const config::Vocabulary& vocabulary = of.config.vocabulary();
-  if (of.config.feature().empty())
-    of.refuse("feature", "vocabulary needs a feature of BYTES, whose values are names; name one");
-  const int number = of.feature_number("feature", of.config.feature());
+  const int number = of.names_feature("vocabulary");
   const FeatureSpec& from = of.feature(number);
-  if (from.dtype != DType::bytes || from.kind != FeatureKind::fixed)
-    of.refuse("vocabulary", fmt::format("it needs a feature of BYTES that is FIXED, so that every record has as many "
-                                        "names; feature '{}' is {}",
-                                        from.name, describe(from)));
+  const bool numbers = from.dtype == DType::int64;
   if (vocabulary.keys_file().empty())
     of.refuse("vocabulary.keys_file", "it is missing; give a file with one name on each line");
   of.refuse_all_but_numbers("numbers of names");
@@ -28,13 +23,16 @@ void resolve_vocabulary(OutputResolver& of) {
     of.refuse("vocabulary.unknown",
               fmt::format("{} does not fit into INT32; it must be {} to {}, or the dtype INT64", *unknown,
                           std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()));
-  const size_t table = of.table(
-      "vocabulary.keys_file", {.path = "", .keys_path = of.file_name("vocabulary.keys_file", vocabulary.keys_file())});
+  const size_t table = of.table("vocabulary.keys_file",
+                                {.path = "",
+                                 .keys_path = of.file_name("vocabulary.keys_file", vocabulary.keys_file()),
+                                 .number_names = numbers});
   unpack::UnpackSpec unpack = stored_elements(DType::int64, Shape());
   of.finish(unpack, -1, DType::int64);
   of.output.shape = from.shape;
   of.add_job({.number = number}, unpack, static_cast<size_t>(from.shape.elements()));
-  of.output.jobs.back().rows = VocabularyRows{{table, true, unknown}, std::move(unpack)};
+  of.output.jobs.back().rows = VocabularyRows{
+      {table, numbers ? TableKey::By::number_name : TableKey::By::name, unknown}, std::move(unpack)};
 }
 
 }  // namespace feedline::flow

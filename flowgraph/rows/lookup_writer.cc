@@ -6,7 +6,11 @@
 #include <array>
 #include <cstring>
 #include <filesystem>
+#include <string>
 #include <utility>
+
+#include "base/load.h"
+#include "flowgraph/rows/decimal_text.h"
 
 namespace feedline::flow {
 namespace {
@@ -15,21 +19,30 @@ namespace {
 // unpacked.
 constexpr size_t bytes_at_once = 256 << 10;
 
-int64_t number_of(std::span<const std::byte> value) noexcept {
-  int64_t number;
-  std::memcpy(&number, value.data(), sizeof number);
-  return number;
-}
+using By = TableKey::By;
 
 }  // namespace
 
 void RowFinder::find(Values values, std::span<int64_t> rows) const noexcept {
-  if (key.by_name) {
-    table->keys().find(values, rows);
-  } else {
-    for (size_t i = 0; i < values.size(); i++) {
-      const int64_t number = number_of(values[i]);
-      rows[i] = number >= 0 && static_cast<uint64_t>(number) < table->rows() ? number : -1;
+  switch (key.by) {
+    case By::row:
+      for (size_t i = 0; i < values.size(); i++) {
+        const int64_t number = load<int64_t>(values[i].data());
+        rows[i] = number >= 0 && static_cast<uint64_t>(number) < table->rows() ? number : -1;
+      }
+      break;
+    case By::name:
+      table->keys().find(values, rows);
+      break;
+    case By::number_name: {
+      std::array<DecimalText, Table::most_at_once> texts;
+      std::array<KeyMap::Key, Table::most_at_once> names;
+      for (size_t i = 0; i < values.size(); i++) {
+        texts[i] = DecimalText(values[i]);
+        names[i] = std::as_bytes(std::span(texts[i].view()));
+      }
+      table->keys().find(std::span(names).first(values.size()), rows);
+      break;
     }
   }
   if (key.unknown) std::ranges::replace(rows.first(values.size()), -1, *key.unknown);
@@ -45,20 +58,18 @@ void RowFinder::find(Values values, std::span<int64_t> rows, size_t first, RowOu
 RowError RowFinder::failure(size_t row, std::span<const std::byte> value) const {
   const TableSpec& spec = table->spec();
   std::string message;
-  if (!key.by_name)
+  if (key.by == By::row)
     message = fmt::format(
         "there is no row {} in {}, which has rows 0 to {}; give lookup.unknown, or correct the record or the table",
-        number_of(value), spec.name(), table->rows() - 1);
-  else if (spec.is_vocabulary())
-    message = fmt::format(
-        "{} does not have the name {}; add the name to this file, give vocabulary.unknown, or correct "
-        "the record",
-        spec.name(), quoted(value));
+        load<int64_t>(value.data()), spec.name(), table->rows() - 1);
   else
-    message =
-        fmt::format("{} does not have the name {}; add the name to this file and its row to {}, give lookup.unknown, or "
-                    "correct the record",
-                    std::filesystem::path(spec.keys_path).filename().string(), quoted(value), spec.name());
+    message = fmt::format(
+        "{0} does not have the {1}; add the {2} to this file{3}, give {4}.unknown, or correct the record",
+        std::filesystem::path(spec.keys_path).filename().string(),
+        key.by == By::name ? "name " + quoted(value) : "number " + std::string(DecimalText(value).view()),
+        key.by == By::name ? "name" : "number",
+        spec.is_vocabulary() ? std::string() : " and its row to " + spec.name(),
+        spec.is_vocabulary() ? "vocabulary" : "lookup");
   return {static_cast<uint32_t>(row), Category::wrong_value, -1, std::move(message)};
 }
 

@@ -24,8 +24,13 @@ struct OneHotRows {
 
 /// Says which row of a table a value of a feature stands for. The rows of a vocabulary are the numbers of its names.
 struct TableKey {
-  size_t table = 0;                // number of the table in PipelineSpec::tables
-  bool by_name = false;            // a value is the name of a row; false: its number, an INT64
+  enum class By : uint8_t {
+    row,          // a value is the number of a row, an INT64
+    name,         // a value is the name of a row
+    number_name,  // a value is an INT64, and its decimal text is the name of a row
+  };
+  size_t table = 0;  // number of the table in PipelineSpec::tables
+  By by = By::row;
   std::optional<int64_t> unknown;  // the row for a value that the table does not have; nullopt: it stands for no row
   bool operator==(const TableKey&) const = default;
 };

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <charconv>
 #include <filesystem>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "base/audit.h"
@@ -45,6 +47,22 @@ DType dtype_of(const io::SourceFile& file, const io::NpyHeader& header) {
   if (descr[0] == '>' && header.element_bytes > 1)
     refuse(file, fmt::format("its elements are big-endian ('{}'); save array.astype('<{}')", descr, descr.substr(1)));
   return found->second;
+}
+
+// Throws Error bad_pipeline unless each name is an INT64 in decimal digits, as std::to_chars writes it.
+void check_numbers(const io::SourceFile& file, const KeyMap& names, uint64_t rows) {
+  for (uint64_t row = 0; row < rows; row++) {
+    const KeyMap::Key name = names.name(row);
+    const std::string_view text(reinterpret_cast<const char*>(name.data()), name.size());
+    int64_t number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    std::array<char, 20> again;
+    if (error != std::errc() || end != text.data() + text.size() ||
+        text != std::string_view(again.data(), std::to_chars(again.data(), again.data() + again.size(), number).ptr))
+      refuse(file, fmt::format("line {} is {}, but the feature is INT64; write a number of 64 bits there, in decimal "
+                               "digits without spaces, a plus sign or leading zeros, or declare the feature as BYTES",
+                               row + 1, quoted(name)));
+  }
 }
 
 Shape shape_of(const io::SourceFile& file, const io::NpyHeader& header) {
@@ -135,11 +153,12 @@ void Table::open(uint64_t memory_limit, const IoOptions& how, bool gpus) {
     digest_ = mix64(digest_ ^ static_cast<uint64_t>(axis));
   if (names) {
     keys_.emplace(*names, header_.rows);
+    if (spec_.number_names) check_numbers(*names, *keys_, header_.rows);
     digest_ = mix64(digest_ ^ keys_->digest());
   }
   if (file_) {
     open_rows(how, rows_bytes);
-  } else {
+  } else if (!spec_.number_names) {  // an empty name is no number
     const KeyMap::Key empty;
     int64_t line = -1;
     keys_->find({&empty, 1}, {&line, 1});

@@ -38,7 +38,7 @@ class Table {
   /// rows of an on_device table are resident on GPUs, and not on the host. Does nothing the second time. Throws the
   /// Errors of KeyMap, and Error if a file cannot be read or has changed. Throws Error bad_pipeline if the table takes
   /// more than `memory_limit` bytes, or if it is a vocabulary without names, with an empty one, or with more than
-  /// KeyMap::most_names.
+  /// KeyMap::most_names, or if a name that must be a number (TableSpec::number_names) is none.
   ///
   /// `how.direct` says when rows are read past the page cache. With `automatic`, they are read past the page cache if
   /// the file is larger than the memory that this process may use. If there is no page cache for the file, they always

@@ -14,7 +14,8 @@ struct TableSpec {
   std::string path;       // the name of the .npy file (io::absolute_name); empty: a vocabulary, which has only names
   std::string keys_path;  // the name of the file of names; empty: rows have only numbers
   bool resident = false;
-  bool on_device = false;  // the rows are in the memory of each device that has a replica
+  bool on_device = false;     // the rows are in the memory of each device that has a replica
+  bool number_names = false;  // each name is the decimal text of an INT64
 
   // Set by the constructor of Table from the header of the .npy file. A vocabulary has only `rows`, the number of its
   // names, which Table::open() sets.

@@ -9,6 +9,7 @@
 #include "data.h"
 #include "distributed.h"
 #include "support/catch.h"
+#include "support/npy.h"
 #include "support/ranks.h"
 
 using namespace feedline;
@@ -280,6 +281,81 @@ TEST_CASE("names are whole lines without their ends, and a default value is look
   const Batch batch = feeder.next();
   const auto found = batch.at("number").as<int64_t>();
   CHECK(std::vector<int64_t>(found.begin(), found.end()) == std::vector<int64_t>{0, 1, 9, 9, 2, 9, 1});
+}
+
+TEST_CASE("names that are numbers: INT64 values, one in a record or several, of which unknown ones are told") {
+  const TempDir dir;
+  constexpr int64_t count = 70;
+  const auto key_of = [](int64_t number) {
+    return number == 3   ? std::numeric_limits<int64_t>::min()
+           : number == 4 ? std::numeric_limits<int64_t>::max()
+                         : number * 37 % 1000 - 500;
+  };
+  std::string names;
+  std::vector<float> rows;
+  for (int64_t number = 0; number < count; number++) {
+    names += std::to_string(key_of(number)) + "\n";
+    rows.push_back(static_cast<float>(number) / 4);
+  }
+  dir.write("keys.txt", names);
+  dir.write("t.npy", npy("<f4", "(70,)", in_memory(rows)));
+  for (const int64_t each : {1, 2, 300}) {  // the writer is given 256 values at a time
+    const auto number_of = [&](int64_t id, int64_t i) { return (id * 7 + i * 3) % count; };
+    const auto write = [&](int64_t lost) {
+      std::vector<std::string> records;
+      for (int64_t id = 0; id < 100; id++) {
+        std::vector<int64_t> keys;
+        for (int64_t i = 0; i < each; i++) keys.push_back(id == lost ? -7777 : key_of(number_of(id, i)));
+        records.push_back(wire::example(wire::entry("id", wire::int64_feature({id})) +
+                                        wire::entry("key", wire::int64_feature({keys[0]})) +
+                                        wire::entry("keys", wire::int64_feature(keys))));
+      }
+      write_records(dir.file("data"), records);
+    };
+    const auto pipeline = [&](const std::string& more) {
+      return parse_pipeline(
+          fmt::format("source {{ files: 'data' }} feature {{ name: 'id' dtype: INT64 }} feature {{ name: 'key' dtype: "
+                      "INT64 }} feature {{ name: 'keys' dtype: INT64 shape: {} }} output {{ name: 'id' feature: 'id' }} "
+                      "output {{ name: 'row' feature: 'key' lookup {{ table: 't.npy' keys_file: 'keys.txt' {} }} }} "
+                      "output {{ name: 'keys' feature: 'keys' vocabulary {{ keys_file: 'keys.txt' {} }} }} ",
+                      each, more, more) +
+              batch_of(20, "DROP"),
+          dir.path());
+    };
+    for (const int64_t lost : {-1, 45}) {
+      INFO(each << " keys, lost: " << lost);
+      write(lost);
+      Feeder feeder(pipeline("unknown: 5"));
+      int64_t seen = 0;
+      while (const Batch batch = feeder.next()) {
+        const auto id = batch.at("id").as<int64_t>(), keys = batch.at("keys").as<int64_t>();
+        const auto row = batch.at("row").as<float>();
+        CHECK((batch.at("keys").shape == Shape{20, each}));
+        for (size_t r = 0; r < id.size(); r++, seen++) {
+          CHECK(row[r] == static_cast<float>(id[r] == lost ? 5 : number_of(id[r], 0)) / 4);
+          for (int64_t i = 0; i < each; i++)
+            REQUIRE(keys[r * static_cast<size_t>(each) + static_cast<size_t>(i)] ==
+                    (id[r] == lost ? 5 : number_of(id[r], i)));
+        }
+      }
+      CHECK(seen == 100);
+      CHECK(feeder.report().bad_records == 0);
+    }
+    Feeder strict(pipeline(""));
+    const Error error = error_of_feed(strict);
+    CHECK(error.category() == Category::wrong_value);
+    CHECK(error.message() == "keys.txt does not have the number -7777; add the number to this file and its row to "
+                             "t.npy, give lookup.unknown, or correct the record");
+    CHECK((error.place().record == 45 && error.place().feature == "key"));
+    const TriedRecords tried = strict.try_records(100);
+    REQUIRE(tried.errors.size() == 1);
+    CHECK(tried.errors[0].message() == error.message());
+    Feeder several(pipeline("").with("output.row.lookup.unknown", "0"));
+    CHECK(error_of_feed(several).message() ==
+          std::string(each == 1 ? "" : "value 0: ") +
+              "keys.txt does not have the number -7777; add the number to this file, give vocabulary.unknown, or "
+              "correct the record");
+  }
 }
 
 TEST_CASE("the plan has each file of names once, and what it takes; a file that will not do is named") {

@@ -409,6 +409,9 @@ def write_all(folder):
         file.write("\n".join(WORDS) + "\n")
     with open(os.path.join(folder, "some-names.txt"), "w", newline="") as file:
         file.write("\r\n".join(WORDS[::-3]))
+    for name, numbers in (("numbers.txt", range(19, -1, -1)), ("some-numbers.txt", range(-3, 20, 3))):
+        with open(os.path.join(folder, name), "w") as file:
+            file.writelines(f"{number}\n" for number in numbers)
     return paths
 
 

@@ -358,7 +358,9 @@ class _Draw:
             ],
             "one_hot": [n for n in plain if base[n] in ("cls", "y", "row")],
             "lookup": [n for n in plain if base[n] in ("row", "name", "y")],
-            "vocabulary": [n for n in self.names if base[n] in ("name", "tags", "fixedb") and not f[n].kind],
+            "vocabulary": [
+                n for n in self.names if base[n] in ("name", "tags", "fixedb", "row", "ids", "fixed") and not f[n].kind
+            ],
             "hash": [n for n in self.names if f[n].dtype in (1, 9) and not f[n].kind],
             "stack": numbers,
             "expression": [n for n in numbers if n.isidentifier()],
@@ -566,6 +568,8 @@ class _Draw:
         output.lookup.table = self.any(["floats.npy", "shorts.npy", "wide.npy"])
         if self.known[feature].dtype == 1:
             output.lookup.keys_file = "names.txt"
+        elif self.chance(30):
+            output.lookup.keys_file = "numbers.txt"
         if self.chance(30) or base_of(feature) == "y":  # "y" is often no number of a row
             output.lookup.unknown = self.any([0, 7, 19])
         where = self.any(["", "", "resident", "on_device"])
@@ -576,11 +580,12 @@ class _Draw:
     def _vocabulary(self, name, names):
         output = self.add(name, self.any(names))
         names_file = output.vocabulary
-        if self.chance(50) or output.feature.startswith("fixedb"):  # "fixedb" holds no words
+        if self.chance(50) or output.feature.startswith("fixed"):  # these lists hold no words, and other numbers
             names_file.unknown = self.any([-1, 0, 20, -(2**31)])
         # With only some of the words, records are bad.
+        names = "names.txt" if self.known[output.feature].dtype == 1 else "numbers.txt"
         names_file.keys_file = self.any(
-            ["names.txt", "some-names.txt"] if names_file.HasField("unknown") or self.skips else ["names.txt"]
+            [names, "some-" + names] if names_file.HasField("unknown") or self.skips else [names]
         )
         if self.chance(50):
             output.dtype = self.any(["INT64", "INT32"])

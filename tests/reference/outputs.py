@@ -348,7 +348,7 @@ class Output:
 
     def _lookup(self, row: Row):
         if self.message.lookup.keys_file:
-            number = self._rows.get(row.features[self.feature.name], -1)
+            number = self._rows.get(self._names_of(row)[0], -1)
         else:
             number = row.scalar(self.message.feature)
         if not 0 <= number < len(self._table):
@@ -358,8 +358,8 @@ class Output:
         return self._finished(self._table[number])
 
     def _vocabulary(self, row: Row):
-        spec, value = self.message.vocabulary, row.features[self.feature.name]
-        numbers = [self._rows.get(name) for name in ([value] if isinstance(value, bytes) else value)]
+        spec = self.message.vocabulary
+        numbers = [self._rows.get(name) for name in self._names_of(row)]
         if spec.HasField("unknown"):
             numbers = [spec.unknown if number is None else number for number in numbers]
         elif None in numbers:

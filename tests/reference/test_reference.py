@@ -187,6 +187,19 @@ def test_numbers_of_names(check, tmp_path):
             check(declared % (dtype, n, p, s), [*rows, *known, example(w="a", pair=["a", "bb"]), example(w="a")])
 
 
+def test_names_that_are_numbers(check, tmp_path):
+    (tmp_path / "numbers.txt").write_bytes(b"5\r\n-7\n0\n-9223372036854775808\n9223372036854775807")
+    np.save(tmp_path / "table.npy", np.arange(10, dtype=np.float32).reshape(5, 2))
+    rows = [example(n=n, pair=[n, m]) for n in (5, -7, 0, 7, -5, 2**63 - 1, -(2**63)) for m in (0, 5, 1)]
+    declared = """
+        feature { name: "n" dtype: INT64 } feature { name: "pair" dtype: INT64 shape: [1, 2] }
+        output { name: "v" feature: "n" vocabulary { keys_file: "numbers.txt" %s } }
+        output { name: "p" feature: "pair" dtype: INT32 vocabulary { keys_file: "numbers.txt" %s } }
+        output { name: "t" feature: "n" lookup { table: "table.npy" keys_file: "numbers.txt" %s } }"""
+    for v, p, t in itertools.product(("", "unknown: -1"), ("", "unknown: 9"), ("", "unknown: 4", "on_device: true")):
+        check(declared % (v, p, t), rows)
+
+
 def test_hashes(check):
     # What FarmHash's own program (pyfarmhash 0.5.1) returns.
     for text, wanted in ((b"", 0x9AE16A3B2F90404F), (b"a", 0xB3454265B6DF75E3), (b"hello", 0xB48BE5A931380CE8),

@@ -117,8 +117,29 @@ TEST_CASE("vocabulary: a number for each name, and one table for a file") {
   CHECK((spec.outputs[1].dtype == DType::int32 && spec.outputs[1].shape == Shape{2, 3}));
   CHECK((rows_of(1).key.table == 0 && rows_of(1).key.unknown == -1));
   CHECK(spec.outputs[1].jobs[0].values == 6);
+  CHECK((rows_of(1).key.by == TableKey::By::name && !spec.tables[0].number_names));
   CHECK((spec.outputs[2].dtype == DType::int64 && rows_of(2).key.table == 1 && rows_of(2).key.unknown == 0));
   CHECK(spec.rows_can_fail());
+}
+
+TEST_CASE("names that are numbers: for a feature of INT64, whose file is another table than the same file of BYTES") {
+  const test::TempDir dir;
+  dir.write("t.npy", test::npy("|u1", "(2,)", "ab"));
+  const PipelineSpec spec =
+      validate(parse_pipeline(source + batch + features +
+                                  "output { name: 'a' feature: 'n' vocabulary { keys_file: 'k' } } "
+                                  "output { name: 'b' feature: 'open' vocabulary { keys_file: 'k' } } "
+                                  "output { name: 'c' feature: 'n' lookup { table: 't.npy' keys_file: 'k' } } "
+                                  "output { name: 'd' feature: 'n' lookup { table: 't.npy' } } ",
+                              dir.path()),
+               one_each);
+  REQUIRE(spec.tables.size() == 4);
+  CHECK((spec.tables[0].number_names && !spec.tables[1].number_names && spec.tables[2].number_names &&
+         !spec.tables[3].number_names));
+  CHECK(std::get<VocabularyRows>(*spec.outputs[0].jobs[0].rows).key.by == TableKey::By::number_name);
+  CHECK(std::get<VocabularyRows>(*spec.outputs[1].jobs[0].rows).key.by == TableKey::By::name);
+  CHECK(std::get<LookupRows>(*spec.outputs[2].jobs[0].rows).key.by == TableKey::By::number_name);
+  CHECK(std::get<LookupRows>(*spec.outputs[3].jobs[0].rows).key.by == TableKey::By::row);
 }
 
 TEST_CASE("hash: a number for each value of a FIXED feature") {
@@ -750,7 +771,7 @@ TEST_CASE("fields that make no sense are refused by name") {
       output(
           "lookup { table: 't.npy' }",
           "output 'o': feature: lookup needs a feature with one value in each record: an INT64 value, the number of a "
-          "row, or a BYTES value, the name of a row; name such a feature"),
+          "row, or, with lookup.keys_file, a BYTES or INT64 value, the name of a row; name such a feature"),
       output("feature: \"x\" lookup { table: 't.npy' }",
              "output 'o': lookup: it needs one INT64 or BYTES value in each record; feature 'x' is FIXED FLOAT32"),
       output("feature: \"list\" lookup { table: 't.npy' }",
@@ -760,24 +781,19 @@ TEST_CASE("fields that make no sense are refused by name") {
           "feature: \"open\" lookup { table: 't.npy' }",
           "output 'o': lookup.keys_file: feature 'open' is BYTES, so rows are looked up by name; give a file with one "
           "name on each line, in the order of the rows"),
-      output("feature: \"n\" lookup { table: 't.npy' keys_file: 'k' }",
-             "output 'o': lookup.keys_file: feature 'n' is INT64, so rows are looked up by number; remove "
-             "lookup.keys_file, or declare the feature as BYTES"),
       output("feature: \"n\" lookup { table: 't\\000.npy' }",
              "output 'o': lookup.table: it is not a file name, because it has a NUL character"),
       output("feature: \"n\" lookup { table: 't.npy' resident: true on_device: true }",
              "output 'o': lookup.resident: lookup.on_device already puts the table into the memory of each device; "
              "remove lookup.resident"),
       output("vocabulary { keys_file: 'k' }",
-             "output 'o': feature: vocabulary needs a feature of BYTES, whose values are names; name one"),
-      output(
-          "feature: \"n\" vocabulary { keys_file: 'k' }",
-          "output 'o': vocabulary: it needs a feature of BYTES that is FIXED, so that every record has as many names; "
-          "feature 'n' is FIXED INT64"),
-      output(
-          "feature: \"texts\" vocabulary { keys_file: 'k' }",
-          "output 'o': vocabulary: it needs a feature of BYTES that is FIXED, so that every record has as many names; "
-          "feature 'texts' is VARIABLE BYTES"),
+             "output 'o': feature: vocabulary needs a feature of BYTES or INT64; name one"),
+      output("feature: \"x\" vocabulary { keys_file: 'k' }",
+             "output 'o': vocabulary: it needs a feature of BYTES or INT64 that is FIXED, so that every record has as "
+             "many values; feature 'x' is FIXED FLOAT32"),
+      output("feature: \"texts\" vocabulary { keys_file: 'k' }",
+             "output 'o': vocabulary: it needs a feature of BYTES or INT64 that is FIXED, so that every record has as "
+             "many values; feature 'texts' is VARIABLE BYTES"),
       output("feature: \"open\" vocabulary {}",
              "output 'o': vocabulary.keys_file: it is missing; give a file with one name on each line"),
       output("feature: \"open\" vocabulary { keys_file: 'k\\000' }",

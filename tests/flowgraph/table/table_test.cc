@@ -247,6 +247,25 @@ TEST_CASE("a file that changes, or that is cut short, is an error and never a si
   CHECK(row_of(kept, 0) == "abcd");  // a renamed file is another one
 }
 
+TEST_CASE("names that are numbers: in the one way in which a number is written") {
+  const TempDir dir;
+  const auto open = [&](const std::string& names) {
+    Table table({.path = "", .keys_path = dir.write("n.txt", names), .number_names = true});
+    table.open(no_limit);
+    return table.rows();
+  };
+  CHECK(open("0\n-9223372036854775808\r\n9223372036854775807\n-1\n10") == 5);
+  for (const std::string wrong : {"", " 1", "1 ", "+1", "01", "-0", "-", "--1", "1.0", "1e3", "0x1", "a",
+                                  "9223372036854775808", "-9223372036854775809", "00"}) {
+    INFO(wrong);
+    CHECK_THROWS_WITH(open("7\n" + wrong + "\n8\n"),
+                      Catch::Contains("n.txt: line 2 is '" + wrong +
+                                      "', but the feature is INT64; write a number of 64 bits there, in decimal digits "
+                                      "without spaces, a plus sign or leading zeros, or declare the feature as BYTES"));
+  }
+  CHECK_THROWS_WITH(open("7\n8\n7\n"), Catch::Contains("the name '7' is on line 1 and on line 3"));
+}
+
 TEST_CASE("each system call that fails is an Error that names the file") {
   const TempDir dir;
   const std::string path = dir.write("t.npy", npy("<f4", "(3, 2)", std::string(24, 'x')));
