@@ -11,6 +11,7 @@
 
 #include "base/load.h"
 #include "flowgraph/rows/decimal_text.h"
+#include "flowgraph/rows/fingerprint.h"
 
 namespace feedline::flow {
 namespace {
@@ -32,7 +33,7 @@ void RowFinder::find(Values values, std::span<int64_t> rows) const noexcept {
       }
       break;
     case By::name:
-      table->keys().find(values, rows);
+      find_names(values, rows);
       break;
     case By::number_name: {
       std::array<DecimalText, Table::most_at_once> texts;
@@ -41,16 +42,26 @@ void RowFinder::find(Values values, std::span<int64_t> rows) const noexcept {
         texts[i] = DecimalText(values[i]);
         names[i] = std::as_bytes(std::span(texts[i].view()));
       }
-      table->keys().find(std::span(names).first(values.size()), rows);
+      find_names(std::span(names).first(values.size()), rows);
       break;
     }
   }
   if (key.unknown) std::ranges::replace(rows.first(values.size()), -1, *key.unknown);
 }
 
+void RowFinder::find_names(Values names, std::span<int64_t> rows) const noexcept {
+  table->keys().find(names, rows);
+  if (key.unknown_buckets == 0) return;
+  for (size_t i = 0; i < names.size(); i++)
+    if (rows[i] < 0)
+      rows[i] = static_cast<int64_t>(table->rows() +
+                                     fingerprint({reinterpret_cast<const char*>(names[i].data()), names[i].size()}) %
+                                         key.unknown_buckets);
+}
+
 void RowFinder::find(Values values, std::span<int64_t> rows, size_t first, RowOutcome& outcome) const {
   find(values, rows);
-  if (key.unknown) return;
+  if (key.unknown || key.unknown_buckets > 0) return;
   for (size_t i = 0; i < values.size(); i++)
     if (rows[i] < 0) outcome.failed.push_back(failure(first + i, values[i]));
 }
@@ -67,8 +78,7 @@ RowError RowFinder::failure(size_t row, std::span<const std::byte> value) const 
         "{0} does not have the {1}; add the {2} to this file{3}, give {4}.unknown, or correct the record",
         std::filesystem::path(spec.keys_path).filename().string(),
         key.by == By::name ? "name " + quoted(value) : "number " + std::string(DecimalText(value).view()),
-        key.by == By::name ? "name" : "number",
-        spec.is_vocabulary() ? std::string() : " and its row to " + spec.name(),
+        key.by == By::name ? "name" : "number", spec.is_vocabulary() ? std::string() : " and its row to " + spec.name(),
         spec.is_vocabulary() ? "vocabulary" : "lookup");
   return {static_cast<uint32_t>(row), Category::wrong_value, -1, std::move(message)};
 }

@@ -26,6 +26,7 @@ struct RowFinder {
   void find(Values values, std::span<int64_t> rows, size_t first, RowOutcome& outcome) const;
 
  private:
+  void find_names(Values names, std::span<int64_t> rows) const noexcept;
   RowError failure(size_t row, std::span<const std::byte> value) const;
 };
 

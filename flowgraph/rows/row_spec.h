@@ -32,6 +32,8 @@ struct TableKey {
   size_t table = 0;  // number of the table in PipelineSpec::tables
   By by = By::row;
   std::optional<int64_t> unknown;  // the row for a value that the table does not have; nullopt: it stands for no row
+  // If not 0, a name that the table does not have stands for one of so many rows after the table's, as its hash says.
+  uint64_t unknown_buckets = 0;
   bool operator==(const TableKey&) const = default;
 };
 

@@ -14,7 +14,8 @@ namespace feedline::flow {
 /// with Category::wrong_value.
 class VocabularyWriter final : public RowWriter {
  public:
-  /// `unpack` makes a row from a number, an INT64. The vocabulary must be open.
+  /// `unpack` makes a row from a number, an INT64. The vocabulary must be open. Throws Error bad_pipeline if
+  /// TableKey::unknown_buckets makes numbers that do not fit into INT32, if rows are INT32.
   VocabularyWriter(RowFinder finder, const unpack::UnpackSpec& unpack);
 
   uint64_t scratch_bytes() const noexcept override { return 0; }

@@ -8,6 +8,7 @@
 
 #include "data.h"
 #include "distributed.h"
+#include "flowgraph/rows/fingerprint.h"
 #include "support/catch.h"
 #include "support/npy.h"
 #include "support/ranks.h"
@@ -283,6 +284,55 @@ TEST_CASE("names are whole lines without their ends, and a default value is look
   CHECK(std::vector<int64_t>(found.begin(), found.end()) == std::vector<int64_t>{0, 1, 9, 9, 2, 9, 1});
 }
 
+TEST_CASE("with buckets no name is bad: those that are not known get numbers after the known ones, by their hash") {
+  const Words words(
+      200, 300, [](int64_t id) { return id % 3 == 0 ? known_words + id : id % known_words; },
+      [](int64_t id, int64_t i) { return (id + i) % 4 == 0 ? known_words + id + i : tag_of(id, i); });
+  for (const auto& [buckets, dtype] :
+       std::vector<std::pair<int64_t, std::string>>{{1, ""}, {7, "dtype: INT32"}, {int64_t{1} << 31, "dtype: INT64"}}) {
+    INFO(buckets << dtype);
+    const auto numbers_of = [&, buckets = buckets](int64_t number) {
+      if (number < known_words) return number;
+      return known_words + static_cast<int64_t>(flow::fingerprint(word_of(number)) % static_cast<uint64_t>(buckets));
+    };
+    const std::string how =
+        fmt::format("{} vocabulary {{ keys_file: 'words.txt' unknown_buckets: {} }} }} ", dtype, buckets);
+    Feeder feeder(words.pipeline("output { name: 'number' feature: 'word' " + how +
+                                 "output { name: 'tags' feature: 'tags' " + how + batch_of(20, "DROP")));
+    int64_t seen = 0;
+    while (const Batch batch = feeder.next()) {
+      const auto at = [](const TensorView& tensor, size_t i) {
+        return tensor.dtype == DType::int32 ? int64_t{tensor.as<int32_t>()[i]} : tensor.as<int64_t>()[i];
+      };
+      for (size_t row = 0; row < static_cast<size_t>(batch.rows()); row++, seen++) {
+        CHECK(at(batch.at("number"), row) == numbers_of(seen % 3 == 0 ? known_words + seen : seen % known_words));
+        for (int64_t i = 0; i < 300; i++)
+          REQUIRE(at(batch.at("tags"), 300 * row + static_cast<size_t>(i)) ==
+                  numbers_of((seen + i) % 4 == 0 ? known_words + seen + i : tag_of(seen, i)));
+      }
+    }
+    CHECK(seen == 200);
+    CHECK(feeder.report().bad_records == 0);
+  }
+  const auto refused = [&](int64_t buckets) {
+    try {
+      Feeder feeder(words.pipeline(fmt::format("output {{ name: 'number' feature: 'word' dtype: INT32 vocabulary {{ "
+                                               "keys_file: 'words.txt' unknown_buckets: {} }} }} ",
+                                               buckets) +
+                                   batch_of(20, "DROP")));
+    } catch (const Error& error) {
+      CHECK(error.place().file == words.dir().file("words.txt"));
+      return error.message();
+    }
+    return std::string();
+  };
+  CHECK(refused((int64_t{1} << 31) - known_words).empty());
+  CHECK(
+      refused((int64_t{1} << 31) - known_words + 1) ==
+      "70 names and 2,147,483,579 buckets of vocabulary.unknown_buckets have numbers that do not fit into INT32; lower "
+      "vocabulary.unknown_buckets, or write the dtype INT64");
+}
+
 TEST_CASE("names that are numbers: INT64 values, one in a record or several, of which unknown ones are told") {
   const TempDir dir;
   constexpr int64_t count = 70;
@@ -314,11 +364,12 @@ TEST_CASE("names that are numbers: INT64 values, one in a record or several, of 
     };
     const auto pipeline = [&](const std::string& more) {
       return parse_pipeline(
-          fmt::format("source {{ files: 'data' }} feature {{ name: 'id' dtype: INT64 }} feature {{ name: 'key' dtype: "
-                      "INT64 }} feature {{ name: 'keys' dtype: INT64 shape: {} }} output {{ name: 'id' feature: 'id' }} "
-                      "output {{ name: 'row' feature: 'key' lookup {{ table: 't.npy' keys_file: 'keys.txt' {} }} }} "
-                      "output {{ name: 'keys' feature: 'keys' vocabulary {{ keys_file: 'keys.txt' {} }} }} ",
-                      each, more, more) +
+          fmt::format(
+              "source {{ files: 'data' }} feature {{ name: 'id' dtype: INT64 }} feature {{ name: 'key' dtype: "
+              "INT64 }} feature {{ name: 'keys' dtype: INT64 shape: {} }} output {{ name: 'id' feature: 'id' }} "
+              "output {{ name: 'row' feature: 'key' lookup {{ table: 't.npy' keys_file: 'keys.txt' {} }} }} "
+              "output {{ name: 'keys' feature: 'keys' vocabulary {{ keys_file: 'keys.txt' {} }} }} ",
+              each, more, more) +
               batch_of(20, "DROP"),
           dir.path());
     };
@@ -344,8 +395,9 @@ TEST_CASE("names that are numbers: INT64 values, one in a record or several, of 
     Feeder strict(pipeline(""));
     const Error error = error_of_feed(strict);
     CHECK(error.category() == Category::wrong_value);
-    CHECK(error.message() == "keys.txt does not have the number -7777; add the number to this file and its row to "
-                             "t.npy, give lookup.unknown, or correct the record");
+    CHECK(error.message() ==
+          "keys.txt does not have the number -7777; add the number to this file and its row to "
+          "t.npy, give lookup.unknown, or correct the record");
     CHECK((error.place().record == 45 && error.place().feature == "key"));
     const TriedRecords tried = strict.try_records(100);
     REQUIRE(tried.errors.size() == 1);

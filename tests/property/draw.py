@@ -581,11 +581,14 @@ class _Draw:
         output = self.add(name, self.any(names))
         names_file = output.vocabulary
         if self.chance(50) or output.feature.startswith("fixed"):  # these lists hold no words, and other numbers
-            names_file.unknown = self.any([-1, 0, 20, -(2**31)])
+            if self.chance(50):
+                names_file.unknown = self.any([-1, 0, 20, -(2**31)])
+            else:
+                names_file.unknown_buckets = self.any([1, 7, 100_000])
         # With only some of the words, records are bad.
         names = "names.txt" if self.known[output.feature].dtype == 1 else "numbers.txt"
         names_file.keys_file = self.any(
-            [names, "some-" + names] if names_file.HasField("unknown") or self.skips else [names]
+            [names, "some-" + names] if self.skips or len(names_file.ListFields()) > 0 else [names]
         )
         if self.chance(50):
             output.dtype = self.any(["INT64", "INT32"])

@@ -360,7 +360,10 @@ class Output:
     def _vocabulary(self, row: Row):
         spec = self.message.vocabulary
         numbers = [self._rows.get(name) for name in self._names_of(row)]
-        if spec.HasField("unknown"):
+        if spec.unknown_buckets:
+            hashes = [len(self._rows) + fingerprint(name) % spec.unknown_buckets for name in self._names_of(row)]
+            numbers = [other if number is None else number for number, other in zip(numbers, hashes)]
+        elif spec.HasField("unknown"):
             numbers = [spec.unknown if number is None else number for number in numbers]
         elif None in numbers:
             raise Failure("wrong_value", self.feature.name)

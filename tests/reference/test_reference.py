@@ -182,7 +182,9 @@ def test_numbers_of_names(check, tmp_path):
         output { name: "n" feature: "w" %s vocabulary { keys_file: "words.txt" %s } }
         output { name: "p" feature: "pair" dtype: INT32 vocabulary { keys_file: "words.txt" %s } }
         output { name: "s" feature: "square" vocabulary { keys_file: "words.txt" %s } }"""
-    for n, p, s in itertools.product(("", "unknown: -1"), ("", "unknown: 5"), ("", "unknown: 9223372036854775807")):
+    ways = itertools.product(("", "unknown: -1", "unknown_buckets: 3"), ("", "unknown: 5", "unknown_buckets: 99"),
+                             ("", "unknown: 9223372036854775807", "unknown_buckets: 2147483648"))
+    for n, p, s in ways:
         for dtype in ("", "dtype: INT64", "dtype: INT32"):
             check(declared % (dtype, n, p, s), [*rows, *known, example(w="a", pair=["a", "bb"]), example(w="a")])
 
@@ -196,7 +198,9 @@ def test_names_that_are_numbers(check, tmp_path):
         output { name: "v" feature: "n" vocabulary { keys_file: "numbers.txt" %s } }
         output { name: "p" feature: "pair" dtype: INT32 vocabulary { keys_file: "numbers.txt" %s } }
         output { name: "t" feature: "n" lookup { table: "table.npy" keys_file: "numbers.txt" %s } }"""
-    for v, p, t in itertools.product(("", "unknown: -1"), ("", "unknown: 9"), ("", "unknown: 4", "on_device: true")):
+    ways = itertools.product(("", "unknown: -1", "unknown_buckets: 3"), ("", "unknown: 9", "unknown_buckets: 1000"),
+                             ("", "unknown: 4", "on_device: true"))
+    for v, p, t in ways:
         check(declared % (v, p, t), rows)
 
 

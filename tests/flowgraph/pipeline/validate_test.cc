@@ -104,7 +104,8 @@ TEST_CASE("vocabulary: a number for each name, and one table for a file") {
                        "output { name: 'a' feature: 'open' vocabulary { keys_file: 'k' } } "
                        "output { name: 'b' feature: 'tags' dtype: INT32 vocabulary { keys_file: './k' unknown: -1 } } "
                        "output { name: 'c' feature: 'd' dtype: INT64 vocabulary { keys_file: 'other' unknown: 0 } } "
-                       "output { name: 'd' feature: 'open' lookup { table: 't.npy' keys_file: 'k' } } ",
+                       "output { name: 'd' feature: 'open' lookup { table: 't.npy' keys_file: 'k' } } "
+                       "output { name: 'e' feature: 'tags' vocabulary { keys_file: 'k' unknown_buckets: 2147483648 } } ",
                    dir.path()),
                one_each);
   REQUIRE(spec.tables.size() == 3);  // the first two are one; no file of names was looked for
@@ -119,6 +120,7 @@ TEST_CASE("vocabulary: a number for each name, and one table for a file") {
   CHECK(spec.outputs[1].jobs[0].values == 6);
   CHECK((rows_of(1).key.by == TableKey::By::name && !spec.tables[0].number_names));
   CHECK((spec.outputs[2].dtype == DType::int64 && rows_of(2).key.table == 1 && rows_of(2).key.unknown == 0));
+  CHECK((rows_of(4).key.table == 0 && rows_of(4).key.unknown_buckets == uint64_t{1} << 31 && !rows_of(4).key.unknown));
   CHECK(spec.rows_can_fail());
 }
 
@@ -416,6 +418,8 @@ TEST_CASE("outputs are plain values: equal if pipelines say the same, and differ
       "output { name: 'o' feature: 'i' vocabulary { keys_file: 'k' } }",
       "output { name: 'o' feature: 'i' vocabulary { keys_file: 'k' unknown: 0 } }",
       "output { name: 'o' feature: 'i' vocabulary { keys_file: 'k' unknown: -1 } }",
+      "output { name: 'o' feature: 'i' vocabulary { keys_file: 'k' unknown_buckets: 1 } }",
+      "output { name: 'o' feature: 'i' vocabulary { keys_file: 'k' unknown_buckets: 2 } }",
       "output { name: 'o' feature: 'i' vocabulary { keys_file: 'k' } dtype: INT32 }",
       "output { name: 'o' feature: 'i' hash { buckets: 5 } }",
       "output { name: 'o' feature: 'i' hash { buckets: 6 } }",
@@ -808,6 +812,13 @@ TEST_CASE("fields that make no sense are refused by name") {
           "feature: \"open\" vocabulary { keys_file: 'k' unknown: 2147483648 } dtype: INT32",
           "output 'o': vocabulary.unknown: 2147483648 does not fit into INT32; it must be -2147483648 to 2147483647, "
           "or the dtype INT64"),
+      output("feature: \"open\" vocabulary { keys_file: 'k' unknown_buckets: -1 }",
+             "output 'o': vocabulary.unknown_buckets: -1; it must be 0 to 2147483648"),
+      output("feature: \"open\" vocabulary { keys_file: 'k' unknown_buckets: 2147483649 }",
+             "output 'o': vocabulary.unknown_buckets: 2147483649; it must be 0 to 2147483648"),
+      output("feature: \"open\" vocabulary { keys_file: 'k' unknown_buckets: 3 unknown: 0 }",
+             "output 'o': vocabulary.unknown_buckets: names that the file does not have become vocabulary.unknown; "
+             "remove one of the two"),
       output("feature: \"open\" vocabulary { keys_file: 'k' } crop {}",
              "output 'o': crop: it is only for pictures of decode_image and decode_raw; remove it"),
       Case{source + batch + features +
