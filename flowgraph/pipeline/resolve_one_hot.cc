@@ -1,10 +1,43 @@
 #include <fmt/format.h>
 
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "flowgraph/pipeline/output_resolver.h"
+#include "unpack/unpack.h"
 
 namespace feedline::flow {
+namespace {
+
+/// Returns the number that is nearest to `value` in this type.
+double held(double value, DType type) {
+  std::array<std::byte, sizeof(double)> memory, typed;
+  std::memcpy(memory.data(), &value, sizeof value);
+  const auto cast = [](DType from, const std::byte* in, DType to, std::byte* out) {
+    unpack::UnpackSpec unpack = stored_elements(from, Shape());
+    unpack.out = to;
+    const unpack::Unpacker unpacker(unpack);
+    unpacker({&in, 1}, out);
+  };
+  cast(DType::float64, memory.data(), type, typed.data());
+  cast(type, typed.data(), DType::float64, memory.data());
+  std::memcpy(&value, memory.data(), sizeof value);
+  return value;
+}
+
+/// Refuses a value that is not finite, or that the output's type cuts.
+void check_value(const OutputResolver& of, std::string_view field, double value) {
+  if (!std::isfinite(value)) of.refuse(field, fmt::format("{} is not a finite number", value));
+  const bool is_integer = of.output.dtype <= DType::int64;
+  if (is_integer && !of.config.has_normalize() && held(value, of.output.dtype) != value)
+    of.refuse(field, fmt::format("{} is not a number of {}; write the dtype FLOAT32, or a number that {} holds", value,
+                                 name(of.output.dtype), name(of.output.dtype)));
+}
+
+}  // namespace
 
 void resolve_one_hot(OutputResolver& of) {
   constexpr int64_t most_classes = int64_t{1} << 20;
@@ -17,12 +50,16 @@ void resolve_one_hot(OutputResolver& of) {
   const int64_t classes = of.config.one_hot().classes();
   if (classes < 1 || classes > most_classes)
     of.refuse("one_hot.classes", fmt::format("{}; it must be 1 to {}", classes, most_classes));
-  unpack::UnpackSpec unpack = stored_elements(DType::uint8, Shape({classes}));
+  const config::OneHot& one_hot = of.config.one_hot();
+  const double on = one_hot.has_on_value() ? one_hot.on_value() : 1;
+  unpack::UnpackSpec unpack = stored_elements(DType::float64, Shape({classes}));
   of.turn(unpack, ImageLayout::unknown);
   of.finish(unpack, -1, DType::float32);
+  check_value(of, "one_hot.on_value", on);
+  check_value(of, "one_hot.off_value", one_hot.off_value());
   of.output.shape = unpack.shape;
   of.add_job({.number = number}, unpack);
-  of.output.jobs.back().rows = OneHotRows{std::move(unpack)};
+  of.output.jobs.back().rows = OneHotRows{on, one_hot.off_value(), one_hot.ignore_outside(), std::move(unpack)};
 }
 
 }  // namespace feedline::flow

@@ -10,7 +10,7 @@ namespace {
 
 struct Maker {
   using Made = std::unique_ptr<const RowWriter>;
-  Made operator()(const OneHotRows& rows) const { return std::make_unique<OneHotWriter>(rows.unpack); }
+  Made operator()(const OneHotRows& rows) const { return std::make_unique<OneHotWriter>(rows); }
   Made operator()(const LookupRows& rows) const {
     return std::make_unique<LookupWriter>(finder_of(rows.key), rows.unpack);
   }

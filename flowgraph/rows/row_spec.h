@@ -16,9 +16,11 @@
 
 namespace feedline::flow {
 
-/// A row is 1 at the number of a class, and 0 elsewhere.
+/// A row is `on` at the number of a class, and `off` elsewhere.
 struct OneHotRows {
-  unpack::UnpackSpec unpack;  // makes a row from one byte for each class
+  double on = 1, off = 0;
+  bool ignores_outside = false;  // a number that is no class has a row of only `off`; false: the row fails
+  unpack::UnpackSpec unpack;     // makes a row from one FLOAT64 for each class
   bool operator==(const OneHotRows&) const = default;
 };
 

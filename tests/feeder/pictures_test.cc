@@ -303,8 +303,8 @@ TEST_CASE("classes become vectors, and a number that is no class is a bad record
     CHECK(error.category() == Category::wrong_value);
     CHECK((error.place().record == 7 && error.place().feature == "id"));
     CHECK(error.message() ==
-          "the class is 7, but one_hot.classes is 7, which allows 0 to 6; correct one_hot.classes, "
-          "or the data");
+          "the class is 7, but one_hot.classes is 7, which allows 0 to 6; correct one_hot.classes "
+          "or the data, or write one_hot.ignore_outside");
   }
 }
 

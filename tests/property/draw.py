@@ -559,8 +559,17 @@ class _Draw:
 
     def _one_hot(self, name, names):
         output = self.add(name, self.any(names))
-        output.one_hot.classes = self.any([10, 12, 23] if self.faulty else [10, 23])
+        one_hot = output.one_hot
+        one_hot.classes = self.any([10, 12, 23] if self.faulty else [10, 23])
+        one_hot.ignore_outside = self.chance(40)
+        if self.chance(25):
+            one_hot.on_value = self.any([0.9, 0.0, -3.0, 1e6])
+        if self.chance(25):
+            one_hot.off_value = self.any([0.05, 1.0, -2.5])
         self.number(output)
+        if output.dtype <= 9 and output.dtype and not output.HasField("normalize"):  # integers hold no fractions
+            one_hot.off_value = int(one_hot.off_value > 0)
+            one_hot.ClearField("on_value")
 
     def _lookup(self, name, names):
         feature = self.any(names)

@@ -133,8 +133,10 @@ def test_classes_of_vectors(tool, table, tmp_path):
     pipeline.write_text(pipeline.read_text() + 'output { name: "label" feature: "label" } ' + " ".join(
         f'output {{ name: "{name}" ' + vector.format(more) for name, more in (
             ("plain", "dtype: UINT8"), ("smooth", "normalize { scale: 0.9 mean: -0.0027 }"), ("half", "dtype: FLOAT16"))))
+    with_values = 'feature: "label" one_hot { classes: 37 on_value: 0.7 off_value: -0.2 ignore_outside: true }'
+    pipeline.write_text(pipeline.read_text() + f'output {{ name: "values" {with_values} }}')
     found = stats(tool, pipeline)
-    for name in ("plain", "smooth", "half"):
+    for name in ("plain", "smooth", "half", "values"):
         for key in ("labels", "labelled", "class_weights"):
             assert output(found, name)[key] == output(found, "label")[key]
     assert output(found, "plain")["numbers"]["zeros"] == 20_000 * 36

@@ -341,10 +341,11 @@ class Output:
         return [chosen for chosen, _ in combined], np.stack([np.stack(taken) for _, taken in combined])
 
     def _one_hot(self, row: Row):
-        number = row.scalar(self.message.feature)
-        if not 0 <= number < self.shape[0]:
+        spec, number = self.message.one_hot, row.scalar(self.message.feature)
+        if not 0 <= number < spec.classes and not spec.ignore_outside:
             raise Failure("wrong_value", self.feature.name)
-        return self._finished(np.eye(1, self.shape[0], number, np.float32)[0])
+        on = spec.on_value if spec.HasField("on_value") else 1.0
+        return self._finished(np.where(np.arange(spec.classes) == number, on, spec.off_value))
 
     def _lookup(self, row: Row):
         if self.message.lookup.keys_file:

@@ -166,6 +166,10 @@ def test_classes_and_tables(check, tmp_path):
         feature { name: "k" dtype: INT64 } feature { name: "n" dtype: BYTES }
         output { name: "h" feature: "k" one_hot { classes: 5 } }
         output { name: "hi" feature: "k" dtype: INT8 one_hot { classes: 5 } normalize { scale: 10 mean: -1 } }
+        output { name: "hs" feature: "k" one_hot { classes: 4 on_value: 0.9 off_value: 0.025 ignore_outside: true } }
+        output { name: "hn" feature: "k" dtype: INT16 one_hot { classes: 5 on_value: -7 off_value: 3000 } }
+        output { name: "hb" feature: "k" dtype: FLOAT16 one_hot { classes: 5 on_value: 0.1 off_value: 1e5 }
+                 normalize { scale: 0.3 mean: 1 } }
         output { name: "t" feature: "k" dtype: UINT8 lookup { table: "numbers.npy" resident: true } }
         output { name: "m" feature: "n" dtype: BFLOAT16 lookup { table: "table.npy" keys_file: "names.txt" }
                  normalize { mean: [1, 2] } }""", rows)

@@ -31,19 +31,28 @@ constexpr uint64_t unknown = UINT64_MAX;  // a number of samples that is not kno
 // looked_at_in_row in each row, and up to looked_at_in_all in all rows together.
 constexpr uint64_t looked_at_in_row = 4, looked_at_in_all = 1 << 20;
 
-/// Returns whether the output is a one-hot vector: its largest number is at the index of the class.
-bool is_one_hot(const std::string& name, const Pipeline& pipeline) {
+/// Returns how the classes of an output of one_hot are found in its rows. Returns nullopt for other outputs, and if the
+/// places of classes do not have the larger number.
+std::optional<ClassVectors> vectors_of(const std::string& name, const Pipeline& pipeline) {
   for (const config::Output& output : pipeline.message().output()) {
     const config::Normalize& normalize = output.normalize();
     if (output.name() != name || !output.has_one_hot()) continue;
-    return normalize.mean_size() <= 1 && normalize.std_size() <= 1 &&
-           !(normalize.has_scale() && normalize.scale() <= 0);
+    if (normalize.mean_size() > 1 || normalize.std_size() > 1) return std::nullopt;
+    const auto delivered = [&](double value) {
+      if (normalize.has_scale()) value *= normalize.scale();
+      if (normalize.mean_size() > 0) value -= normalize.mean(0);
+      return normalize.std_size() > 0 ? value / normalize.std(0) : value;
+    };
+    const config::OneHot& one_hot = output.one_hot();
+    const double on = delivered(one_hot.has_on_value() ? one_hot.on_value() : 1), off = delivered(one_hot.off_value());
+    if (!(on > off)) return std::nullopt;
+    return ClassVectors{.classes = one_hot.classes(), .border = (on + off) / 2};
   }
-  return false;
+  return std::nullopt;
 }
 
 OutputShape shape_of(const ElementSpec& element, const Pipeline& given, const StatsPipeline& fed, uint64_t samples) {
-  OutputShape shape{.frames = given.message().has_window(), .one_hot = is_one_hot(element.name, given)};
+  OutputShape shape{.frames = given.message().has_window(), .vectors = vectors_of(element.name, given)};
   if (const auto step = fed.steps.find(element.name); step != fed.steps.end()) shape.step = step->second;
   if (const auto features = fed.features.find(element.name); features != fed.features.end())
     shape.parts = static_cast<int64_t>(features->second.size());  // a stack's columns, or 1

@@ -70,7 +70,7 @@ void OutputStats::add_dense(const TensorView& tensor, const CountedRows& counted
   unpack::with_type(tensor.dtype, [&](auto type) {
     using Element = typename decltype(type)::t;
     const auto* elements = static_cast<const Element*>(tensor.data);
-    if (shape_.one_hot) add_classes(elements, row_values, counted.rows);
+    if (shape_.vectors) add_classes(elements, row_values, counted.rows);
     const auto part_values = static_cast<size_t>(row_values / shape_.parts);
     if constexpr (sizeof(Element) == 1) {
       add_bytes(reinterpret_cast<const uint8_t*>(elements), static_cast<size_t>(row_values), counted.rows);
@@ -92,13 +92,21 @@ void OutputStats::add_dense(const TensorView& tensor, const CountedRows& counted
 
 template <typename Element>
 void OutputStats::add_classes(const Element* elements, int64_t row_values, std::span<const int64_t> rows) {
-  const auto less = [](const Element& a, const Element& b) { return widened(a) < widened(b); };
+  const auto [classes, border] = *shape_.vectors;
+  const auto add = [&] {
+    classes_.add(std::span<const int64_t>(integers_));
+    integers_.clear();
+  };
   integers_.clear();
   for (const int64_t row : rows) {
     const Element* const of_row = elements + row * row_values;
-    integers_.push_back(std::max_element(of_row, of_row + row_values, less) - of_row);
+    for (int64_t i = 0; i < row_values; i++) {
+      if (!(static_cast<double>(widened(of_row[i])) > border)) continue;
+      integers_.push_back(i % classes);
+      if (integers_.size() == block_values) add();
+    }
   }
-  classes_.add(std::span<const int64_t>(integers_));
+  add();
 }
 
 void OutputStats::add_bytes(const uint8_t* elements, size_t row_values, std::span<const int64_t> rows) {

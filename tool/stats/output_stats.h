@@ -15,6 +15,12 @@
 
 namespace feedline::tool {
 
+/// The vectors of classes that a row has, one after another. The numbers above `border` are at the places of classes.
+struct ClassVectors {
+  int64_t classes = 1;
+  double border = 0;
+};
+
 /// Says how the values of an output are divided into rows, parts and steps, and which of them are counted.
 struct OutputShape {
   /// The number of parts into which the values of a row of a dense output fall: the channels of pictures, the columns
@@ -23,7 +29,7 @@ struct OutputShape {
   bool parts_first = false;  // true: the values of a part lie together; false: the parts take turns
   bool frames = false;       // a row is a window of frames along its first axis; each frame is counted as a row
   int64_t pictures = 1;      // how many pictures lie one after another in a row, or in a frame; each has all parts
-  bool one_hot = false;      // the rows are class vectors: the place of the largest number is the class
+  std::optional<ClassVectors> vectors = {};
   /// For ragged outputs that the given pipeline pads to whole steps: the shape of a step.
   std::optional<Shape> step = {};
   /// The maximum number of values that are counted by value in a part of a long row of floats. Their places are random.
@@ -63,7 +69,7 @@ class OutputStats {
   void settle();
   /// The numbers, by part. Empty for bytes.
   const std::vector<ValueStats>& parts() const noexcept { return parts_; }
-  /// For class vectors: the classes of the rows.
+  /// For class vectors: the classes in all rows.
   const ValueStats& classes() const noexcept { return classes_; }
   /// For ragged outputs: the numbers of steps in the rows or, if rows have no steps, the numbers of values.
   const ValueStats& lengths() const noexcept { return lengths_; }

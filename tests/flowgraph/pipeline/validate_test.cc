@@ -415,6 +415,9 @@ TEST_CASE("outputs are plain values: equal if pipelines say the same, and differ
       "output { name: 'o' feature: 'n' one_hot { classes: 3 } }",
       "output { name: 'o' feature: 'n' one_hot { classes: 4 } }",
       "output { name: 'o' feature: 'n' one_hot { classes: 3 } dtype: INT64 }",
+      "output { name: 'o' feature: 'n' one_hot { classes: 3 on_value: 2 } }",
+      "output { name: 'o' feature: 'n' one_hot { classes: 3 off_value: 2 } }",
+      "output { name: 'o' feature: 'n' one_hot { classes: 3 ignore_outside: true } }",
       "output { name: 'o' feature: 'i' vocabulary { keys_file: 'k' } }",
       "output { name: 'o' feature: 'i' vocabulary { keys_file: 'k' unknown: 0 } }",
       "output { name: 'o' feature: 'i' vocabulary { keys_file: 'k' unknown: -1 } }",
@@ -772,6 +775,19 @@ TEST_CASE("fields that make no sense are refused by name") {
       output("feature: \"x\" one_hot { classes: 3 }",
              "output 'o': one_hot: it needs one INT64 value in each record; feature 'x' is FIXED FLOAT32"),
       output("feature: \"n\" one_hot {}", "output 'o': one_hot.classes: 0; it must be 1 to 1048576"),
+      output("feature: \"n\" one_hot { classes: 3 on_value: nan }",
+             "output 'o': one_hot.on_value: nan is not a finite number"),
+      output("feature: \"n\" one_hot { classes: 3 off_value: -inf } dtype: INT8",
+             "output 'o': one_hot.off_value: -inf is not a finite number"),
+      output("feature: \"n\" one_hot { classes: 3 on_value: 0.9 } dtype: INT32",
+             "output 'o': one_hot.on_value: 0.9 is not a number of INT32; write the dtype FLOAT32, or a number that INT32 "
+             "holds"),
+      output("feature: \"n\" one_hot { classes: 3 off_value: -1 } dtype: UINT8",
+             "output 'o': one_hot.off_value: -1 is not a number of UINT8; write the dtype FLOAT32, or a number that UINT8 "
+             "holds"),
+      output("feature: \"n\" one_hot { classes: 3 on_value: 1e19 } dtype: INT64",
+             "output 'o': one_hot.on_value: 1e+19 is not a number of INT64; write the dtype FLOAT32, or a number that INT64 "
+             "holds"),
       output(
           "lookup { table: 't.npy' }",
           "output 'o': feature: lookup needs a feature with one value in each record: an INT64 value, the number of a "
