@@ -189,10 +189,8 @@ BatchWriter::BatchWriter(const Plan& plan, CacheStore* rows, bool for_gpus)
     const RowWriter* const writer = plan.writers.of(o);
     if (!writer) continue;
     if (writer->takes_long()) rows_per_task_ = 1;
-    check_invariant(!output.dense() || output.jobs[0].values == 1 ||
-                        !(writer->reads_ahead() || (store_ && plan.cache->parts().of_output[o] >= 0)),
-                    "output '{}' has several values in a row, but its writer reads ahead or a cache keeps its rows",
-                    output.name);
+    check_invariant(!output.dense() || output.jobs[0].values == 1 || !(store_ && plan.cache->parts().of_output[o] >= 0),
+                    "output '{}' has several values in a row, but a cache keeps its rows", output.name);
   }
   // If the batches in use together exceed the last-level cache, each batch has left the cache before the trainer reads
   // it, or before it is written again. Then streaming stores are faster. (A ring of small batches may have more buffers
@@ -302,10 +300,11 @@ void BatchWriter::read_ahead(const Chunk& chunk) const noexcept {
     const RowWriter* const writer = plan_.writers.of(o);
     if (output.internal || !output.dense() || !writer || !writer->reads_ahead()) continue;
     const auto number = static_cast<size_t>(output.jobs[0].column.number);
-    for (uint32_t row = 0; row < chunk.rows();) {
+    const uint64_t all = chunk.rows() * output.jobs[0].values;
+    for (uint64_t at = 0; at < all;) {
       size_t count = 0;
-      for (; count < values.size() && row < chunk.rows(); row++)
-        values[count++] = stored_value(plan_.spec.features[number], chunk.features()[number], row);
+      for (; count < values.size() && at < all; at++)
+        values[count++] = value_at(plan_.spec.features[number].dtype, chunk.features()[number], at);
       writer->read_ahead(std::span(values).first(count));
     }
   }

@@ -87,9 +87,10 @@ class Packer {
       unpack::UnpackSpec unpack = std::exchange(job.unpack, stored_elements(DType::int64, {}));
       job.unpack.out = output.dtype = DType::int64;
       job.rows = LookupNumberRows{lookup->key};
-      output.shape = {};
+      const size_t values = job.values;
+      output.shape = values > 1 ? Shape({static_cast<int64_t>(values)}) : Shape();
       output.name = "packed " + output.name;
-      return {.column = add(std::move(output)), .unpack = std::move(unpack), .table = table};
+      return {.column = add(std::move(output)), .unpack = std::move(unpack), .values = values, .table = table};
     }
     if (auto stored = of_stored_numbers(*job.rows)) {
       unpack::UnpackSpec copy = stored_elements(job.unpack.stored, job.unpack.shape);

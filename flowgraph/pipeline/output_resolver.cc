@@ -56,14 +56,34 @@ int OutputResolver::bytes_feature(std::string_view operation) const {
 }
 
 int OutputResolver::names_feature(std::string_view operation) const {
-  if (config.feature().empty()) refuse("feature", fmt::format("{} needs a feature of BYTES or INT64; name one", operation));
+  if (config.feature().empty())
+    refuse("feature", fmt::format("{} needs a feature of BYTES or INT64; name one", operation));
   const int number = feature_number("feature", config.feature());
   const FeatureSpec& from = feature(number);
   if (from.dtype == DType::float32 || from.kind != FeatureKind::fixed)
-    refuse(operation, fmt::format("it needs a feature of BYTES or INT64 that is FIXED, so that every record has as many "
-                                  "values; feature '{}' is {}",
-                                  from.name, describe(from)));
+    refuse(operation,
+           fmt::format("it needs a feature of BYTES or INT64 that is FIXED, so that every record has as many "
+                       "values; feature '{}' is {}",
+                       from.name, describe(from)));
   return number;
+}
+
+Shape OutputResolver::shape_of_each(const FeatureSpec& from, const Shape& each) const {
+  constexpr int64_t most_elements = int64_t{1} << 31;
+  std::vector<int64_t> axes(from.shape.begin(), from.shape.end());
+  axes.insert(axes.end(), each.begin(), each.end());
+  if (axes.size() > Shape::max_rank)
+    refuse("feature",
+           fmt::format(
+               "'{}' has a shape of {} axes ({}), and each of its values makes {} more ({}), but an output has at "
+               "most {} axes; give the feature a shape of fewer axes",
+               from.name, from.shape.rank(), to_string(from.shape), each.rank(), to_string(each), Shape::max_rank));
+  if (each.elements() > most_elements / std::max<int64_t>(1, from.shape.elements()))
+    refuse("feature",
+           fmt::format("each of the {} values of '{}' makes {} elements, more than 2^31 elements in a row; give "
+                       "the feature a smaller shape",
+                       from.shape.elements(), from.name, each.elements()));
+  return Shape(axes);
 }
 
 void OutputResolver::refuse_all_but_numbers(std::string_view what) const {

@@ -46,6 +46,9 @@ class OutputResolver {
   /// Returns the number of the output's feature, whose values are names or numbers that stand for something. Refuses
   /// the output if this feature is not FIXED, or neither of BYTES nor of INT64. `operation` needs the feature.
   int names_feature(std::string_view operation) const;
+  /// Returns the shape of an output that has a tensor of shape `each` for each value of the feature: the axes of the
+  /// feature, and then those of `each`. Refuses the output if no tensor can have this shape.
+  Shape shape_of_each(const FeatureSpec& from, const Shape& each) const;
   /// Refuses what makes no sense if the elements of the output are numbers that only stand for something: `normalize`,
   /// `layout`, and any dtype but INT64 and INT32. `what` says which numbers they are, for messages.
   void refuse_all_but_numbers(std::string_view what) const;

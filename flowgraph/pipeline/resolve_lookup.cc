@@ -10,15 +10,8 @@ namespace feedline::flow {
 
 void resolve_lookup(OutputResolver& of) {
   const config::Lookup& lookup = of.config.lookup();
-  if (of.config.feature().empty())
-    of.refuse("feature",
-              "lookup needs a feature with one value in each record: an INT64 value, the number of a row, or, with "
-              "lookup.keys_file, a BYTES or INT64 value, the name of a row; name such a feature");
-  const int number = of.feature_number("feature", of.config.feature());
+  const int number = of.names_feature("lookup");
   const FeatureSpec& from = of.feature(number);
-  if (from.dtype == DType::float32 || from.kind != FeatureKind::fixed || from.shape.rank() > 0)
-    of.refuse("lookup", fmt::format("it needs one INT64 or BYTES value in each record; feature '{}' is {}", from.name,
-                                    describe(from)));
   const bool numbers = from.dtype == DType::int64, by_name = !numbers || !lookup.keys_file().empty();
   if (lookup.table().empty()) of.refuse("lookup.table", "it is missing; name the .npy file");
   if (by_name && lookup.keys_file().empty())
@@ -43,11 +36,14 @@ void resolve_lookup(OutputResolver& of) {
   unpack::UnpackSpec unpack = stored_elements(stored, of.tables[table].row_shape);
   const int channel_axis = of.turn(unpack, ImageLayout::unknown);
   of.finish(unpack, channel_axis, stored);
-  of.output.shape = unpack.shape;
-  of.add_job({.number = number}, unpack);
-  of.output.jobs.back().rows = LookupRows{
-      {table, !by_name ? TableKey::By::row : numbers ? TableKey::By::number_name : TableKey::By::name, unknown},
-      std::move(unpack)};
+  of.output.shape = of.shape_of_each(from, unpack.shape);
+  of.add_job({.number = number}, unpack, static_cast<size_t>(from.shape.elements()));
+  of.output.jobs.back().rows = LookupRows{{table,
+                                           !by_name  ? TableKey::By::row
+                                           : numbers ? TableKey::By::number_name
+                                                     : TableKey::By::name,
+                                           unknown},
+                                          std::move(unpack)};
 }
 
 }  // namespace feedline::flow

@@ -41,12 +41,14 @@ void check_value(const OutputResolver& of, std::string_view field, double value)
 
 void resolve_one_hot(OutputResolver& of) {
   constexpr int64_t most_classes = int64_t{1} << 20;
-  if (of.config.feature().empty()) of.refuse("feature", "one_hot needs a feature of one INT64 value; name one");
+  if (of.config.feature().empty()) of.refuse("feature", "one_hot needs a feature of INT64; name one");
   const int number = of.feature_number("feature", of.config.feature());
   const FeatureSpec& from = of.feature(number);
-  if (from.dtype != DType::int64 || from.kind != FeatureKind::fixed || from.shape.rank() > 0)
+  if (from.dtype != DType::int64 || from.kind != FeatureKind::fixed)
     of.refuse("one_hot",
-              fmt::format("it needs one INT64 value in each record; feature '{}' is {}", from.name, describe(from)));
+              fmt::format("it needs a feature of INT64 that is FIXED, so that every record has as many values; feature "
+                          "'{}' is {}",
+                          from.name, describe(from)));
   const int64_t classes = of.config.one_hot().classes();
   if (classes < 1 || classes > most_classes)
     of.refuse("one_hot.classes", fmt::format("{}; it must be 1 to {}", classes, most_classes));
@@ -57,8 +59,8 @@ void resolve_one_hot(OutputResolver& of) {
   of.finish(unpack, -1, DType::float32);
   check_value(of, "one_hot.on_value", on);
   check_value(of, "one_hot.off_value", one_hot.off_value());
-  of.output.shape = unpack.shape;
-  of.add_job({.number = number}, unpack);
+  of.output.shape = of.shape_of_each(from, unpack.shape);
+  of.add_job({.number = number}, unpack, static_cast<size_t>(from.shape.elements()));
   of.output.jobs.back().rows = OneHotRows{on, one_hot.off_value(), one_hot.ignore_outside(), std::move(unpack)};
 }
 

@@ -86,7 +86,10 @@ class TableData {
            "table: 'bytes.npy' } } output { name: 'normalized' normalize { scale: 0.5 mean: [1, 2, 3] } " + by_name +
            "table: 'bytes.npy' } } output { name: 'number' " + by_number +
            "table: 'numbers.npy' } } output { name: 'small' dtype: INT8 " + by_number +
-           "table: 'numbers.npy' } } output { name: 'known' " + by_number + "unknown: 3 table: 'halves.npy' } } ";
+           "table: 'numbers.npy' } } output { name: 'known' " + by_number +
+           "unknown: 3 table: 'halves.npy' } } feature { name: 'tags' dtype: BYTES shape: 2 } "
+           "output { name: 'several' feature: 'tags' lookup { " +
+           where + "unknown: 5 keys_file: 'names.txt' table: 'bytes.npy' } normalize { mean: [1, 2, 3] } } ";
   }
   Pipeline pipeline(const std::string& more) const {
     return parse_pipeline(
@@ -240,6 +243,7 @@ TEST_CASE("rows of a table that lies on each GPU are gathered and cast there") {
         const std::map<std::string, std::string> made(report.outputs.begin(), report.outputs.end());
         CHECK(made.at("stored") == "gathered on GPUs from halves.npy");
         CHECK(made.at("normalized") == "gathered on GPUs from bytes.npy");
+        CHECK(made.at("several") == "gathered on GPUs from bytes.npy");
         CHECK_THAT(feeder.plan_text(), Catch::Contains("halves.npy: 38 rows of FLOAT16 [2, 3], 456 B, resident on each "
                                                        "GPU, by number") &&
                                            Catch::Contains("memory   tables on a GPU"));

@@ -88,18 +88,6 @@ TEST_CASE("values that exceed their tensor are not written") {
              StartsWith("internal_error: ") && Contains("a batch has 10 rows, but its buffer has room for 9 rows"));
 }
 
-TEST_CASE("rows of several values are not made by a writer that reads ahead") {
-  const Data data({20});
-  data.dir().write("t.npy", npy("|u1", "(20, 2)", std::string(40, 'x')));
-  const flow::PipelineSpec spec =
-      spec_of(data, "output { name: 'row' feature: 'id' lookup { table: 't.npy' } } batch { global_batch_size: 10 }");
-  flow::Plan plan(spec, std::make_shared<const flow::DataSet>(flow::count_data(spec, 1, {})), {}, 1, {}, nullptr,
-                  open_tables(spec, 1 << 20));
-  CHECK(end_of(plan) == "the end of the epoch");
-  plan.spec.outputs[0].jobs[0].values = 2;
-  CHECK_THROWS_WITH(flow::BatchWriter(plan), StartsWith("feedline has a bug") && Contains("output 'row' has several"));
-}
-
 TEST_CASE("a lane inflates forwards only") {
   const Data data({4000}, Compression::gzip);
   const flow::PipelineSpec spec = spec_of(data, "batch { global_batch_size: 10 }");

@@ -232,12 +232,13 @@ TEST_CASE("a name or a number that the table has not is a bad record, with the k
       CHECK(error.place().offset == offset_of(captions, 8));
       CHECK(error.place().record == 8);
       CHECK(error.place().feature == (output == by_name ? "image" : "row"));
-      CHECK(error.message() ==
-            (output == by_name
-                 ? "names.txt does not have the name 'gone-8'; add the name to this file and its row to floats.npy, give "
-                   "lookup.unknown, or correct the record"
-                 : "there is no row 58 in floats.npy, which has rows 0 to 49; give lookup.unknown, or correct the record "
-                   "or the table"));
+      CHECK(
+          error.message() ==
+          (output == by_name
+               ? "names.txt does not have the name 'gone-8'; add the name to this file and its row to floats.npy, give "
+                 "lookup.unknown, or correct the record"
+               : "there is no row 58 in floats.npy, which has rows 0 to 49; give lookup.unknown, or correct the record "
+                 "or the table"));
     }
   for (const std::string& output : {by_name, by_number}) {
     const Captions one_lost(40, {9});
@@ -276,6 +277,115 @@ TEST_CASE("a name or a number that the table has not is a bad record, with the k
                     Catch::Contains("names.txt does not have the name ''"));
 }
 
+TEST_CASE("several rows of a record: by number and by name, wherever the rows lie, in every order") {
+  const TempDir dir;
+  constexpr int64_t each = 300;  // the writer is given 256 values at a time
+  const auto row_of = [](int64_t id, int64_t i) { return (id * 11 + i * 7) % table_rows; };
+  const auto write = [&](int64_t lost) {
+    std::vector<std::string> records;
+    for (int64_t id = 0; id < 60; id++) {
+      std::vector<int64_t> rows;
+      std::vector<std::string> names;
+      for (int64_t i = 0; i < each; i++) {
+        rows.push_back(id == lost && i >= 280 ? table_rows + i : row_of(id, i));
+        names.push_back(name_of(row_of(id, i)));
+      }
+      names.resize(2);
+      records.push_back(wire::example(wire::entry("id", wire::int64_feature({id})) +
+                                      wire::entry("rows", wire::int64_feature(rows)) +
+                                      wire::entry("names", wire::bytes_feature(names))));
+    }
+    write_records(dir.file("data"), records);
+  };
+  std::vector<float> floats;
+  std::string names, bytes;
+  for (int64_t row = 0; row < table_rows; row++) {
+    const std::vector<float> of_row = floats_of(row);
+    floats.insert(floats.end(), of_row.begin(), of_row.end());
+    names += name_of(row) + '\n';
+    bytes += {static_cast<char>(row), static_cast<char>(row + 100)};
+  }
+  dir.write("names.txt", names);
+  dir.write("floats.npy", npy("<f4", "(50, 2, 3)", in_memory(floats)));
+  dir.write("bytes.npy", npy("|u1", "(50, 2)", bytes));
+  const auto pipeline = [&](const std::string& where, const std::string& more) {
+    return parse_pipeline(
+        fmt::format("source {{ files: 'data' }} feature {{ name: 'id' dtype: INT64 }} feature {{ name: 'rows' dtype: "
+                    "INT64 shape: [150, 2] }} feature {{ name: 'names' dtype: BYTES shape: 2 }} output {{ name: 'id' "
+                    "feature: 'id' }} output {{ name: 'rows' feature: 'rows' lookup {{ table: 'bytes.npy' {0} }} "
+                    "normalize {{ scale: 0.5 mean: [1, 2] }} }} output {{ name: 'names' feature: 'names' lookup {{ "
+                    "table: 'floats.npy' keys_file: 'names.txt' {0} }} }} ",
+                    where) +
+            more,
+        dir.path());
+  };
+  const auto check = [&](const Batch& batch, std::vector<int64_t>& ids) {
+    const auto valid = batch.at("@valid").as<uint8_t>();
+    const auto id = batch.at("id").as<int64_t>();
+    const auto rows = batch.at("rows").as<float>(), named = batch.at("names").as<float>();
+    for (size_t r = 0; r < id.size(); r++) {
+      if (!valid[r]) continue;
+      ids.push_back(id[r]);
+      bool right = true;
+      for (size_t i = 0; i < each; i++) {
+        const auto row = static_cast<float>(row_of(id[r], static_cast<int64_t>(i)));
+        const float* const at = &rows[2 * (r * each + i)];
+        right = right && at[0] == row / 2 - 1 && at[1] == (row + 100) / 2 - 2;
+      }
+      for (size_t i = 0; i < 2; i++) {
+        const float* const at = &named[6 * (2 * r + i)];
+        right = right && std::vector<float>(at, at + 6) == floats_of(row_of(id[r], static_cast<int64_t>(i)));
+      }
+      if (!right) throw std::logic_error(fmt::format("the rows of record {} are wrong", id[r]));
+    }
+  };
+  write(-1);
+  for (const std::string where : {"", "resident: true", "on_device: true"}) {
+    for (const std::string order : {"", "shuffle { mode: GLOBAL } ", "window { size: 2 } "}) {
+      INFO(where << order);
+      Feeder feeder(pipeline(where, order + batch_of(10, "DROP")));
+      const Batch first = feeder.next();
+      std::vector<int64_t> axes{first.rows()}, of_names = axes;
+      if (order.starts_with("window")) axes.push_back(2), of_names.push_back(2);
+      axes.insert(axes.end(), {150, 2, 2});
+      of_names.insert(of_names.end(), {2, 2, 3});
+      CHECK((first.at("rows").shape == Shape(axes) && first.at("names").shape == Shape(of_names)));
+      std::vector<int64_t> ids;
+      check(first, ids);
+      while (const Batch batch = feeder.next()) check(batch, ids);
+      std::ranges::sort(ids);
+      CHECK(ids == numbers(60));
+    }
+    for (const std::string mode : {"SPLIT", "REPLICATE", "SCATTER"}) {
+      INFO(where << mode);
+      std::vector<int64_t> ids[2];
+      const auto thrown = on_communicators(2, [&](int rank, Ends end) {
+        Feeder feeder(pipeline(where, "distribute { mode: " + mode + " } " + batch_of(10, "DROP")),
+                      of_rank(std::move(end), 1));
+        while (const Batch batch = feeder.next()) check(batch, ids[rank]);
+      });
+      CHECK(thrown == nothing_thrown(2));
+      CHECK(ids[0].size() == (mode == "REPLICATE" ? 60 : 30));
+    }
+  }
+  write(37);
+  for (const std::string where : {"", "resident: true", "on_device: true"}) {
+    INFO(where);
+    Feeder feeder(pipeline(where, "errors { on_error: SKIP_RECORD } " + batch_of(10, "DROP")));
+    const TriedRecords tried = feeder.try_records(60);
+    REQUIRE(tried.errors.size() == 1);
+    std::vector<int64_t> ids;
+    while (const Batch batch = feeder.next()) check(batch, ids);
+    CHECK(ids.size() == 59);
+    const Report report = feeder.report();
+    REQUIRE(report.errors.size() == 1);
+    CHECK((report.errors[0].place().record == 37 && report.errors[0].place().feature == "rows"));
+    CHECK_THAT(report.errors[0].message(), Catch::StartsWith("value 280: there is no row 330 in bytes.npy, which has "
+                                                             "rows 0 to 49; give lookup.unknown"));
+    CHECK(tried.errors[0].message() == report.errors[0].message());
+  }
+}
+
 TEST_CASE("with `unknown` no record is bad: what the table has not is given this row") {
   const std::set<int64_t> lost = {0, 8, 9, 10, 11, 599};
   const Captions captions(600, lost);
@@ -284,8 +394,9 @@ TEST_CASE("with `unknown` no record is bad: what the table has not is given this
       for (const int count : {1, 2}) {
         INFO(where << ", row " << unknown << ", " << count << " replicas");
         const std::string more = fmt::format(" {} unknown: {} ", where, unknown);
-        Feeder feeder(captions.pipeline(lookups(more) + "shuffle { mode: BLOCK buffer_size: 50 } " + batch_of(20, "DROP")),
-                      replicas(count));
+        Feeder feeder(
+            captions.pipeline(lookups(more) + "shuffle { mode: BLOCK buffer_size: 50 } " + batch_of(20, "DROP")),
+            replicas(count));
         int64_t rows = 0;
         for (bool ended = false; !ended;)
           for (int replica = 0; replica < count; replica++) {

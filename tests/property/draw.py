@@ -356,8 +356,8 @@ class _Draw:
                 for n in self.names
                 if base[n] in ("pic", "two", "frames", "pair") and not (self.windows and f[n].kind)
             ],
-            "one_hot": [n for n in plain if base[n] in ("cls", "y", "row")],
-            "lookup": [n for n in plain if base[n] in ("row", "name", "y")],
+            "one_hot": [n for n in self.names if base[n] in ("cls", "y", "row", "ids") and not f[n].kind],
+            "lookup": [n for n in self.names if base[n] in ("row", "name", "y", "ids", "tags") and not f[n].kind],
             "vocabulary": [
                 n for n in self.names if base[n] in ("name", "tags", "fixedb", "row", "ids", "fixed") and not f[n].kind
             ],

@@ -147,7 +147,7 @@ class Output:
         self.tolerance = error
 
     def _resolve_one_hot(self, _) -> str:
-        self.shape = (self.message.one_hot.classes,)
+        self.shape = (*self.feature.shape, self.message.one_hot.classes)
         return "FLOAT32"
 
     def _resolve_lookup(self, _) -> str:
@@ -155,7 +155,7 @@ class Output:
         self._table = np.load(os.path.join(self._folder, spec.table), mmap_mode="r")
         if spec.keys_file:
             self._rows = self._numbers_of_names(spec.keys_file)
-        self.shape = self._table.shape[1:]
+        self.shape = (*self.feature.shape, *self._table.shape[1:])
         return name_of(self._table.dtype)
 
     def _resolve_vocabulary(self, _) -> str:
@@ -341,22 +341,22 @@ class Output:
         return [chosen for chosen, _ in combined], np.stack([np.stack(taken) for _, taken in combined])
 
     def _one_hot(self, row: Row):
-        spec, number = self.message.one_hot, row.scalar(self.message.feature)
-        if not 0 <= number < spec.classes and not spec.ignore_outside:
+        spec, numbers = self.message.one_hot, np.asarray(row.features[self.feature.name])
+        if not spec.ignore_outside and not np.all((numbers >= 0) & (numbers < spec.classes)):
             raise Failure("wrong_value", self.feature.name)
         on = spec.on_value if spec.HasField("on_value") else 1.0
-        return self._finished(np.where(np.arange(spec.classes) == number, on, spec.off_value))
+        return self._finished(np.where(np.arange(spec.classes) == numbers[..., None], on, spec.off_value))
 
     def _lookup(self, row: Row):
         if self.message.lookup.keys_file:
-            number = self._rows.get(self._names_of(row)[0], -1)
+            numbers = [self._rows.get(name, -1) for name in self._names_of(row)]
         else:
-            number = row.scalar(self.message.feature)
-        if not 0 <= number < len(self._table):
-            if not self.message.lookup.HasField("unknown"):
-                raise Failure("wrong_value", self.feature.name)
-            number = self.message.lookup.unknown
-        return self._finished(self._table[number])
+            numbers = np.ravel(row.features[self.feature.name]).tolist()
+        lost = [not 0 <= number < len(self._table) for number in numbers]
+        if any(lost) and not self.message.lookup.HasField("unknown"):
+            raise Failure("wrong_value", self.feature.name)
+        numbers = [self.message.lookup.unknown if is_lost else number for number, is_lost in zip(numbers, lost)]
+        return self._finished(self._table[numbers].reshape(self.shape))
 
     def _vocabulary(self, row: Row):
         spec = self.message.vocabulary

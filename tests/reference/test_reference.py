@@ -175,6 +175,21 @@ def test_classes_and_tables(check, tmp_path):
                  normalize { mean: [1, 2] } }""", rows)
 
 
+def test_several_classes_and_rows(check, tmp_path):
+    np.save(tmp_path / "table.npy", np.arange(24, dtype=np.int16).reshape(4, 3, 2) - 5)
+    (tmp_path / "names.txt").write_bytes(b"a\nbb\nc\nd")
+    rows = [example(ks=[k, m, 0, 1], ns=[n, o]) for k in (0, 3, 4, -1) for m in (1, 2) for n in ("a", "bb", "x")
+            for o in ("d", "")]
+    declared = """
+        feature { name: "ks" dtype: INT64 shape: [2, 2] } feature { name: "ns" dtype: BYTES shape: 2 }
+        output { name: "h" feature: "ks" dtype: INT8 one_hot { classes: 4 %s } normalize { scale: 10 mean: [1, 2, 3, 4] } }
+        output { name: "t" feature: "ks" lookup { table: "table.npy" %s } normalize { mean: [1, 2] } }
+        output { name: "m" feature: "ns" dtype: INT8 lookup { table: "table.npy" keys_file: "names.txt" %s } }"""
+    ways = itertools.product(("", "ignore_outside: true"), ("on_device: true", "unknown: 2"), ("", "unknown: 0"))
+    for h, t, m in ways:
+        check(declared % (h, t, m), rows)
+
+
 def test_numbers_of_names(check, tmp_path):
     (tmp_path / "words.txt").write_bytes(b"a\r\nbb\nc c\nd")
     words = ("a", "bb", "c c", "d", "", "a\r", "x", "D")

@@ -72,6 +72,19 @@ TEST_CASE("lookup: the tensor is a row of the table, and a table that is wrong i
                     dir.file("big.npy") +
                         ": output 'o': lookup.table: its elements are big-endian ('>f4'); save array.astype('<f4') "
                         "[bad_pipeline]");
+  const std::string pairs = "feature { name: 'pairs' dtype: INT64 shape: [5, 2] } ";
+  const PipelineSpec several = resolve_in(
+      pairs + "output { name: 'a' feature: 'pairs' lookup { table: 't.npy' } } "
+              "output { name: 'b' feature: 'pairs' lookup { table: 'scalars.npy' } normalize { mean: 1 } }");
+  CHECK((several.outputs[0].shape == Shape{5, 2, 3, 4} && several.outputs[0].jobs.at(0).values == 10));
+  CHECK(several.outputs[0].jobs[0].unpack.shape == Shape{3, 4});
+  CHECK((several.outputs[1].shape == Shape{5, 2} && several.outputs[1].dtype == DType::float32));
+  CHECK_THROWS_WITH(
+      resolve_in("feature { name: 'axes' dtype: INT64 shape: [1, 1, 1, 1, 1, 1, 2] } output { name: 'o' feature: 'axes' "
+                 "lookup { table: 't.npy' } }"),
+      "output 'o': feature: 'axes' has a shape of 7 axes ([1, 1, 1, 1, 1, 1, 2]), and each of its values makes 2 more "
+      "([3, 4]), but an output has at most 8 axes; give the feature a shape of fewer axes [bad_pipeline]");
+
   const PipelineSpec known = resolve_in("output { name: 'a' feature: 'n' lookup { table: 't.npy' unknown: 1 } }");
   CHECK(std::get<LookupRows>(*known.outputs[0].jobs[0].rows).key.unknown == 1);
   for (const std::string other : {"unknown: 0", ""})
@@ -238,6 +251,20 @@ TEST_CASE("outputs and formulas find their features among many") {
   REQUIRE(stack.jobs.size() == 112);  // f7; f1, f10 to f19, f100 to f199
   CHECK(stack.jobs[0].column.number == 7);
   CHECK(stack.jobs[1].column.number == 1);
+}
+
+TEST_CASE("one_hot of several values: a vector for each") {
+  const PipelineSpec spec =
+      resolve(source + batch +
+              "feature { name: 'square' dtype: INT64 shape: [2, 3] } feature { name: 'one' dtype: INT64 shape: 1 } "
+              "output { name: 'a' feature: 'square' one_hot { classes: 5 } normalize { mean: [1, 2, 3, 4, 5] } } "
+              "output { name: 'b' feature: 'one' dtype: UINT8 one_hot { classes: 1048576 } } ");
+  CHECK((spec.outputs[0].shape == Shape{2, 3, 5} && spec.outputs[0].dtype == DType::float32));
+  CHECK((spec.outputs[0].jobs.at(0).values == 6 && spec.outputs[0].jobs[0].unpack.shape == Shape{5}));
+  CHECK((spec.outputs[1].shape == Shape{1, 1048576} && spec.outputs[1].jobs.at(0).values == 1));
+  CHECK_THAT(error_of(source + batch + "feature { name: 'n' dtype: INT64 shape: 4096 } output { name: 'o' feature: 'n' "
+                                       "one_hot { classes: 1048576 } }"),
+             Catch::Contains("each of the 4096 values of 'n' makes 1048576 elements, more than 2^31"));
 }
 
 TEST_CASE("the image pipeline") {
@@ -771,9 +798,13 @@ TEST_CASE("fields that make no sense are refused by name") {
           "2; resize the picture first (crop.after_resize), set crop.padding, or set a smaller crop.size"),
       output("feature: \"open\" decode_raw { shape: [1, 65536, 3] layout: HWC } flip {}",
              "output 'o': decode_raw.shape: 65536; height and width of a picture must be 1 to 65535 pixels"),
-      output("one_hot { classes: 3 }", "output 'o': feature: one_hot needs a feature of one INT64 value; name one"),
+      output("one_hot { classes: 3 }", "output 'o': feature: one_hot needs a feature of INT64; name one"),
       output("feature: \"x\" one_hot { classes: 3 }",
-             "output 'o': one_hot: it needs one INT64 value in each record; feature 'x' is FIXED FLOAT32"),
+             "output 'o': one_hot: it needs a feature of INT64 that is FIXED, so that every record has as many values; "
+             "feature 'x' is FIXED FLOAT32"),
+      output("feature: \"list\" one_hot { classes: 3 }",
+             "output 'o': one_hot: it needs a feature of INT64 that is FIXED, so that every record has as many values; "
+             "feature 'list' is VARIABLE INT64"),
       output("feature: \"n\" one_hot {}", "output 'o': one_hot.classes: 0; it must be 1 to 1048576"),
       output("feature: \"n\" one_hot { classes: 3 on_value: nan }",
              "output 'o': one_hot.on_value: nan is not a finite number"),
@@ -788,14 +819,14 @@ TEST_CASE("fields that make no sense are refused by name") {
       output("feature: \"n\" one_hot { classes: 3 on_value: 1e19 } dtype: INT64",
              "output 'o': one_hot.on_value: 1e+19 is not a number of INT64; write the dtype FLOAT32, or a number that INT64 "
              "holds"),
-      output(
-          "lookup { table: 't.npy' }",
-          "output 'o': feature: lookup needs a feature with one value in each record: an INT64 value, the number of a "
-          "row, or, with lookup.keys_file, a BYTES or INT64 value, the name of a row; name such a feature"),
+      output("lookup { table: 't.npy' }",
+             "output 'o': feature: lookup needs a feature of BYTES or INT64; name one"),
       output("feature: \"x\" lookup { table: 't.npy' }",
-             "output 'o': lookup: it needs one INT64 or BYTES value in each record; feature 'x' is FIXED FLOAT32"),
+             "output 'o': lookup: it needs a feature of BYTES or INT64 that is FIXED, so that every record has as many "
+             "values; feature 'x' is FIXED FLOAT32"),
       output("feature: \"list\" lookup { table: 't.npy' }",
-             "output 'o': lookup: it needs one INT64 or BYTES value in each record; feature 'list' is VARIABLE INT64"),
+             "output 'o': lookup: it needs a feature of BYTES or INT64 that is FIXED, so that every record has as many "
+             "values; feature 'list' is VARIABLE INT64"),
       output("feature: \"n\" lookup {}", "output 'o': lookup.table: it is missing; name the .npy file"),
       output(
           "feature: \"open\" lookup { table: 't.npy' }",
