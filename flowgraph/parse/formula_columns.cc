@@ -25,6 +25,10 @@ std::span<const std::byte> stored_value(const FeatureSpec& feature, const Column
     const BytesRef& bytes = column.as<BytesRef>()[row];
     return {bytes.data, bytes.size};
   }
+  if (feature.kind != FeatureKind::fixed) {
+    const ValuesRef own = values_of(feature, column, row);
+    return {static_cast<const std::byte*>(own.values), own.count * size_of(feature.dtype)};
+  }
   const size_t size = static_cast<size_t>(feature.shape.elements()) * size_of(feature.dtype);
   return {column.as<std::byte>() + row * size, size};
 }

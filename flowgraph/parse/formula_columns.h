@@ -28,7 +28,8 @@ struct RowAccess {
 /// rows for each record.
 RowAccess rows_of(const FeatureSpec& feature) noexcept;
 
-/// Returns a record's values of a fixed feature as they are stored: the bytes of its only value, or its numbers.
+/// Returns a record's values as they are stored: the bytes of the only value of a fixed feature of BYTES, or all
+/// numbers of a feature of numbers.
 std::span<const std::byte> stored_value(const FeatureSpec& feature, const Column& column, uint32_t row) noexcept;
 
 /// Returns a value of a fixed feature as it is stored: the bytes of a BYTES value, or a number. `at` is its number in

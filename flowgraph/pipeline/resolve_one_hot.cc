@@ -44,11 +44,12 @@ void resolve_one_hot(OutputResolver& of) {
   if (of.config.feature().empty()) of.refuse("feature", "one_hot needs a feature of INT64; name one");
   const int number = of.feature_number("feature", of.config.feature());
   const FeatureSpec& from = of.feature(number);
-  if (from.dtype != DType::int64 || from.kind != FeatureKind::fixed)
+  const bool is_list = from.kind == FeatureKind::variable || from.kind == FeatureKind::ragged;
+  if (from.dtype != DType::int64 || (from.kind != FeatureKind::fixed && !is_list) || from.nested())
     of.refuse("one_hot",
-              fmt::format("it needs a feature of INT64 that is FIXED, so that every record has as many values; feature "
-                          "'{}' is {}",
-                          from.name, describe(from)));
+              fmt::format("it needs a feature of INT64: FIXED, whose values become a vector each, or VARIABLE "
+                          "without steps, whose values become one vector; feature '{}' is {}{}",
+                          from.name, describe(from), from.nested() ? " in a feature list" : ""));
   const int64_t classes = of.config.one_hot().classes();
   if (classes < 1 || classes > most_classes)
     of.refuse("one_hot.classes", fmt::format("{}; it must be 1 to {}", classes, most_classes));
@@ -59,8 +60,8 @@ void resolve_one_hot(OutputResolver& of) {
   of.finish(unpack, -1, DType::float32);
   check_value(of, "one_hot.on_value", on);
   check_value(of, "one_hot.off_value", one_hot.off_value());
-  of.output.shape = of.shape_of_each(from, unpack.shape);
-  of.add_job({.number = number}, unpack, static_cast<size_t>(from.shape.elements()));
+  of.output.shape = is_list ? unpack.shape : of.shape_of_each(from, unpack.shape);
+  of.add_job({.number = number}, unpack, is_list ? 1 : static_cast<size_t>(from.shape.elements()));
   of.output.jobs.back().rows = OneHotRows{on, one_hot.off_value(), one_hot.ignore_outside(), std::move(unpack)};
 }
 

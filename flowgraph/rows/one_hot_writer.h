@@ -1,4 +1,4 @@
-// Makes one-hot vectors from class numbers.
+// Makes one-hot and multi-hot vectors from class numbers.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,9 @@
 
 namespace feedline::flow {
 
-/// A row is OneHotRows::on at the class's number and OneHotRows::off elsewhere, normalised and cast. If a value is not the
-/// number of a class, the row fails with Category::wrong_value, or is only `off` if OneHotRows::ignores_outside.
+/// A row is OneHotRows::on at the numbers of classes and OneHotRows::off elsewhere, normalised and cast. A value is any
+/// number of INT64 numbers. If one of them is not the number of a class, the row fails with Category::wrong_value,
+/// unless OneHotRows::ignores_outside.
 class OneHotWriter final : public RowWriter {
  public:
   explicit OneHotWriter(const OneHotRows& rows);

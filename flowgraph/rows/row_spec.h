@@ -16,10 +16,10 @@
 
 namespace feedline::flow {
 
-/// A row is `on` at the number of a class, and `off` elsewhere.
+/// A row is `on` at the number of each class that a value has, and `off` elsewhere.
 struct OneHotRows {
   double on = 1, off = 0;
-  bool ignores_outside = false;  // a number that is no class has a row of only `off`; false: the row fails
+  bool ignores_outside = false;  // a number that is no class has no place; false: the row fails
   unpack::UnpackSpec unpack;     // makes a row from one FLOAT64 for each class
   bool operator==(const OneHotRows&) const = default;
 };

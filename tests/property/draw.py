@@ -356,7 +356,12 @@ class _Draw:
                 for n in self.names
                 if base[n] in ("pic", "two", "frames", "pair") and not (self.windows and f[n].kind)
             ],
-            "one_hot": [n for n in self.names if base[n] in ("cls", "y", "row", "ids") and not f[n].kind],
+            "one_hot": [
+                n
+                for n in self.names
+                if (base[n] in ("cls", "y", "row", "ids") and not f[n].kind)
+                or (base[n] in ("v", "pairs") and f[n].kind in (1, 3))  # multi-hot
+            ],
             "lookup": [n for n in self.names if base[n] in ("row", "name", "y", "ids", "tags") and not f[n].kind],
             "vocabulary": [
                 n for n in self.names if base[n] in ("name", "tags", "fixedb", "row", "ids", "fixed") and not f[n].kind
@@ -562,6 +567,9 @@ class _Draw:
         one_hot = output.one_hot
         one_hot.classes = self.any([10, 12, 23] if self.faulty else [10, 23])
         one_hot.ignore_outside = self.chance(40)
+        if self.known[output.feature].kind:  # lists of larger numbers
+            one_hot.classes = self.any([23, 1000])
+            one_hot.ignore_outside = self.chance(80)
         if self.chance(25):
             one_hot.on_value = self.any([0.9, 0.0, -3.0, 1e6])
         if self.chance(25):

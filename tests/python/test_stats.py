@@ -148,6 +148,21 @@ def test_classes_of_vectors(tool, table, tmp_path):
     assert {(drift["output"], drift["kind"]) for drift in drifts} >= {("plain", "shift"), ("smooth", "shift")}
 
 
+def test_classes_of_lists(tool, tmp_path):
+    lists = [np.random.default_rng(i).integers(0, 6, i % 4) for i in range(600)]
+    feedline.write(tmp_path / "a.tfrecord", ({"k": numbers} for numbers in lists))
+    pipeline = tmp_path / "p.textproto"
+    pipeline.write_text("""source { files: "a.tfrecord" } batch { global_batch_size: 10 }
+        feature { name: "k" dtype: INT64 kind: VARIABLE }
+        output { name: "hot" feature: "k" one_hot { classes: 6 } }""")
+    found = output(stats(tool, pipeline), "hot")
+    counts = np.zeros(6, int)
+    for numbers in lists:
+        counts[np.unique(numbers)] += 1
+    assert found["labels"] == [[k, int(count)] for k, count in enumerate(counts)]
+    assert found["normalize"] is None
+
+
 def test_normalize_blocks_give_mean_0_and_std_1(tool, table, tmp_path):
     _, pipeline = table
     block = output(stats(tool, pipeline), "x")["normalize"]

@@ -147,7 +147,8 @@ class Output:
         self.tolerance = error
 
     def _resolve_one_hot(self, _) -> str:
-        self.shape = (*self.feature.shape, self.message.one_hot.classes)
+        lead = self.feature.shape if self.feature.kind == "FIXED" else ()
+        self.shape = (*lead, self.message.one_hot.classes)
         return "FLOAT32"
 
     def _resolve_lookup(self, _) -> str:
@@ -345,7 +346,10 @@ class Output:
         if not spec.ignore_outside and not np.all((numbers >= 0) & (numbers < spec.classes)):
             raise Failure("wrong_value", self.feature.name)
         on = spec.on_value if spec.HasField("on_value") else 1.0
-        return self._finished(np.where(np.arange(spec.classes) == numbers[..., None], on, spec.off_value))
+        places = np.arange(spec.classes) == numbers[..., None]
+        if self.feature.kind != "FIXED":
+            places = places.any(0)
+        return self._finished(np.where(places, on, spec.off_value))
 
     def _lookup(self, row: Row):
         if self.message.lookup.keys_file:

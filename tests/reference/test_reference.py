@@ -190,6 +190,19 @@ def test_several_classes_and_rows(check, tmp_path):
         check(declared % (h, t, m), rows)
 
 
+def test_classes_of_lists(check):
+    lists = ([], [0], [3, 3, 1], [4, 0, 2, 1, 3], [5], [-1, 2], [2] * 9)
+    rows = [example(x=1, k=feature(numbers, "int64_list")) for numbers in lists] + [example(x=2), example(x=b"bad")]
+    declared = """
+        feature { name: "x" dtype: INT64 } feature { name: "k" dtype: INT64 kind: %s }
+        output { name: "x" feature: "x" } output { name: "k" feature: "k" }
+        output { name: "m" feature: "k" one_hot { classes: 5 %s } }
+        output { name: "n" feature: "k" dtype: INT8 one_hot { classes: 5 on_value: -3 off_value: 9 %s }
+                 normalize { scale: 2 } }"""
+    for kind, m, n in itertools.product(("VARIABLE", "RAGGED max_values: 5"), *[("", "ignore_outside: true")] * 2):
+        check(declared % (kind, m, n), rows)
+
+
 def test_numbers_of_names(check, tmp_path):
     (tmp_path / "words.txt").write_bytes(b"a\r\nbb\nc c\nd")
     words = ("a", "bb", "c c", "d", "", "a\r", "x", "D")

@@ -73,15 +73,17 @@ TEST_CASE("lookup: the tensor is a row of the table, and a table that is wrong i
                         ": output 'o': lookup.table: its elements are big-endian ('>f4'); save array.astype('<f4') "
                         "[bad_pipeline]");
   const std::string pairs = "feature { name: 'pairs' dtype: INT64 shape: [5, 2] } ";
-  const PipelineSpec several = resolve_in(
-      pairs + "output { name: 'a' feature: 'pairs' lookup { table: 't.npy' } } "
-              "output { name: 'b' feature: 'pairs' lookup { table: 'scalars.npy' } normalize { mean: 1 } }");
+  const PipelineSpec several =
+      resolve_in(pairs +
+                 "output { name: 'a' feature: 'pairs' lookup { table: 't.npy' } } "
+                 "output { name: 'b' feature: 'pairs' lookup { table: 'scalars.npy' } normalize { mean: 1 } }");
   CHECK((several.outputs[0].shape == Shape{5, 2, 3, 4} && several.outputs[0].jobs.at(0).values == 10));
   CHECK(several.outputs[0].jobs[0].unpack.shape == Shape{3, 4});
   CHECK((several.outputs[1].shape == Shape{5, 2} && several.outputs[1].dtype == DType::float32));
   CHECK_THROWS_WITH(
-      resolve_in("feature { name: 'axes' dtype: INT64 shape: [1, 1, 1, 1, 1, 1, 2] } output { name: 'o' feature: 'axes' "
-                 "lookup { table: 't.npy' } }"),
+      resolve_in(
+          "feature { name: 'axes' dtype: INT64 shape: [1, 1, 1, 1, 1, 1, 2] } output { name: 'o' feature: 'axes' "
+          "lookup { table: 't.npy' } }"),
       "output 'o': feature: 'axes' has a shape of 7 axes ([1, 1, 1, 1, 1, 1, 2]), and each of its values makes 2 more "
       "([3, 4]), but an output has at most 8 axes; give the feature a shape of fewer axes [bad_pipeline]");
 
@@ -111,16 +113,16 @@ TEST_CASE("vocabulary: a number for each name, and one table for a file") {
   const test::TempDir dir;
   dir.write("t.npy", test::npy("|u1", "(2,)", "ab"));
   const std::string tags = "feature { name: 'tags' dtype: BYTES shape: [2, 3] } ";
-  const PipelineSpec spec =
-      validate(parse_pipeline(
-                   source + batch + features + tags +
-                       "output { name: 'a' feature: 'open' vocabulary { keys_file: 'k' } } "
-                       "output { name: 'b' feature: 'tags' dtype: INT32 vocabulary { keys_file: './k' unknown: -1 } } "
-                       "output { name: 'c' feature: 'd' dtype: INT64 vocabulary { keys_file: 'other' unknown: 0 } } "
-                       "output { name: 'd' feature: 'open' lookup { table: 't.npy' keys_file: 'k' } } "
-                       "output { name: 'e' feature: 'tags' vocabulary { keys_file: 'k' unknown_buckets: 2147483648 } } ",
-                   dir.path()),
-               one_each);
+  const PipelineSpec spec = validate(
+      parse_pipeline(
+          source + batch + features + tags +
+              "output { name: 'a' feature: 'open' vocabulary { keys_file: 'k' } } "
+              "output { name: 'b' feature: 'tags' dtype: INT32 vocabulary { keys_file: './k' unknown: -1 } } "
+              "output { name: 'c' feature: 'd' dtype: INT64 vocabulary { keys_file: 'other' unknown: 0 } } "
+              "output { name: 'd' feature: 'open' lookup { table: 't.npy' keys_file: 'k' } } "
+              "output { name: 'e' feature: 'tags' vocabulary { keys_file: 'k' unknown_buckets: 2147483648 } } ",
+          dir.path()),
+      one_each);
   REQUIRE(spec.tables.size() == 3);  // the first two are one; no file of names was looked for
   CHECK((spec.tables[0].is_vocabulary() && spec.tables[0].keys_path == dir.file("k")));
   CHECK((spec.tables[1].is_vocabulary() && spec.tables[1].keys_path == dir.file("other")));
@@ -158,11 +160,12 @@ TEST_CASE("names that are numbers: for a feature of INT64, whose file is another
 }
 
 TEST_CASE("hash: a number for each value of a FIXED feature") {
-  const PipelineSpec spec = resolve(source + batch + features +
-                                    "feature { name: 'tags' dtype: BYTES shape: [2, 3] } "
-                                    "output { name: 'a' feature: 'n' hash { buckets: 1 } } "
-                                    "output { name: 'b' feature: 'tags' dtype: INT32 hash { buckets: 2147483648 } } "
-                                    "output { name: 'c' feature: 'd' dtype: INT64 hash { buckets: 4611686018427387904 } }");
+  const PipelineSpec spec =
+      resolve(source + batch + features +
+              "feature { name: 'tags' dtype: BYTES shape: [2, 3] } "
+              "output { name: 'a' feature: 'n' hash { buckets: 1 } } "
+              "output { name: 'b' feature: 'tags' dtype: INT32 hash { buckets: 2147483648 } } "
+              "output { name: 'c' feature: 'd' dtype: INT64 hash { buckets: 4611686018427387904 } }");
   const auto rows_of = [&](size_t output) { return std::get<HashRows>(*spec.outputs[output].jobs.at(0).rows); };
   CHECK((spec.outputs[0].dtype == DType::int64 && spec.outputs[0].shape == Shape{}));
   CHECK((rows_of(0).buckets == 1 && rows_of(0).of_numbers));
@@ -253,7 +256,7 @@ TEST_CASE("outputs and formulas find their features among many") {
   CHECK(stack.jobs[1].column.number == 1);
 }
 
-TEST_CASE("one_hot of several values: a vector for each") {
+TEST_CASE("one_hot of several values: a vector for each, or for all values of a list") {
   const PipelineSpec spec =
       resolve(source + batch +
               "feature { name: 'square' dtype: INT64 shape: [2, 3] } feature { name: 'one' dtype: INT64 shape: 1 } "
@@ -262,8 +265,24 @@ TEST_CASE("one_hot of several values: a vector for each") {
   CHECK((spec.outputs[0].shape == Shape{2, 3, 5} && spec.outputs[0].dtype == DType::float32));
   CHECK((spec.outputs[0].jobs.at(0).values == 6 && spec.outputs[0].jobs[0].unpack.shape == Shape{5}));
   CHECK((spec.outputs[1].shape == Shape{1, 1048576} && spec.outputs[1].jobs.at(0).values == 1));
-  CHECK_THAT(error_of(source + batch + "feature { name: 'n' dtype: INT64 shape: 4096 } output { name: 'o' feature: 'n' "
-                                       "one_hot { classes: 1048576 } }"),
+  for (const std::string kind : {"VARIABLE", "RAGGED"}) {
+    const OutputSpec one = resolve(source + batch + "feature { name: 'list' dtype: INT64 kind: " + kind +
+                                   " } output { name: 'o' feature: 'list' one_hot { classes: 5 } } ")
+                               .outputs.at(0);
+    CHECK((one.dense() && one.shape == Shape{5} && one.jobs.at(0).values == 1));
+  }
+  const std::string steps = "source { files: 'f' record_type: SEQUENCE_EXAMPLE } " + batch;
+  CHECK(
+      error_of(steps + "feature { name: 'l' dtype: INT64 kind: RAGGED where: FEATURE_LIST } output { name: 'o' "
+                       "feature: 'l' one_hot { classes: 3 } }") ==
+      "output 'o': one_hot: it needs a feature of INT64: FIXED, whose values become a vector each, or VARIABLE without "
+      "steps, whose values become one vector; feature 'l' is RAGGED INT64 in a feature list");
+  CHECK_THAT(error_of(steps + "feature { name: 'l' dtype: INT64 kind: FIXED_SEQUENCE where: FEATURE_LIST } output { "
+                              "name: 'o' feature: 'l' one_hot { classes: 3 } }"),
+             Catch::Contains("feature 'l' is FIXED_SEQUENCE INT64"));
+  CHECK_THAT(error_of(source + batch +
+                      "feature { name: 'n' dtype: INT64 shape: 4096 } output { name: 'o' feature: 'n' "
+                      "one_hot { classes: 1048576 } }"),
              Catch::Contains("each of the 4096 values of 'n' makes 1048576 elements, more than 2^31"));
 }
 
@@ -800,27 +819,29 @@ TEST_CASE("fields that make no sense are refused by name") {
              "output 'o': decode_raw.shape: 65536; height and width of a picture must be 1 to 65535 pixels"),
       output("one_hot { classes: 3 }", "output 'o': feature: one_hot needs a feature of INT64; name one"),
       output("feature: \"x\" one_hot { classes: 3 }",
-             "output 'o': one_hot: it needs a feature of INT64 that is FIXED, so that every record has as many values; "
-             "feature 'x' is FIXED FLOAT32"),
-      output("feature: \"list\" one_hot { classes: 3 }",
-             "output 'o': one_hot: it needs a feature of INT64 that is FIXED, so that every record has as many values; "
-             "feature 'list' is VARIABLE INT64"),
+             "output 'o': one_hot: it needs a feature of INT64: FIXED, whose values become a vector each, or VARIABLE "
+             "without steps, whose values become one vector; feature 'x' is FIXED FLOAT32"),
+      output("feature: \"steps\" one_hot { classes: 3 }",
+             "output 'o': one_hot: it needs a feature of INT64: FIXED, whose values become a vector each, or VARIABLE "
+             "without steps, whose values become one vector; feature 'steps' is FIXED_SEQUENCE FLOAT32"),
       output("feature: \"n\" one_hot {}", "output 'o': one_hot.classes: 0; it must be 1 to 1048576"),
       output("feature: \"n\" one_hot { classes: 3 on_value: nan }",
              "output 'o': one_hot.on_value: nan is not a finite number"),
       output("feature: \"n\" one_hot { classes: 3 off_value: -inf } dtype: INT8",
              "output 'o': one_hot.off_value: -inf is not a finite number"),
-      output("feature: \"n\" one_hot { classes: 3 on_value: 0.9 } dtype: INT32",
-             "output 'o': one_hot.on_value: 0.9 is not a number of INT32; write the dtype FLOAT32, or a number that INT32 "
-             "holds"),
-      output("feature: \"n\" one_hot { classes: 3 off_value: -1 } dtype: UINT8",
-             "output 'o': one_hot.off_value: -1 is not a number of UINT8; write the dtype FLOAT32, or a number that UINT8 "
-             "holds"),
+      output(
+          "feature: \"n\" one_hot { classes: 3 on_value: 0.9 } dtype: INT32",
+          "output 'o': one_hot.on_value: 0.9 is not a number of INT32; write the dtype FLOAT32, or a number that INT32 "
+          "holds"),
+      output(
+          "feature: \"n\" one_hot { classes: 3 off_value: -1 } dtype: UINT8",
+          "output 'o': one_hot.off_value: -1 is not a number of UINT8; write the dtype FLOAT32, or a number that UINT8 "
+          "holds"),
       output("feature: \"n\" one_hot { classes: 3 on_value: 1e19 } dtype: INT64",
-             "output 'o': one_hot.on_value: 1e+19 is not a number of INT64; write the dtype FLOAT32, or a number that INT64 "
+             "output 'o': one_hot.on_value: 1e+19 is not a number of INT64; write the dtype FLOAT32, or a number that "
+             "INT64 "
              "holds"),
-      output("lookup { table: 't.npy' }",
-             "output 'o': feature: lookup needs a feature of BYTES or INT64; name one"),
+      output("lookup { table: 't.npy' }", "output 'o': feature: lookup needs a feature of BYTES or INT64; name one"),
       output("feature: \"x\" lookup { table: 't.npy' }",
              "output 'o': lookup: it needs a feature of BYTES or INT64 that is FIXED, so that every record has as many "
              "values; feature 'x' is FIXED FLOAT32"),
@@ -881,7 +902,8 @@ TEST_CASE("fields that make no sense are refused by name") {
              "output 'o': hash: it needs a feature of BYTES or INT64 that is FIXED, so that every record has as many "
              "values; feature 'list' is VARIABLE INT64"),
       output("feature: \"n\" hash {}", "output 'o': hash.buckets: 0; it must be 1 to 4611686018427387904"),
-      output("feature: \"n\" hash { buckets: -1 }", "output 'o': hash.buckets: -1; it must be 1 to 4611686018427387904"),
+      output("feature: \"n\" hash { buckets: -1 }",
+             "output 'o': hash.buckets: -1; it must be 1 to 4611686018427387904"),
       output("feature: \"n\" hash { buckets: 4611686018427387905 }",
              "output 'o': hash.buckets: 4611686018427387905; it must be 1 to 4611686018427387904"),
       output("feature: \"n\" hash { buckets: 2147483649 } dtype: INT32",
