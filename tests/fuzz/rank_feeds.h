@@ -40,6 +40,7 @@ inline SentFeed make_feed(const std::string& sources, const std::string& outputs
   std::iota(numbers.begin(), numbers.end(), 1.f);
   dir.write("t.npy", npy("<f4", "(5, 2)", in_memory(numbers)));
   dir.write("names.txt", "a\nb\n");
+  dir.write("five.txt", "a\nb\nc\nd\ne\n");
   SentFeed feed;
   feed.spec =
       flow::validate(parse_pipeline(sources +
@@ -105,7 +106,9 @@ inline const SentFeed& one_of_the_feeds(Draw& draw) {
           "{ "
           "name: 'where' feature: '@record' } output { name: 'score' dtype: FLOAT32 expression { formula: 'id * 3' } "
           "} feature { name: 'tags' dtype: BYTES shape: 2 } output { name: 'tags' dtype: INT32 feature: 'tags' "
-          "vocabulary { keys_file: 'names.txt' } } output { name: 'hash' feature: 'tags' hash { buckets: 99 } }")};
+          "vocabulary { keys_file: 'names.txt' } } output { name: 'hash' feature: 'tags' hash { buckets: 99 } } output "
+          "{ name: 'rows' "
+          "feature: 'tags' lookup { table: 't.npy' keys_file: 'five.txt' unknown: 4 } }")};
   return draw.one_of(feeds);
 }
 

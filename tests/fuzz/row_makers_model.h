@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -17,6 +18,7 @@
 #include "base/audit.h"
 #include "draw.h"
 #include "feedline/tensor.h"
+#include "flowgraph/rows/fingerprint.h"
 #include "tests/flowgraph/example_writer.h"
 #include "tests/pictures/encode.h"
 #include "tests/support/npy.h"
@@ -57,16 +59,18 @@ class ModelTables {
 
   ModelTables() {
     for (size_t t = 0; t < count; t++) {
-      std::string rows, names, words, shape = std::to_string(tables[t].rows) + ",";
+      std::string rows, names, words, numbers, shape = std::to_string(tables[t].rows) + ",";
       for (const int64_t axis : tables[t].shape) shape += std::to_string(axis) + ",";
       for (uint64_t row = 0; row < tables[t].rows; row++) {
         rows += row_of(t, row);
         names += name_of(row) + "\n";
         words += word_of(row) + "\n";
+        numbers += fmt::format("{}\n", number_of(row));
       }
       dir.write(std::to_string(t) + ".npy", npy(tables[t].descr, "(" + shape + ")", rows));
       dir.write(std::to_string(t) + ".txt", names);
       dir.write(std::to_string(t) + ".words", words);
+      dir.write(std::to_string(t) + ".numbers", numbers);
     }
   }
   std::string row_of(size_t t, uint64_t row) const {
@@ -77,6 +81,8 @@ class ModelTables {
   static std::string name_of(uint64_t row) { return row == 0 ? "" : "row" + std::to_string(row); }
   /// The name of this number in a vocabulary, where no name is empty.
   static std::string word_of(uint64_t number) { return name_of(number + 1); }
+  /// The same, if names are numbers.
+  static int64_t number_of(uint64_t row) { return static_cast<int64_t>(row * 31 - 900); }
 
   const Table tables[count] = {{"<f4", DType::float32, {3}, 5},
                                {"|i1", DType::int8, {7}, 1},
@@ -142,6 +148,8 @@ class Model {
   void one_hot();
   void lookup();
   void vocabulary(const ModelTables& all, size_t t);
+  void vectors();
+  void keys();
   void place();
   void lists();
   void blobs();
@@ -432,6 +440,107 @@ inline void Model::vocabulary(const ModelTables& all, size_t t) {
   }
 }
 
+// Vectors of classes with any values: one for each of several numbers, or one for a list.
+inline void Model::vectors() {
+  constexpr double ons[] = {1, 0.5, -3, 1e6}, offs[] = {0, 0.25, 2, -1}, whole_ons[] = {1, 3, 7, 100},
+                   whole_offs[] = {0, 2, 5, 127};
+  const uint64_t classes = 1 + pick(pick(4) == 3 ? 300 : 12);
+  const bool is_list = pick(2) == 1, ignores = pick(2) == 1;
+  const std::vector<int64_t> axes(is_list ? 0 : pick(3), static_cast<int64_t>(1 + pick(pick(4) == 3 ? 20 : 3)));
+  const Finish cast = finish(DType::float32, classes);
+  const bool is_whole = cast.dtype <= DType::int64 && !cast.channels[0].normalize;
+  const size_t bound = is_whole && cast.dtype == DType::boolean ? 1 : 4, which_on = pick(bound),
+               which_off = pick(bound);
+  const double on = (is_whole ? whole_ons : ons)[which_on], off = (is_whole ? whole_offs : offs)[which_off];
+  const std::string named =
+      declare(DType::int64, is_list ? "kind: RAGGED" : fmt::format("shape: [{}]", fmt::join(axes, ",")));
+  std::vector<int64_t> all = axes;
+  all.push_back(static_cast<int64_t>(classes));
+  ModelOutput& output =
+      add(Kind::dense, cast.dtype, Shape(all),
+          fmt::format("feature: '{}' one_hot {{ classes: {} on_value: {} off_value: {} ignore_outside: {} }} {}", named,
+                      classes, on, off, ignores, cast.text));
+  const size_t size = size_of(cast.dtype), count = static_cast<size_t>(Shape(axes).elements());
+  output.zeros.assign(count * classes * size, '\0');
+  const auto one = [&](double value, size_t c) { return cast(DType::float64, std::bit_cast<uint64_t>(value), c); };
+  std::string cold;
+  for (uint64_t c = 0; c < classes; c++) cold += one(off, c);
+  for (size_t r = 0; r < records.size(); r++) {
+    Made& made = output.of_record[r];
+    std::vector<std::string> values(is_list ? pick(rarely() ? 40 : 4) : count);
+    made.values.assign(is_list ? 1 : count, cold);
+    for (size_t i = 0; i < values.size(); i++) {
+      const uint64_t number = pick(8) == 7 ? near(classes) : pick(classes);
+      values[i] = bytes_of(number, 8);
+      made.fails = made.fails || (number >= classes && !ignores);
+      if (number < classes) made.values[is_list ? 0 : i].replace(number * size, size, one(on, number));
+    }
+    if (!values.empty() || pick(2) == 1) put(r, feature_of(DType::int64, values));
+  }
+}
+
+// What one name or several stand for: rows of a table, numbers of a vocabulary, or hashes. Names are BYTES or INT64.
+inline void Model::keys() {
+  static const ModelTables all;
+  constexpr const char* where[] = {"", "resident: true", "on_device: true"};
+  const size_t t = pick(ModelTables::count);
+  const ModelTables::Table& table = all.tables[t];
+  const uint64_t kind = pick(3), by = pick(3), how = pick(3);
+  const bool is_lookup = kind == 0, is_hash = kind == 2, by_row = is_lookup && by == 0, is_text = by == 1;
+  const std::vector<int64_t> axes(pick(3), static_cast<int64_t>(1 + pick(pick(4) == 3 ? 20 : 3)));
+  const auto count = static_cast<size_t>(Shape(axes).elements());
+  const uint64_t number = pick(2) == 1 ? near(table.rows) : 1 + pick(9),
+                 unknown = is_lookup ? number % table.rows : number % (uint64_t{1} << 31), buckets = 1 + unknown;
+  const bool has_unknown = how == 1 || (how == 2 && is_lookup), has_buckets = how == 2 && !is_lookup;
+  Finish cast{"", DType::int64};
+  if (is_lookup) cast = finish(table.dtype, table.shape.rank() == 0 ? 1 : static_cast<size_t>(table.shape.end()[-1]));
+  const std::string named = declare(is_text ? DType::bytes : DType::int64,
+                                    fmt::format("shape: [{}]", fmt::join(axes, ","))),
+                    file = all.dir.file(std::to_string(t)),
+                    names = is_text ? file + (is_lookup ? ".txt" : ".words") : file + ".numbers",
+                    keys_file = by_row ? "" : "keys_file: '" + names + "'",
+                    other = has_unknown   ? fmt::format("unknown: {}", unknown)
+                            : has_buckets ? fmt::format("unknown_buckets: {}", buckets)
+                                          : "";
+  std::vector<int64_t> shape = axes;
+  if (is_lookup) shape.insert(shape.end(), table.shape.begin(), table.shape.end());
+  ModelOutput& output = add(Kind::dense, cast.dtype, Shape(shape),
+                            fmt::format("feature: '{}' {} {}", named,
+                                        is_hash     ? fmt::format("hash {{ buckets: {} }}", buckets)
+                                        : is_lookup ? fmt::format("lookup {{ table: '{}.npy' {} {} {} }}", file,
+                                                                  keys_file, where[pick(3)], other)
+                                                    : fmt::format("vocabulary {{ {} {} }}", keys_file, other),
+                                        cast.text));
+  const size_t size = size_of(table.dtype), cells = static_cast<size_t>(table.shape.elements());
+  const auto row_of = [&](const std::string& stored) {
+    std::string row;
+    for (size_t i = 0; i < cells; i++)
+      row += cast(table.dtype, bits_of(std::string_view(stored).substr(i * size, size)), i);
+    return row;
+  };
+  for (size_t i = 0; i < count; i++)
+    output.zeros += is_lookup ? row_of(std::string(cells * size, '\0')) : std::string(8, '\0');
+  for (size_t r = 0; r < records.size(); r++) {
+    Made& made = output.of_record[r];
+    std::vector<std::string> values;
+    for (size_t i = 0; i < count; i++) {
+      const uint64_t row = pick(8) == 7 ? near(table.rows) : pick(table.rows);
+      const bool is_known = row < table.rows;
+      const int64_t name = by_row ? static_cast<int64_t>(row) : ModelTables::number_of(row);
+      const std::string text = !is_text    ? std::to_string(name)
+                               : is_lookup ? ModelTables::name_of(row)
+                                           : ModelTables::word_of(row);
+      values.push_back(is_text ? text : bytes_of(static_cast<uint64_t>(name), 8));
+      made.fails = made.fails || (!is_hash && !is_known && !has_unknown && !has_buckets);
+      const uint64_t found = is_known ? row : has_buckets ? table.rows + flow::fingerprint(text) % buckets : unknown;
+      made.values.push_back(is_hash     ? bytes_of(flow::fingerprint(text) % buckets, 8)
+                            : is_lookup ? row_of(all.row_of(t, found))
+                                        : bytes_of(found, 8));
+    }
+    put(r, feature_of(is_text ? DType::bytes : DType::int64, values));
+  }
+}
+
 // Where a row comes from, and a formula that is a feature and so cannot be normalised.
 inline void Model::place() {
   const std::string named = declare(DType::int64, "");
@@ -564,8 +673,9 @@ inline Model::Model(Draw& draw) : sequence(draw.below(4) == 3), draw_(draw) {
   bad.resize(records.size());
   context_.resize(records.size());
   lists_.resize(records.size());
-  constexpr void (Model::*kinds[])() = {&Model::numbers, &Model::stack, &Model::raw,   &Model::bits,  &Model::one_hot,
-                                        &Model::lookup,  &Model::place, &Model::lists, &Model::blobs, &Model::frames};
+  constexpr void (Model::*kinds[])() = {&Model::numbers, &Model::stack,  &Model::raw,     &Model::bits,
+                                        &Model::one_hot, &Model::lookup, &Model::place,   &Model::lists,
+                                        &Model::blobs,   &Model::frames, &Model::vectors, &Model::keys};
   std::vector<void (Model::*)()> chosen(1 + draw.below(4) / 2);
   for (auto& kind : chosen) kind = draw.one_of(kinds);
   for (const auto kind : chosen) (this->*kind)();
