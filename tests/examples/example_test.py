@@ -93,17 +93,28 @@ def tabular(out):
     equal(out("known"), ((rows,), [w != -1 for w in weights]))
     wanted = [to_float32(1 if w == -1 else math.log(1 + abs(w))) for w in weights]
     near(out("weight"), ((rows,), wanted), lambda x: abs(x) * 2**-23)
+    numbers, splits = answer("f2.values")[1], answer("f2.row_splits")[1]
+    lists = [set(numbers[begin:end]) for begin, end in zip(splits, splits[1:])]
+    assert any(len(one & set(range(64))) > 0 for one in lists)
+    equal(out("small"), ((rows, 64), [k in one for one in lists for k in range(64)]))
     for name, number in (("t.values", "f2.values"), ("t.row_splits", "f2.row_splits"), ("n.bytes", "f4.bytes"),
                          ("n.offsets", "f4.offsets"), ("n.row_splits", "f4.row_splits")):
         equal(out(name), answer(number))
 
 
+def words_of(out, name):
+    text, offsets = bytes(out(name + ".word.bytes")[1]), out(name + ".word.offsets")[1]
+    return [text[begin:end] for begin, end in zip(offsets, offsets[1:])]
+
+
 def penguins(out):
-    """Each number is the place of the record's word in the file of words, or -1 if the record has no word."""
+    """Each number is the place of the record's word in the file of words, or -1 if the record has no word. Those of
+    islands are what tf.strings.to_hash_bucket_fast(words, 16) gives."""
+    hashes = {b"Biscoe": 14, b"Dream": 15, b"Torgersen": 6}
+    equal(out("island"), ((344,), [hashes[word] for word in words_of(out, "island")]))
     for name, file, unknown in (("species", "species.txt", None), ("sex", "sexes.txt", b"")):
         words = (SOURCE / "examples" / file).read_bytes().split()
-        text, offsets = bytes(out(name + ".word.bytes")[1]), out(name + ".word.offsets")[1]
-        found = [text[begin:end] for begin, end in zip(offsets, offsets[1:])]
+        found = words_of(out, name)
         assert len(found) == 344 and set(found) == {*words, *([] if unknown is None else [unknown])}
         equal(out(name), ((344,), [-1 if word == unknown else words.index(word) for word in found]))
     shape, measured = out("measured")

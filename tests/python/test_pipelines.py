@@ -247,5 +247,29 @@ def test_numbers_of_names(tmp_path):
     with pytest.raises(feedline.Error, match=r"words\.txt does not have the name 'other'") as raised:
         list(loader_of())
     assert raised.value.category == "wrong_value"
+    for step, batch in enumerate(loader_of(unknown_buckets=1)):
+        wanted = numbers[20 * step : 20 * step + 20]
+        assert np.array_equal(np.asarray(batch["label"]), wanted[:, 0])
     with pytest.raises(feedline.Error, match="Vocabulary has no field 'key_file'; did you mean 'keys_file'"):
         chess(".").output("x", feature="d", vocabulary={"key_file": "words.txt"})
+
+
+def test_hashes_and_vectors(tmp_path):
+    numbers = np.random.default_rng(3).integers(-2, 6, (60, 2, 3))
+    feedline.write(tmp_path / "a.tfrecord", ({"n": row.ravel()} for row in numbers))
+    loader = feedline.Loader(
+        feedline.tfrecords(tmp_path / "a.tfrecord")
+        .feature("n", int, shape=[2, 3])
+        .batch(20)
+        .output("hash", feature="n", dtype="int32", hash={"buckets": 2**31})
+        .output("hot", feature="n", one_hot={"classes": 5, "on_value": 0.5, "ignore_outside": True})
+    )
+    hashes = {}
+    for step, batch in enumerate(loader):
+        wanted = numbers[20 * step : 20 * step + 20]
+        assert np.array_equal(np.asarray(batch["hot"]), (wanted[..., None] == np.arange(5)).astype(np.float32) / 2)
+        of_batch = np.asarray(batch["hash"])
+        assert of_batch.dtype == np.int32 and of_batch.shape == wanted.shape
+        for number, found in zip(wanted.ravel().tolist(), of_batch.ravel().tolist()):
+            assert hashes.setdefault(number, found) == found
+    assert len(set(hashes.values())) == len(hashes) == 8

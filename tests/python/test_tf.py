@@ -274,3 +274,58 @@ assert [step["n"].numpy().tolist() for step in dataset] == [list(range(10 * i, 1
 """,
         numbers,
     )
+
+
+def test_words_and_classes_become_what_tensorflow_makes_of_them(tmp_path):
+    """hash, vocabulary, lookup and one_hot, beside the functions of TensorFlow and the layers of Keras."""
+    words = [b"ant", b"bee", b"cat", b"", b"dog" * 9, b"eel" * 15, b"fox" * 40, "\u00e9t\u00e9".encode()]
+    numbers = [0, 7, -7, 2**63 - 1, -(2**63), 3, 12345678901, 2]
+    records = [
+        {
+            "word": words[i % 8],
+            "number": numbers[i % 8],
+            "pair": [words[i % 3], words[i % 7]],
+            "class": i % 5 - 1,
+            "classes": [i % 4, i % 3],
+            "list": [k * k % 4 for k in range(i % 6)] or None,
+        }
+        for i in range(40)
+    ]
+    feedline.write(tmp_path / "a.tfrecord", ({k: v for k, v in one.items() if v is not None} for one in records))
+    (tmp_path / "words.txt").write_bytes(b"ant\nbee\ncat\n")
+    (tmp_path / "numbers.txt").write_bytes(b"7\n-7\n2\n")
+    (tmp_path / "p.textproto").write_text("""
+        source { files: "a.tfrecord" } batch { global_batch_size: 40 }
+        feature { name: "word" dtype: BYTES } feature { name: "number" dtype: INT64 }
+        feature { name: "pair" dtype: BYTES shape: 2 } feature { name: "class" dtype: INT64 }
+        feature { name: "classes" dtype: INT64 shape: 2 } feature { name: "list" dtype: INT64 kind: VARIABLE }
+        output { name: "word" feature: "word" } output { name: "number" feature: "number" }
+        output { name: "pair" feature: "pair" } output { name: "class" feature: "class" }
+        output { name: "classes" feature: "classes" } output { name: "list" feature: "list" }
+        output { name: "word hash" feature: "word" hash { buckets: 1000 } }
+        output { name: "pair hash" feature: "pair" hash { buckets: 7 } }
+        output { name: "number hash" feature: "number" dtype: INT32 hash { buckets: 100 } }
+        output { name: "word place" feature: "word" vocabulary { keys_file: "words.txt" unknown_buckets: 5 } }
+        output { name: "number place" feature: "number" vocabulary { keys_file: "numbers.txt" unknown_buckets: 5 } }
+        output { name: "hot" feature: "class" one_hot { classes: 3 on_value: 0.9 off_value: 0.05 ignore_outside: true } }
+        output { name: "hots" feature: "classes" one_hot { classes: 4 } }
+        output { name: "multi" feature: "list" one_hot { classes: 4 } }""")
+    run(
+        """
+(b,) = Loader(pipeline)
+same = lambda name, wanted: tf.debugging.assert_equal(tf.cast(b[name], wanted.dtype), wanted, name)
+same("word hash", tf.strings.to_hash_bucket_fast(b["word"], 1000))
+same("pair hash", tf.strings.to_hash_bucket_fast(b["pair"], 7))
+same("number hash", tf.convert_to_tensor(tf.keras.layers.Hashing(100)(b["number"])))
+def table(keys):
+    values = tf.range(len(keys), dtype=tf.int64)
+    return tf.lookup.StaticVocabularyTable(tf.lookup.KeyValueTensorInitializer(keys, values), 5)
+same("word place", table(tf.constant(["ant", "bee", "cat"])).lookup(b["word"]))
+same("number place", table(tf.constant([7, -7, 2], tf.int64)).lookup(b["number"]))
+same("hot", tf.one_hot(b["class"], 3, 0.9, 0.05))
+same("hots", tf.one_hot(b["classes"], 4))
+encode = tf.keras.layers.CategoryEncoding(4, output_mode="multi_hot")
+same("multi", tf.stack([tf.reshape(encode(row[None]), [4]) for row in b["list"]]))
+""",
+        tmp_path / "p.textproto",
+    )
