@@ -132,11 +132,11 @@ def test_classes_of_vectors(tool, table, tmp_path):
     vector = 'feature: "label" one_hot {{ classes: 37 }} {} }}'
     pipeline.write_text(pipeline.read_text() + 'output { name: "label" feature: "label" } ' + " ".join(
         f'output {{ name: "{name}" ' + vector.format(more) for name, more in (
-            ("plain", "dtype: UINT8"), ("smooth", "normalize { scale: 0.9 mean: -0.0027 }"), ("half", "dtype: FLOAT16"))))
+            ("plain", "dtype: UINT8"), ("most", "dtype: UINT8 normalize { scale: 1000 }"), ("smooth", "normalize { scale: 0.9 mean: -0.0027 }"), ("half", "dtype: FLOAT16"))))
     with_values = 'feature: "label" one_hot { classes: 37 on_value: 0.7 off_value: -0.2 ignore_outside: true }'
     pipeline.write_text(pipeline.read_text() + f'output {{ name: "values" {with_values} }}')
     found = stats(tool, pipeline)
-    for name in ("plain", "smooth", "half", "values"):
+    for name in ("plain", "most", "smooth", "half", "values"):
         for key in ("labels", "labelled", "class_weights"):
             assert output(found, name)[key] == output(found, "label")[key]
     assert output(found, "plain")["numbers"]["zeros"] == 20_000 * 36
@@ -155,12 +155,19 @@ def test_classes_of_lists(tool, tmp_path):
     pipeline.write_text("""source { files: "a.tfrecord" } batch { global_batch_size: 10 }
         feature { name: "k" dtype: INT64 kind: VARIABLE }
         output { name: "hot" feature: "k" one_hot { classes: 6 } }""")
-    found = output(stats(tool, pipeline), "hot")
+    document = stats(tool, pipeline)
+    found = output(document, "hot")
     counts = np.zeros(6, int)
     for numbers in lists:
         counts[np.unique(numbers)] += 1
     assert found["labels"] == [[k, int(count)] for k, count in enumerate(counts)]
     assert found["normalize"] is None
+    before = tmp_path / "before.json"
+    before.write_text(json.dumps(document))
+    feedline.write(tmp_path / "a.tfrecord", ({"k": np.zeros(0, int)} for _ in lists))
+    drifts = json.loads(run(tool, "check", pipeline, "--against", before, "--json", code=1).stdout)["drifts"]
+    assert [drift["message"] for drift in drifts if drift["kind"] in ("empty", "new_labels", "shift")] == [
+        "there are no labels now, and there were labels before"]
 
 
 def test_normalize_blocks_give_mean_0_and_std_1(tool, table, tmp_path):

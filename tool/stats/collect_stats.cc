@@ -31,22 +31,20 @@ constexpr uint64_t unknown = UINT64_MAX;  // a number of samples that is not kno
 // looked_at_in_row in each row, and up to looked_at_in_all in all rows together.
 constexpr uint64_t looked_at_in_row = 4, looked_at_in_all = 1 << 20;
 
-/// Returns how the classes of an output of one_hot are found in its rows. Returns nullopt for other outputs, and if the
-/// places of classes do not have the larger number.
+/// Returns how the classes of an output of one_hot are found in its rows; nullopt for other outputs.
 std::optional<ClassVectors> vectors_of(const std::string& name, const Pipeline& pipeline) {
   for (const config::Output& output : pipeline.message().output()) {
     const config::Normalize& normalize = output.normalize();
     if (output.name() != name || !output.has_one_hot()) continue;
     if (normalize.mean_size() > 1 || normalize.std_size() > 1) return std::nullopt;
-    const auto delivered = [&](double value) {
+    const auto normalized = [&](double value) {
       if (normalize.has_scale()) value *= normalize.scale();
       if (normalize.mean_size() > 0) value -= normalize.mean(0);
       return normalize.std_size() > 0 ? value / normalize.std(0) : value;
     };
     const config::OneHot& one_hot = output.one_hot();
-    const double on = delivered(one_hot.has_on_value() ? one_hot.on_value() : 1), off = delivered(one_hot.off_value());
-    if (!(on > off)) return std::nullopt;
-    return ClassVectors{.classes = one_hot.classes(), .border = (on + off) / 2};
+    const double on = one_hot.has_on_value() ? one_hot.on_value() : 1;
+    return ClassVectors{one_hot.classes(), normalized(on), normalized(one_hot.off_value())};
   }
   return std::nullopt;
 }

@@ -107,7 +107,10 @@ class OutputComparison {
     double all_before = 0, all_now = 0, fresh = 0, moved = 0;
     for (const auto& [label, count] : *before) all_before += static_cast<double>(count);
     for (const auto& [label, count] : *now) all_now += static_cast<double>(count);
-    if (all_now == 0) return;
+    if (all_now == 0) {
+      if (all_before > 0) found_.push_back({name_, "empty", "there are no labels now, and there were labels before"});
+      return;
+    }
     std::vector<std::string> names;
     for (const auto& [label, count] : *now) {
       const auto was = before->find(label);

@@ -92,7 +92,10 @@ void OutputStats::add_dense(const TensorView& tensor, const CountedRows& counted
 
 template <typename Element>
 void OutputStats::add_classes(const Element* elements, int64_t row_values, std::span<const int64_t> rows) {
-  const auto [classes, border] = *shape_.vectors;
+  const int64_t classes = shape_.vectors->classes;
+  const auto delivered = [](double value) { return unpack::cast<double>(unpack::cast<Element>(value)); };
+  const double on = delivered(shape_.vectors->on), off = delivered(shape_.vectors->off), border = (on + off) / 2;
+  if (!(on > off)) return;
   const auto add = [&] {
     classes_.add(std::span<const int64_t>(integers_));
     integers_.clear();

@@ -15,10 +15,11 @@
 
 namespace feedline::tool {
 
-/// The vectors of classes that a row has, one after another. The numbers above `border` are at the places of classes.
+/// The vectors of classes that a row has, one after another. The numbers nearer to `on` than to `off`, both cast to the
+/// output's type, are at the places of classes. If `on` is then not above `off`, no class is found.
 struct ClassVectors {
   int64_t classes = 1;
-  double border = 0;
+  double on = 1, off = 0;
 };
 
 /// Says how the values of an output are divided into rows, parts and steps, and which of them are counted.
@@ -69,6 +70,7 @@ class OutputStats {
   void settle();
   /// The numbers, by part. Empty for bytes.
   const std::vector<ValueStats>& parts() const noexcept { return parts_; }
+  bool has_classes() const noexcept { return shape_.vectors.has_value(); }
   /// For class vectors: the classes in all rows.
   const ValueStats& classes() const noexcept { return classes_; }
   /// For ragged outputs: the numbers of steps in the rows or, if rows have no steps, the numbers of values.

@@ -167,7 +167,8 @@ Json output_json(const OutputStats& output, const Pipeline& pipeline, const Coll
       }
     }
   }
-  if (output.classes().moments().count > 0) json["classes"] = Numbers(output.classes()).json()["values"];
+  if (output.has_classes())
+    json["classes"] = output.classes().moments().count > 0 ? Numbers(output.classes()).json()["values"] : Json::array();
   if (output.ragged()) json["lengths"] = Numbers(output.lengths()).json();
   if (output.has_step_lengths()) json["step_lengths"] = Numbers(output.step_lengths()).json();
   const auto features = features_of(output, stats);
