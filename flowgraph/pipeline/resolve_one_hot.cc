@@ -1,38 +1,33 @@
 #include <fmt/format.h>
 
-#include <array>
 #include <cmath>
-#include <cstring>
 #include <string_view>
 #include <utility>
 
 #include "flowgraph/pipeline/output_resolver.h"
-#include "unpack/unpack.h"
+#include "unpack/dispatch.h"
 
 namespace feedline::flow {
 namespace {
 
 /// Returns the number that is nearest to `value` in this type.
 double held(double value, DType type) {
-  std::array<std::byte, sizeof(double)> memory, typed;
-  std::memcpy(memory.data(), &value, sizeof value);
-  const auto cast = [](DType from, const std::byte* in, DType to, std::byte* out) {
-    unpack::UnpackSpec unpack = stored_elements(from, Shape());
-    unpack.out = to;
-    const unpack::Unpacker unpacker(unpack);
-    unpacker({&in, 1}, out);
-  };
-  cast(DType::float64, memory.data(), type, typed.data());
-  cast(type, typed.data(), DType::float64, memory.data());
-  std::memcpy(&value, memory.data(), sizeof value);
-  return value;
+  return unpack::with_type(
+      type, [&](auto of) { return unpack::cast<double>(unpack::cast<typename decltype(of)::t>(value)); });
 }
 
-/// Refuses a value that is not finite, or that the output's type cuts.
+/// Refuses a value that is not finite, or that the output's type cuts. Floats may be rounded.
 void check_value(const OutputResolver& of, std::string_view field, double value) {
   if (!std::isfinite(value)) of.refuse(field, fmt::format("{} is not a finite number", value));
-  const bool is_integer = of.output.dtype <= DType::int64;
-  if (is_integer && !of.config.has_normalize() && held(value, of.output.dtype) != value)
+  const DType dtype = of.output.dtype;
+  if (of.config.has_normalize()) return;
+  if (dtype > DType::int64) {
+    if (!std::isfinite(held(value, dtype)))
+      of.refuse(field, fmt::format("{} is infinite in {}; give a smaller number", value, name(dtype)));
+    return;
+  }
+  constexpr double past_int64 = 9223372036854775808.0;  // as which the largest INT64 is held, too
+  if (held(value, dtype) != value || value == past_int64)
     of.refuse(field, fmt::format("{} is not a number of {}; write the dtype FLOAT32, or a number that {} holds", value,
                                  name(of.output.dtype), name(of.output.dtype)));
 }
@@ -48,7 +43,7 @@ void resolve_one_hot(OutputResolver& of) {
   if (from.dtype != DType::int64 || (from.kind != FeatureKind::fixed && !is_list) || from.nested())
     of.refuse("one_hot",
               fmt::format("it needs a feature of INT64: FIXED, whose values become a vector each, or VARIABLE "
-                          "without steps, whose values become one vector; feature '{}' is {}{}",
+                          "or RAGGED without steps, whose values become one vector; feature '{}' is {}{}",
                           from.name, describe(from), from.nested() ? " in a feature list" : ""));
   const int64_t classes = of.config.one_hot().classes();
   if (classes < 1 || classes > most_classes)

@@ -272,11 +272,11 @@ TEST_CASE("one_hot of several values: a vector for each, or for all values of a 
     CHECK((one.dense() && one.shape == Shape{5} && one.jobs.at(0).values == 1));
   }
   const std::string steps = "source { files: 'f' record_type: SEQUENCE_EXAMPLE } " + batch;
-  CHECK(
-      error_of(steps + "feature { name: 'l' dtype: INT64 kind: RAGGED where: FEATURE_LIST } output { name: 'o' "
-                       "feature: 'l' one_hot { classes: 3 } }") ==
-      "output 'o': one_hot: it needs a feature of INT64: FIXED, whose values become a vector each, or VARIABLE without "
-      "steps, whose values become one vector; feature 'l' is RAGGED INT64 in a feature list");
+  CHECK(error_of(steps + "feature { name: 'l' dtype: INT64 kind: RAGGED where: FEATURE_LIST } output { name: 'o' "
+                         "feature: 'l' one_hot { classes: 3 } }") ==
+        "output 'o': one_hot: it needs a feature of INT64: FIXED, whose values become a vector each, or VARIABLE or "
+        "RAGGED without "
+        "steps, whose values become one vector; feature 'l' is RAGGED INT64 in a feature list");
   CHECK_THAT(error_of(steps + "feature { name: 'l' dtype: INT64 kind: FIXED_SEQUENCE where: FEATURE_LIST } output { "
                               "name: 'o' feature: 'l' one_hot { classes: 3 } }"),
              Catch::Contains("feature 'l' is FIXED_SEQUENCE INT64"));
@@ -820,11 +820,13 @@ TEST_CASE("fields that make no sense are refused by name") {
       output("one_hot { classes: 3 }", "output 'o': feature: one_hot needs a feature of INT64; name one"),
       output("feature: \"x\" one_hot { classes: 3 }",
              "output 'o': one_hot: it needs a feature of INT64: FIXED, whose values become a vector each, or VARIABLE "
-             "without steps, whose values become one vector; feature 'x' is FIXED FLOAT32"),
+             "or RAGGED without steps, whose values become one vector; feature 'x' is FIXED FLOAT32"),
       output("feature: \"steps\" one_hot { classes: 3 }",
              "output 'o': one_hot: it needs a feature of INT64: FIXED, whose values become a vector each, or VARIABLE "
-             "without steps, whose values become one vector; feature 'steps' is FIXED_SEQUENCE FLOAT32"),
+             "or RAGGED without steps, whose values become one vector; feature 'steps' is FIXED_SEQUENCE FLOAT32"),
       output("feature: \"n\" one_hot {}", "output 'o': one_hot.classes: 0; it must be 1 to 1048576"),
+      output("feature: \"n\" one_hot { classes: 3 on_value: 1e5 } dtype: FLOAT16",
+             "output 'o': one_hot.on_value: 100000 is infinite in FLOAT16; give a smaller number"),
       output("feature: \"n\" one_hot { classes: 3 on_value: nan }",
              "output 'o': one_hot.on_value: nan is not a finite number"),
       output("feature: \"n\" one_hot { classes: 3 off_value: -inf } dtype: INT8",
