@@ -135,7 +135,8 @@ Error unmatched_parts(int from, int to, uint64_t number) {
 }
 
 Error has_left() {
-  return Error(Category::stalled, "the rank has destroyed its communicator, so this call cannot be completed");
+  return Error(Category::stalled,
+               "the rank has destroyed its communicator, so this call cannot be completed; see the error of that rank");
 }
 
 Error failure_of_rank(int rank, uint64_t number, const Error& why) {
