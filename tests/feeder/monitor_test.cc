@@ -86,15 +86,11 @@ TEST_CASE("monitor: a trace has what the threads have done meanwhile") {
   const Data data({50, 50});
   Feeder feeder(data.pipeline(batch_of(10, "PAD")), with_monitor());
   const HttpAddress at = monitor_of(feeder);
-  std::atomic<bool> arrived = false;
   std::string trace;
-  std::thread client([&] {
-    trace = get(at, "/trace?seconds=1");
-    arrived = true;
-  });
+  std::thread client([&] { trace = get(at, "/trace?seconds=1"); });
   while (!SpanRecording::goes_on()) std::this_thread::yield();
   CHECK_THAT(get(at, "/trace"), StartsWith("HTTP/1.1 503 ") && Contains("a trace is already being recorded"));
-  while (!arrived)
+  while (SpanRecording::goes_on())
     while (feeder.next()) continue;
   client.join();
   std::set<std::string> names;

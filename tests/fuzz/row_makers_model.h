@@ -527,13 +527,13 @@ inline void Model::keys() {
       const uint64_t row = pick(8) == 7 ? near(table.rows) : pick(table.rows);
       const bool is_known = row < table.rows;
       const int64_t name = by_row ? static_cast<int64_t>(row) : ModelTables::number_of(row);
-      const std::string text = !is_text    ? std::to_string(name)
+      const std::string said = !is_text    ? std::to_string(name)
                                : is_lookup ? ModelTables::name_of(row)
                                            : ModelTables::word_of(row);
-      values.push_back(is_text ? text : bytes_of(static_cast<uint64_t>(name), 8));
+      values.push_back(is_text ? said : bytes_of(static_cast<uint64_t>(name), 8));
       made.fails = made.fails || (!is_hash && !is_known && !has_unknown && !has_buckets);
-      const uint64_t found = is_known ? row : has_buckets ? table.rows + flow::fingerprint(text) % buckets : unknown;
-      made.values.push_back(is_hash     ? bytes_of(flow::fingerprint(text) % buckets, 8)
+      const uint64_t found = is_known ? row : has_buckets ? table.rows + flow::fingerprint(said) % buckets : unknown;
+      made.values.push_back(is_hash     ? bytes_of(flow::fingerprint(said) % buckets, 8)
                             : is_lookup ? row_of(all.row_of(t, found))
                                         : bytes_of(found, 8));
     }

@@ -24,7 +24,7 @@ int count_of(const proto::Feature& feature) noexcept;
 enum class MessageType : uint8_t { example, sequence_example, other };
 std::string_view name(MessageType type) noexcept;
 
-/// The features of one record. Reuse one object for many records, so that it allocates only while its buffers grow.
+/// The features of one record. Reuse one object for many records.
 class ExampleView {
  public:
   /// Parses a record and replaces the previous content. Returns false if the record is neither an Example nor a
