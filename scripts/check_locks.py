@@ -25,7 +25,8 @@ def uses_mutex(folder: str) -> set[str]:
 
 
 def command_of(entry: dict) -> list[str]:
-    words = iter(shlex.split(entry["command"])[1:])
+    words = shlex.split(entry["command"])
+    words = iter(words[2 if os.path.basename(words[0]) in ("ccache", "sccache") else 1 :])
     kept = ["clang++", "-fsyntax-only", "-Wthread-safety", "-Werror=thread-safety", "-Wno-unknown-warning-option"]
     for word in words:
         if word in LEFT_OUT_WITH_VALUE:
