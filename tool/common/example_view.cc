@@ -33,8 +33,8 @@ void sort_by_key(const google::protobuf::RepeatedPtrField<Entry>& entries, std::
   sorted.assign(entries.pointer_begin(), entries.pointer_end());
   std::ranges::reverse(sorted);
   std::ranges::stable_sort(sorted, {}, &Entry::key);
-  const auto again = std::ranges::unique(sorted, {}, &Entry::key);
-  sorted.erase(again.begin(), again.end());
+  const auto same_key = [](const Entry* a, const Entry* b) { return a->key() == b->key(); };
+  sorted.erase(std::unique(sorted.begin(), sorted.end(), same_key), sorted.end());
 }
 
 }  // namespace
