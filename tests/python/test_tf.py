@@ -1,6 +1,7 @@
 """feedline.tf: steps of TensorFlow tensors, in loops and as a tf.data.Dataset."""
 
 import json
+import re
 
 import pytest
 from conftest import QUIET, free_port, python, run_ranks
@@ -294,7 +295,7 @@ def test_words_and_classes_become_what_tensorflow_makes_of_them(tmp_path):
     feedline.write(tmp_path / "a.tfrecord", ({k: v for k, v in one.items() if v is not None} for one in records))
     (tmp_path / "words.txt").write_bytes(b"ant\nbee\ncat\n")
     (tmp_path / "numbers.txt").write_bytes(b"7\n-7\n2\n")
-    (tmp_path / "p.textproto").write_text("""
+    text = """
         source { files: "a.tfrecord" } batch { global_batch_size: 40 }
         feature { name: "word" dtype: BYTES } feature { name: "number" dtype: INT64 }
         feature { name: "pair" dtype: BYTES shape: 2 } feature { name: "class" dtype: INT64 }
@@ -309,7 +310,7 @@ def test_words_and_classes_become_what_tensorflow_makes_of_them(tmp_path):
         output { name: "number place" feature: "number" vocabulary { keys_file: "numbers.txt" unknown_buckets: 5 } }
         output { name: "hot" feature: "class" one_hot { classes: 3 on_value: 0.9 off_value: 0.05 ignore_outside: true } }
         output { name: "hots" feature: "classes" one_hot { classes: 4 } }
-        output { name: "multi" feature: "list" one_hot { classes: 4 } }""")
+        output { name: "multi" feature: "list" one_hot { classes: 4 } }"""
     run(
         """
 (b,) = Loader(pipeline)
@@ -327,5 +328,5 @@ same("hots", tf.one_hot(b["classes"], 4))
 encode = tf.keras.layers.CategoryEncoding(4, output_mode="multi_hot")
 same("multi", tf.stack([tf.reshape(encode(row[None]), [4]) for row in b["list"]]))
 """,
-        tmp_path / "p.textproto",
+        re.sub(r'"(?=\w+[.]t)', f'"{tmp_path}/', text),
     )
