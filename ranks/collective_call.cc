@@ -93,11 +93,11 @@ std::string to_string(const CollectiveCall& call) {
       return fmt::format("{}({}) of {} bytes of {}", name(call.kind), name(call.reduction), call.bytes,
                          name_of(call.dtype));
     case Kind::broadcast:
-      return fmt::format("broadcast of {} bytes from rank {}", call.bytes, call.root);
+      return fmt::format("{} of {} bytes from rank {}", name(call.kind), call.bytes, call.root);
     case Kind::all_gather:
-      return fmt::format("all_gather of {} bytes", call.bytes);
+      return fmt::format("{} of {} bytes", name(call.kind), call.bytes);
     case Kind::announce:
-      return fmt::format("announce of {} calls (hash {:x})", call.root, call.bytes);
+      return fmt::format("{} of {} calls (hash {:x})", name(call.kind), call.root, call.bytes);
     default:
       return name(call.kind);
   }

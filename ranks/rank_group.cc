@@ -104,7 +104,7 @@ RankGroup::Pieces RankGroup::exchange_pieces(Head head, std::string_view bytes, 
     // All pieces of a message are full, except for the last one.
     const uint64_t says = heads[rank].says, rest = heads[rank].rest, piece = all[rank].size() - sizeof head;
     const bool goes_on = says == Head::goes_on, begun = !before.rest.empty();
-    if (says > Head::done || piece > message_piece_bytes || rest > most_message_bytes ||
+    if (says > Head::done || piece > message_piece_bytes || rest > most_message_bytes - piece ||
         (rest > 0 && (!goes_on || piece < message_piece_bytes)) || (says == Head::done && piece > 0) ||
         (goes_on && begun && piece + rest != before.rest[rank]))
       refuse_exchange(

@@ -201,4 +201,11 @@ TEST_CASE("what another process says of a failure or a call has a name") {
   CHECK(said_of(static_cast<uint8_t>(last)) == "all_reduce(sum) of 4 bytes of " + std::string(name(last)));
   for (const int unknown : {dtype_count, dtype_count + 1, 255})
     CHECK(said_of(static_cast<uint8_t>(unknown)).ends_with(" of ?"));
+  using Kind = ranks::CollectiveCall::Kind;
+  CHECK(to_string(ranks::CollectiveCall{.kind = Kind::announce}) == "announce of 0 calls (hash 0)");
+  for (const int unknown : {static_cast<int>(Kind::announce) + 1, 255}) {
+    ranks::CollectiveCall call;
+    std::memcpy(reinterpret_cast<std::byte*>(&call) + offsetof(ranks::CollectiveCall, kind), &unknown, 1);
+    CHECK(to_string(call) == "?");
+  }
 }
