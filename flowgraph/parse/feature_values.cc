@@ -158,9 +158,10 @@ bool FeatureValues::store(size_t feature, Payload payload, const uint8_t* p, uin
     count = wire::decode_varints(p, p + size, static_cast<int64_t*>(values), most);
   }
   // The values are stored here only if their number is right.
-  // Bound may be equal, never: no test can notice, because begin_values() takes the values that are refused here.
-  const bool fits = count != wire::unfit && (target.fixed ? count == target.elements
-                                                          : count <= target.max_values && count % target.elements == 0);
+  const bool fits = count != wire::unfit &&
+                    (target.fixed ? count == target.elements
+                                  // Bound may be equal, never: begin_values() takes the values that are refused here.
+                                  : count <= target.max_values && count % target.elements == 0);
   if (!target.fixed) trim(static_cast<std::byte*>(values) + (fits ? count * value_size(target.kind) : 0));
   if (!fits) return false;
   if (target.kind == ListKind::bytes) {

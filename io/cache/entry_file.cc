@@ -280,7 +280,7 @@ void EntryFile::create(const EntryLayout& wanted) {
          unread != 0 ? unread : EEXIST);
   if (ftruncate(fd(), 0) != 0) fail("cannot be emptied", errno);
   static constexpr std::array<std::byte, 16 * page> zeros{};
-  // With <= the loop would do the same: both sides are whole pages, and a write of no bytes does nothing.
+  // Bound may be equal, farther: both sides are whole pages, and a write of no bytes does nothing.
   for (uint64_t at = page; at < table_bytes(wanted.entries); at += zeros.size()) {
     const auto block = std::span(zeros).first(std::min<uint64_t>(zeros.size(), table_bytes(wanted.entries) - at));
     if (const int error = write_all(fd(), at, block)) fail("cannot be written", error);
