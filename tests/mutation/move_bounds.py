@@ -231,7 +231,7 @@ def tuple_of(value):
 def try_change(folder, bound, change_index, programs):
     number = bound["number"] * 4 + change_index
     for (_, program, arguments), seconds in programs:
-        failure = run_one(folder, program, arguments, 10 + 5 * seconds, MUTANT=str(number))
+        failure = run_one(folder, program, arguments, 10 + 2 * seconds, MUTANT=str(number))
         if failure:
             return failure
     return None
