@@ -1,13 +1,20 @@
 #include "flowgraph/parse/feature_list.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstring>
 #include <utility>
 
 #include "base/load.h"
+#include "base/machine.h"
 #include "flowgraph/parse/columns.h"
 #include "flowgraph/parse/packed_varints.h"
 #include "flowgraph/parse/wire.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 namespace feedline::flow {
 namespace {
@@ -153,6 +160,90 @@ struct KnownHeader {
   uint32_t end = 0;    // the last 4 bytes
 };
 
+/// A step of one float in the usual form.
+constexpr uint32_t float_step_bytes = short_header_bytes + sizeof(float);
+constexpr uint64_t float_header = short_header<ListKind::float32>(float_step_bytes - 2);
+
+/// Copies the floats of steps of one float each to `out`, until it meets a step of another form or has copied `most`.
+/// Returns how many it has copied; the floats after them, up to `most`, are unspecified. Precondition: `most` such
+/// steps fit before the end of the list.
+uint64_t copy_single_floats(const uint8_t* p, uint64_t most, float* out) noexcept {
+  uint64_t steps = 0;
+  for (; steps + 4 <= most; steps += 4, p += 4 * float_step_bytes) {
+    uint64_t differs = 0;  // the low 6 bytes are of headers; the upper 2 bytes are of floats, and are ignored
+    for (uint32_t i = 0; i < 4; i++) differs |= load<uint64_t>(p + i * float_step_bytes) ^ float_header;
+    if (differs << 16 != 0) break;
+    for (uint32_t i = 0; i < 4; i++) out[steps + i] = load<float>(p + i * float_step_bytes + short_header_bytes);
+  }
+  // Copies at most `most` steps.
+  // Bound may be farther: no test can notice, because add_usual_steps() reads the remaining steps.
+  for (; steps < most && load_header(p) == float_header; steps++, p += float_step_bytes)
+    out[steps] = load<float>(p + short_header_bytes);
+  return steps;
+}
+
+#if defined(__x86_64__)
+/// What is in a vector of as many steps of one float as fit into 64 bytes.
+struct SingleFloats {
+  static constexpr uint32_t steps = 6;
+  uint64_t header_bits = 0;           // bit b: byte b belongs to a header
+  std::array<uint8_t, 64> headers{};  // the bytes of headers; 0 for all others
+  std::array<uint16_t, 32> floats{};  // where the floats lie: their halves, in units of 2 bytes
+};
+constexpr SingleFloats single_floats = [] {
+  SingleFloats all;
+  for (uint32_t step = 0; step < SingleFloats::steps; step++) {
+    const uint32_t begin = step * float_step_bytes;
+    for (uint32_t byte = 0; byte < short_header_bytes; byte++) {
+      all.header_bits |= uint64_t{1} << (begin + byte);
+      all.headers[begin + byte] = static_cast<uint8_t>(float_header >> 8 * byte);
+    }
+    all.floats[2 * step] = static_cast<uint16_t>((begin + short_header_bytes) / 2);
+    all.floats[2 * step + 1] = static_cast<uint16_t>(all.floats[2 * step] + 1);
+  }
+  return all;
+}();
+
+/// Does the same as copy_single_floats(), six steps at a time.
+__attribute__((target("avx512f,avx512bw,avx512vl"))) uint64_t copy_six_floats(const uint8_t* p, uint64_t most,
+                                                                              float* out) noexcept {
+  constexpr uint32_t six = SingleFloats::steps;
+  const __m512i headers = _mm512_loadu_si512(single_floats.headers.data());
+  const __m512i floats = _mm512_loadu_si512(single_floats.floats.data());
+  uint64_t steps = 0;
+  // Copies the next `count` steps, at most six. Returns bits: which bytes of their headers differ.
+  const auto copy = [&](uint64_t count) __attribute__((always_inline, target("avx512f,avx512bw,avx512vl"))) {
+    const uint64_t bytes = (uint64_t{1} << count * float_step_bytes) - 1;
+    const __m512i some = _mm512_maskz_loadu_epi8(bytes, p + steps * float_step_bytes);
+    const __m512i values = _mm512_permutexvar_epi16(floats, some);
+    _mm256_mask_storeu_epi32(out + steps, static_cast<__mmask8>((1u << count) - 1),
+                             reinterpret_cast<const __m256i&>(values));
+    return _mm512_mask_cmpneq_epu8_mask(bytes & single_floats.header_bits, some, headers);
+  };
+  uint64_t differs = 0;
+  for (; steps + six <= most; steps += six)
+    if ((differs = copy(six)) != 0) break;
+  if (differs == 0 && (differs = copy(most - steps)) == 0) return most;
+  return steps + static_cast<uint64_t>(std::countr_zero(differs)) / float_step_bytes;
+}
+#endif
+
+/// Does the same as add_usual_steps() for steps of one float each.
+const uint8_t* add_single_floats(const uint8_t* p, const uint8_t* end, FoundSteps& found) noexcept {
+  // The number of steps for whose values there is room, and which fit before `end`.
+  const uint64_t room = std::min(found.capacity - found.count, static_cast<uint64_t>(end - p) / float_step_bytes);
+  float* const out = static_cast<float*>(found.values) + found.count;
+#if defined(__x86_64__)
+  const auto copy = simd_level() == SimdLevel::avx512 ? copy_six_floats : copy_single_floats;
+#else
+  const auto copy = copy_single_floats;
+#endif
+  const uint64_t steps = copy(p, room, out);
+  found.count += steps;
+  found.steps += steps;
+  return p + steps * float_step_bytes;
+}
+
 /// Does the same as add_usual_steps() for steps of `values` floats each. Their size is known, so the place of each step
 /// follows from the place of the step before it, and no length is read.
 const uint8_t* add_float_steps(const uint8_t* p, const uint8_t* end, uint32_t values, FoundSteps& found) noexcept {
@@ -161,26 +252,12 @@ const uint8_t* add_float_steps(const uint8_t* p, const uint8_t* end, uint32_t va
   // The number of steps for whose values there is room, and which fit before `end`.
   const uint64_t room =
       std::min((found.capacity - found.count) / values, static_cast<uint64_t>(end - p) / (header.size + size));
-  float* out = static_cast<float*>(found.values) + found.count;
+  float* const out = static_cast<float*>(found.values) + found.count;
   uint64_t steps = 0;
-  if (values == 1) {
-    constexpr uint32_t step = short_header_bytes + sizeof(float);
-    for (; steps + 4 <= room; steps += 4, p += 4 * step) {
-      uint64_t differs = 0;  // the low 6 bytes are of headers; the upper 2 bytes are of floats, and are ignored
-      for (uint32_t i = 0; i < 4; i++) differs |= load<uint64_t>(p + i * step) ^ header.first;
-      if (differs << 16 != 0) break;
-      for (uint32_t i = 0; i < 4; i++) out[steps + i] = load<float>(p + i * step + short_header_bytes);
-    }
-    // Adds at most `room` steps.
-    // Bound may be farther: no test can notice, because add_usual_steps() reads the remaining steps.
-    for (; steps < room && load_header(p) == header.first; steps++, p += step)
-      out[steps] = load<float>(p + short_header_bytes);
-  } else {
-    // Adds at most `room` steps.
-    // Bound may be farther: no test can notice, because add_usual_steps() reads the remaining steps.
-    for (; steps < room && header.matches(p); steps++, p += header.size + size)
-      std::memcpy(out + steps * values, p + header.size, size);
-  }
+  // Adds at most `room` steps.
+  // Bound may be farther: no test can notice, because add_usual_steps() reads the remaining steps.
+  for (; steps < room && header.matches(p); steps++, p += header.size + size)
+    std::memcpy(out + steps * values, p + header.size, size);
   found.count += steps * values;
   found.steps += steps;
   return p;
@@ -217,9 +294,10 @@ const uint8_t* add_foreseen_steps(const uint8_t* p, const uint8_t* end, FoundSte
     case ListKind::bytes:
       return add_usual_steps<ListKind::bytes>(p, end, found);
     case ListKind::float32:
+      if (found.step_values == 1) p = add_single_floats(p, end, found);
       // A KnownHeader needs a known number of floats in each step, at least 1, in at most most_run bytes.
       // Any bound: no test can notice, because add_float_steps() finds no step if its KnownHeader is impossible.
-      if (found.step_values - 1 < KnownHeader::most_run / sizeof(float))
+      else if (found.step_values - 1 < KnownHeader::most_run / sizeof(float))
         p = add_float_steps(p, end, static_cast<uint32_t>(found.step_values), found);
       return add_usual_steps<ListKind::float32>(p, end, found);
     default:

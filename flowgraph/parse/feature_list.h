@@ -18,9 +18,13 @@ inline constexpr uint64_t any_count = ~uint64_t{0};
 
 /// The steps of one feature that were found in a record so far.
 struct FoundSteps {
-  ListKind wanted = ListKind::unset;
-  uint64_t step_values = any_count;  // values that each step must have
-  uint64_t length = any_length;      // bytes that each bytes value must have
+  // Sets member by member: GCC would clear all of the object first, which takes longer than adding some steps.
+  FoundSteps(ListKind kind, uint64_t values_of_step, uint64_t bytes)
+      : wanted(kind), step_values(values_of_step), length(bytes) {}
+
+  ListKind wanted;
+  uint64_t step_values;  // values that each step must have, or any_count
+  uint64_t length;       // bytes that each bytes value must have, or any_length
   void* values = nullptr;
   uint64_t capacity = 0;  // values
   /// For each step, the number of values in this step and those before it; null: these numbers are not wanted. There is

@@ -251,10 +251,7 @@ bool FeatureValues::store_steps(size_t feature, const uint8_t* p, const uint8_t*
 
 FoundSteps FeatureValues::begin_steps(size_t feature, uint64_t payload, uint64_t steps) {
   const FeatureTarget& target = targets_[feature];
-  FoundSteps found;
-  found.wanted = target.kind;
-  found.step_values = target.step_values;
-  found.length = target.length;
+  FoundSteps found(target.kind, target.step_values, target.length);
   if (target.fixed) {
     found.values = row_of<void>(feature);
     found.capacity = target.elements;

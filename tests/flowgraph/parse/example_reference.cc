@@ -316,17 +316,17 @@ struct Comparison {
   flow::ChunkRecords chunk;
   uint64_t planned;  // bytes of the arena
 
-  std::string parse_all_at_once(Summary& summary) const;
+  std::string parse_all_at_once(SimdLevel simd, Summary& summary) const;
   std::string parse_one_by_one(Summary& summary) const;
   std::string compare(const flow::RecordParser::Session& session, std::span<const flow::RowError> errors,
                       Summary& summary) const;
   std::string compare_row(const flow::RecordParser::Session& session, size_t row, const flow::RowError* error) const;
 };
 
-/// Parses without SIMD in an arena of the planned size before a page that cannot be touched, so that a write past its
-/// end ends the program.
-std::string Comparison::parse_all_at_once(Summary& summary) const {
-  const ScopedSimdLevel level(SimdLevel::portable);
+/// Parses in an arena of the planned size before a page that cannot be touched, so that a write past its end ends the
+/// program. A write past the end of a column changes the next one.
+std::string Comparison::parse_all_at_once(SimdLevel simd, Summary& summary) const {
+  const ScopedSimdLevel level(simd);
   const GuardedMemory memory(planned);
   flow::Arena arena(memory.bytes());
   const auto session = parser.begin(chunk, arena);
@@ -460,9 +460,11 @@ std::string compare_with_protobuf(const std::vector<FeatureSpec>& features, std:
       .answers = answers,
       .chunk = {.rows = rows, .payload_bytes = payload + plan.other_payload_bytes, .kept_free = plan.kept_free},
       .planned = parser->arena_bound(rows + plan.more_rows, payload + plan.more_payload_bytes) + plan.kept_free};
-  Summary at_once, one_by_one;
-  std::string difference = comparison.parse_all_at_once(at_once);
+  Summary at_once, with_simd, one_by_one;
+  std::string difference = comparison.parse_all_at_once(SimdLevel::portable, at_once);
+  if (difference.empty()) difference = comparison.parse_all_at_once(simd_level(), with_simd);
   if (difference.empty()) difference = comparison.parse_one_by_one(one_by_one);
+  if (difference.empty() && at_once != with_simd) difference = "with SIMD records count otherwise";
   if (difference.empty() && at_once != one_by_one) difference = "records one by one count otherwise";
   if (hits) *hits = at_once.hits;
   return difference;

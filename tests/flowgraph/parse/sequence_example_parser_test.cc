@@ -287,7 +287,7 @@ TEST_CASE("steps beyond a fixed list are counted, and stored nowhere") {
   };
   for (const DType dtype : {DType::bytes, DType::float32, DType::int64})
     for (const size_t values : {1, 3})
-      for (const int64_t room : {1, 2, 5})
+      for (const int64_t room : {1, 2, 5, 13})
         for (const bool usual : {true, false}) {
           INFO(name(dtype) << ", steps of " << values << ", room for " << room << (usual ? "" : ", unusual"));
           const auto steps = [&](size_t count) {
@@ -313,6 +313,43 @@ TEST_CASE("steps beyond a fixed list are counted, and stored nowhere") {
           for (const std::vector<FeatureSpec>& features : {std::vector{x, id, y}, {id, y, x}, {x, x, id}})
             CHECK(compare(features, records) == "");
         }
+}
+
+TEST_CASE("single floats are read in any number, up to the first byte that differs") {
+  const auto list_of = [](size_t steps) {
+    std::string list;
+    for (size_t i = 0; i < steps; i++) list += wire::delimited(1, wire::float_feature({static_cast<float>(i) + 0.5f}));
+    return list;
+  };
+  const auto record_of = [](const std::string& x) {
+    return record(wire::entry("id", wire::int64_feature({7})), wire::entry("x", x));
+  };
+  const FeatureSpec id = context(feature("id", DType::int64));
+  const auto compare_all = [&](FeatureSpec x, const std::vector<std::string>& records) {
+    CHECK(compare({x, id}, records) == "");
+    CHECK(compare({id, x}, records) == "");
+  };
+  FeatureSpec bounded = list("x", DType::float32, FeatureKind::fixed_sequence);
+  std::vector<std::string> numbers, others;
+  for (size_t steps = 0; steps < 40; steps++) numbers.push_back(record_of(list_of(steps)));
+  const std::string twenty = list_of(20);
+  for (size_t at = 0; at < twenty.size(); at++)
+    for (const int flipped : {0x01, 0x04, 0x80, 0xff}) {
+      others.push_back(record_of(twenty));
+      std::string other = twenty;
+      other[at] = static_cast<char>(other[at] ^ flipped);
+      others.push_back(record_of(other));
+    }
+  compare_all(bounded, numbers);
+  compare_all(bounded, others);
+  for (const int64_t most : {1, 5, 6, 7, 12, 13, 20}) {
+    INFO("at most " << most);
+    bounded.max_values = most;
+    compare_all(bounded, numbers);
+    const FeatureSpec fixed = list("x", DType::float32, FeatureKind::fixed, {most});
+    compare_all(fixed, numbers);
+    if (most >= 12) compare_all(fixed, others);
+  }
 }
 
 TEST_CASE("the arena's bound holds for steps without values, and for values of the fewest bytes") {
@@ -373,10 +410,10 @@ TEST_CASE("nothing outside a sequence record is read, wherever a list in it is c
   for (const int64_t values : {1, 2, 3, 0}) {
     cases.push_back({DType::float32, values, {}});
     cases.push_back({DType::int64, values, {}});
-    for (int64_t i = 1; i <= 5; i++) {
-      const auto count = static_cast<size_t>(values > 0 ? values : i % 3);
+    for (int64_t i = 0; i < (values == 1 ? 14 : 5); i++) {
+      const auto count = static_cast<size_t>(values > 0 ? values : (i + 1) % 3);
       std::vector<int64_t> ints(count);
-      for (int64_t& value : ints) value = int64_t{1} << 7 * (i - 1);
+      for (int64_t& value : ints) value = int64_t{1} << 7 * (i % 5);
       cases[cases.size() - 2].steps.push_back(wire::float_feature(std::vector<float>(count, static_cast<float>(i))));
       cases.back().steps.push_back(wire::int64_feature(ints));
     }
@@ -389,7 +426,8 @@ TEST_CASE("nothing outside a sequence record is read, wherever a list in it is c
     for (const FeatureKind kind : {FeatureKind::fixed_sequence, FeatureKind::fixed, FeatureKind::ragged}) {
       if (values == 0 && kind != FeatureKind::ragged) continue;
       const bool wide = kind != FeatureKind::ragged && values > 1;
-      const Shape shape = kind == FeatureKind::fixed ? wide ? Shape{5, values} : Shape{5}
+      const auto all = static_cast<int64_t>(steps.size());
+      const Shape shape = kind == FeatureKind::fixed ? wide ? Shape{all, values} : Shape{all}
                           : wide ? Shape{values}
                                                      : Shape();
       const FeatureSpec spec = list("t", dtype, kind, shape);
