@@ -145,6 +145,38 @@ TEST_CASE("rows of any length have the moments of their values") {
   }
 }
 
+TEMPLATE_TEST_CASE("signs are counted where there is nothing else", "", float, double) {
+  const ScopedSimdLevel level(GENERATE(SimdLevel::portable, SimdLevel::avx2, SimdLevel::avx512));
+  std::mt19937_64 random(3);
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  for (const size_t size : {1, 7, 8, 9, 15, 16, 17, 63, 128, 129, 144, 1000}) {
+    INFO(size << " numbers");
+    std::vector<TestType> values(size);
+    for (TestType& value : values) value = static_cast<TestType>(static_cast<int>(random() % 3) - 1);
+    if (size > 8) values[8] = -TestType{0};
+    const auto signs = Signs::of(std::span<const TestType>(values));
+    REQUIRE(signs);
+    CHECK(static_cast<std::ptrdiff_t>(signs->negative) == std::ranges::count(values, TestType{-1}));
+    CHECK(static_cast<std::ptrdiff_t>(signs->zero) == std::ranges::count(values, TestType{0}));
+    CHECK(static_cast<std::ptrdiff_t>(signs->positive) == std::ranges::count(values, TestType{1}));
+    Moments moments;
+    moments.add(*signs);
+    const Moments each = moments_of({values.begin(), values.end()});
+    CHECK(moments.count == each.count);
+    CHECK(moments.zeros == each.zeros);
+    CHECK(moments.least == each.least);
+    CHECK(moments.most == each.most);
+    CHECK(moments.mean() == each.mean());
+    CHECK(moments.deviation() == each.deviation());
+    for (const double other : {2.0, -2.0, 0.5, 1e-40, 1 + 1e-7, infinity, -infinity, std::nan("")})
+      for (size_t at = 0; at < size; at += 1 + size / 16) {
+        std::vector<TestType> one_other = values;
+        one_other[at] = static_cast<TestType>(other);
+        CHECK_FALSE(Signs::of(std::span<const TestType>(one_other)));
+      }
+  }
+}
+
 TEMPLATE_TEST_CASE("parts that take turns have the moments of their values", "", float, double) {
   const ScopedSimdLevel level(GENERATE(SimdLevel::portable, SimdLevel::avx2, SimdLevel::avx512));
   for (const size_t size : {3, 21, 24, 27, 48, 1536}) {

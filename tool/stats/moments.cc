@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "base/compiled_for.h"
 
@@ -140,6 +141,63 @@ bool add_row_of(std::span<const Number> values, std::span<Moments> parts, Differ
   return true;
 }
 
+constexpr size_t vector_bytes = 64;
+
+/// The sums of numbers and of their magnitudes, one for each lane of a vector.
+template <typename Number>
+struct SignSums {
+  using Vector [[gnu::vector_size(vector_bytes)]] = Number;
+  Vector sum, magnitudes;
+};
+
+/// Adds `vectors` vectors of numbers. Returns whether all of them are -1, 0 or 1.
+template <typename Number>
+bool add_signs(const Number* values, size_t vectors, SignSums<Number>& to) {
+  using Vector = typename SignSums<Number>::Vector;
+  using Bits [[gnu::vector_size(vector_bytes)]] = std::conditional_t<sizeof(Number) == 4, uint32_t, uint64_t>;
+  constexpr size_t in_vector = vector_bytes / sizeof(Number);
+  SignSums<Number> sums = to;
+  Bits differ = {};
+  for (; vectors > 0; vectors--, values += in_vector) {
+    Bits bits;
+    std::memcpy(&bits, values, sizeof bits);
+    const Vector x = reinterpret_cast<Vector>(bits);
+    const Vector magnitude = reinterpret_cast<Vector>(bits << 1 >> 1);
+    differ |= reinterpret_cast<Bits>(magnitude * magnitude) ^ reinterpret_cast<Bits>(magnitude);
+    differ |= reinterpret_cast<Bits>(magnitude) & ~reinterpret_cast<Bits>(Vector{} + 1);  // also infinity, and NaN
+    sums.sum += x;
+    sums.magnitudes += magnitude;
+  }
+  to = sums;
+  uint64_t any = 0;
+  for (size_t lane = 0; lane < in_vector; lane++) any |= differ[lane];
+  return any == 0;
+}
+
+/// Implements Signs::of().
+template <typename Number>
+std::optional<Signs> signs_of(std::span<const Number> values) {
+  constexpr size_t in_vector = vector_bytes / sizeof(Number), few = 8;  // vectors after which it may give up
+  constexpr auto add = add_signs<Number>;
+  const auto compiled = compiled_for<add>(simd_level());
+  SignSums<Number> sums{};
+  for (auto left = values; !left.empty();) {
+    size_t vectors = left.size() / in_vector;
+    if (left.size() == values.size()) vectors = std::min(vectors, few);
+    std::array<Number, in_vector> last{};  // with fewer numbers, filled up by zeros
+    if (vectors == 0) std::ranges::copy(left, last.begin());
+    if (!compiled(vectors == 0 ? last.data() : left.data(), std::max<size_t>(vectors, 1), sums)) return std::nullopt;
+    left = left.subspan(vectors == 0 ? left.size() : vectors * in_vector);
+  }
+  int64_t sum = 0, magnitudes = 0;
+  for (size_t lane = 0; lane < in_vector; lane++) {
+    sum += static_cast<int64_t>(sums.sum[lane]);
+    magnitudes += static_cast<int64_t>(sums.magnitudes[lane]);
+  }
+  const auto both = static_cast<uint64_t>(magnitudes), positive = static_cast<uint64_t>((magnitudes + sum) / 2);
+  return Signs{.negative = both - positive, .zero = values.size() - both, .positive = positive};
+}
+
 /// Returns whether no sum of `count` numbers can overflow, in whatever order they are added. `largest` is the magnitude
 /// of the largest of them.
 bool adds_up(double largest, double count) { return largest < std::numeric_limits<double>::max() / 4 / count; }
@@ -164,8 +222,12 @@ void Moments::add(std::span<const double> values) {
   for (const double value : values.subspan(groups * lanes)) add(value, 1);
 }
 
+std::optional<Signs> Signs::of(std::span<const float> values) { return signs_of(values); }
+std::optional<Signs> Signs::of(std::span<const double> values) { return signs_of(values); }
+
 bool Moments::add_row(std::span<const float> values, std::span<Moments> parts) {
   if (values.empty()) return true;
+  if (const auto signs = parts.size() == 1 ? Signs::of(values) : std::nullopt) return parts[0].add(*signs), true;
   return parts.size() == 1 ? add_row_of(values, parts, FloatDifferences<1>{})
                            : add_row_of(values, parts, FloatDifferences<3>{});
 }
@@ -185,6 +247,22 @@ void Moments::add(double value, uint64_t times) {
   sum = sum + exact_product(value, n);
   squares = squares + exact_product(value, value) * n;
   count += times;
+}
+
+void Moments::add(const Signs& signs) {
+  const auto extend = [&](uint64_t times, double value) {
+    if (times == 0) return;
+    least = std::min(least, value);
+    most = std::max(most, value);
+  };
+  extend(signs.negative, -1);
+  extend(signs.zero, 0);
+  extend(signs.positive, 1);
+  count += signs.negative + signs.zero + signs.positive;
+  zeros += signs.zero;
+  const auto positive = static_cast<double>(signs.positive), negative = static_cast<double>(signs.negative);
+  sum = sum + DoubleDouble{positive - negative, 0};
+  squares = squares + DoubleDouble{positive + negative, 0};
 }
 
 void Moments::merge(const Moments& other) {

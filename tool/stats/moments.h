@@ -3,11 +3,22 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 
 #include "tool/stats/double_double.h"
 
 namespace feedline::tool {
+
+/// How many of some numbers are -1, 0 and 1, if they are nothing else, as those of bit planes, masks and flags.
+struct Signs {
+  uint64_t negative = 0, zero = 0, positive = 0;
+
+  /// Returns nullopt if one of the numbers is neither -1 nor 0 nor 1. Gives up early on most other numbers. There may
+  /// be at most 2^24 numbers.
+  static std::optional<Signs> of(std::span<const float> values);
+  static std::optional<Signs> of(std::span<const double> values);
+};
 
 /// The moments of numbers that are added in any order, by any number of threads and ranks whose results are merged. The
 /// sums have about 106 bits, so mean() and deviation() do not depend on how the numbers were dealt to threads and
@@ -27,6 +38,7 @@ struct Moments {
   [[nodiscard]] static bool add_row(std::span<const double> values, std::span<Moments> parts);
   /// Adds a number `times` times.
   void add(double value, uint64_t times);
+  void add(const Signs& signs);
   void merge(const Moments& other);
 
   /// Returns the mean; NaN if the numbers are so large that their sum may not be finite. Precondition: count > 0.

@@ -137,17 +137,21 @@ void OutputStats::add_part(const Element* elements, int64_t row_values, size_t p
       return integers_;
   }
   ();
-  wide.clear();
-  for (const int64_t row : rows) {
-    const Element* const of_row = elements + row * row_values + begin;
-    for (int64_t i = 0; i < values; i++) {
-      wide.push_back(widened(of_row[i * step]));
-      if (wide.size() < block_values) continue;
-      parts_[part].add(std::span<const Wide>(wide));
-      wide.clear();
+  const auto add = [&](const Element* from, size_t count) {
+    for (size_t first = 0; first < count; first += block_values, from += static_cast<int64_t>(block_values) * step) {
+      const size_t in_block = std::min(block_values, count - first);
+      if (wide.size() < in_block) wide.resize(in_block);
+      for (size_t i = 0; i < in_block; i++) wide[i] = widened(from[static_cast<int64_t>(i) * step]);
+      parts_[part].add(std::span<const Wide>(wide).first(in_block));
     }
-  }
-  parts_[part].add(std::span<const Wide>(wide));
+  };
+  for_each_run(rows, [&](size_t first, size_t last) {
+    const Element* const of_run = elements + static_cast<int64_t>(first) * row_values + begin;
+    const size_t run = last - first + 1, of_row = static_cast<size_t>(values);
+    // If parts take turns, or if there is only one, its values lie in equal distances in the whole run.
+    if (!shape_.parts_first || shape_.parts == 1) return add(of_run, run * of_row);
+    for (size_t row = 0; row < run; row++) add(of_run + static_cast<int64_t>(row) * row_values, of_row);
+  });
 }
 
 // Adds a row of floats, or the floats of one part of a row, in blocks that do not depend on the batch. Several parts

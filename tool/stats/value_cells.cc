@@ -23,6 +23,14 @@ int dropped(uint64_t magnitude, int bits) noexcept {
   return std::max(0, static_cast<int>(std::bit_width(magnitude)) - 1 - bits);
 }
 
+/// Returns the 64 bits by which a number is stored.
+uint64_t code_of(int64_t value) noexcept { return static_cast<uint64_t>(value); }
+uint64_t code_of(double value) noexcept { return value == 0 ? 0 : std::bit_cast<uint64_t>(value); }  // 0 and -0 are one
+
+/// Returns the first bucket in which a key may be. `shift` is shift_of() the number of buckets.
+size_t place_of(uint64_t key, int shift) noexcept { return key * 0x9e3779b97f4a7c15u >> shift; }
+int shift_of(size_t buckets) noexcept { return std::countl_zero(buckets - 1); }
+
 }  // namespace
 
 uint64_t ValueCells::key_of(uint64_t code) const noexcept {
@@ -38,7 +46,7 @@ uint64_t ValueCells::key_of(uint64_t code) const noexcept {
 // Adds the cell to the bucket of its key. Makes the bucket if there is none.
 void ValueCells::insert(const Bucket& cell) {
   const size_t mask = buckets_.size() - 1;
-  size_t i = cell.key * 0x9e3779b97f4a7c15u >> std::countl_zero(mask);
+  size_t i = place_of(cell.key, shift_of(buckets_.size()));
   for (; buckets_[i].count > 0; i = (i + 1) & mask) {
     Bucket& bucket = buckets_[i];
     if (bucket.key != cell.key) continue;
@@ -76,21 +84,36 @@ void ValueCells::count(const Bucket& cell) {
     coarsen();
 }
 
-void ValueCells::add(std::span<const int64_t> values) {
-  for (const int64_t value : values) add(value, 1);
+// Counts numbers one by one. Most of them have a bucket already, at the first place where it may be.
+template <typename Number>
+void ValueCells::count_each(std::span<const Number> values) {
+  for (size_t i = 0; i < values.size(); i++) {
+    // Only count() changes these.
+    Bucket* const buckets = buckets_.data();
+    const int shift = shift_of(buckets_.size());
+    uint64_t code, key;
+    for (;; i++) {
+      if (i == values.size()) return;
+      code = code_of(values[i]);
+      key = key_of(code);
+      Bucket& bucket = buckets[place_of(key, shift)];
+      if (bucket.key != key || bucket.count == 0) break;
+      bucket.count++;
+      bucket.mixed |= static_cast<uint64_t>(bucket.value != code);
+    }
+    count({.key = key, .value = code, .count = 1});
+  }
 }
+
+void ValueCells::add(std::span<const int64_t> values) { count_each(values); }
+void ValueCells::add(std::span<const double> values) { count_each(values); }
 
 void ValueCells::add(int64_t value, uint64_t times) {
-  if (times == 0) return;
-  const auto code = static_cast<uint64_t>(value);
-  count({.key = key_of(code), .value = code, .count = times});
+  if (times > 0) count({.key = key_of(code_of(value)), .value = code_of(value), .count = times});
 }
 
-void ValueCells::add(std::span<const double> values) {
-  for (const double value : values) {
-    const auto code = value == 0 ? 0 : std::bit_cast<uint64_t>(value);  // 0 and -0 are one value
-    count({.key = key_of(code), .value = code, .count = 1});
-  }
+void ValueCells::add(double value, uint64_t times) {
+  if (times > 0) count({.key = key_of(code_of(value)), .value = code_of(value), .count = times});
 }
 
 void ValueCells::merge(const ValueCells& other) {

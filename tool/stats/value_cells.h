@@ -27,8 +27,9 @@ class ValueCells {
 
   void add(std::span<const int64_t> values);
   void add(std::span<const double> values);
-  /// Counts an int64 `times` times.
+  /// Counts a number `times` times.
   void add(int64_t value, uint64_t times);
+  void add(double value, uint64_t times);
   void merge(const ValueCells& other);
 
   /// One or more values, and how many of the numbers have one of these values.
@@ -67,6 +68,8 @@ class ValueCells {
   static constexpr int all_bits = 64;
 
   uint64_t key_of(uint64_t code) const noexcept;
+  template <typename Number>
+  void count_each(std::span<const Number> values);
   void count(const Bucket& cell);
   void insert(const Bucket& cell);
   void rebuild(size_t size);

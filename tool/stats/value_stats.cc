@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/compiled_for.h"
+#include "base/load.h"
 
 namespace feedline::tool {
 namespace {
@@ -14,6 +15,18 @@ bool all_finite(const double* values, size_t count) {
   bool all = true;
   for (size_t i = 0; i < count; i++) all &= std::abs(values[i]) <= std::numeric_limits<double>::max();
   return all;
+}
+
+/// Rounds integers to doubles, and extends [least, most] to all of them.
+void round_all(const int64_t* values, size_t count, double* rounded, int64_t& least, int64_t& most) {
+  int64_t low = least, high = most;
+  for (size_t i = 0; i < count; i++) {
+    rounded[i] = static_cast<double>(values[i]);
+    low = std::min(low, values[i]);
+    high = std::max(high, values[i]);
+  }
+  least = low;
+  most = high;
 }
 
 struct ByteRange {
@@ -30,6 +43,8 @@ ByteRange look_at(const uint8_t* values, size_t count) {
 
 /// Returns how many of the bytes are 1; nullopt if one is neither 0 nor 1. `count` is less than 2^24.
 std::optional<uint64_t> count_ones(const uint8_t* values, size_t count) {
+  constexpr size_t few = 64;  // are enough to tell pictures from bits
+  if (look_at(values, std::min(few, count)).bits > 1) return std::nullopt;
   const ByteRange range = compiled_for<look_at>(simd_level())(values, count);
   return range.bits <= 1 ? std::optional<uint64_t>(range.sum) : std::nullopt;
 }
@@ -65,8 +80,10 @@ void ValueStats::count_bytes(std::span<const uint8_t> values) {
       continue;
     }
     size_t i = 0;
-    for (; i + of_bytes_.size() <= block.size(); i += of_bytes_.size())
-      for (size_t table = 0; table < of_bytes_.size(); table++) of_bytes_[table][block[i + table]]++;
+    for (; i + sizeof(uint64_t) <= block.size(); i += sizeof(uint64_t)) {
+      const auto eight = load<uint64_t>(&block[i]);
+      for (size_t byte = 0; byte < sizeof eight; byte++) of_bytes_[byte % of_bytes_.size()][eight >> 8 * byte & 0xff]++;
+    }
     for (; i < block.size(); i++) of_bytes_[0][block[i]]++;
   }
 }
@@ -83,11 +100,7 @@ void ValueStats::add(std::span<const int64_t> values) {
   std::array<double, 512> rounded;
   for (size_t begin = 0; begin < values.size(); begin += rounded.size()) {
     const auto block = values.subspan(begin, std::min(rounded.size(), values.size() - begin));
-    for (size_t i = 0; i < block.size(); i++) {
-      rounded[i] = static_cast<double>(block[i]);
-      least_ = std::min(least_, block[i]);
-      most_ = std::max(most_, block[i]);
-    }
+    compiled_for<round_all>(simd_level())(block.data(), block.size(), rounded.data(), least_, most_);
     moments_.add(std::span(rounded).first(block.size()));
     cells_.add(block);
   }
@@ -106,6 +119,13 @@ std::span<const double> ValueStats::finite(std::span<const double> values) {
 }
 
 void ValueStats::add(std::span<const double> values) {
+  if (const auto signs = Signs::of(values)) {
+    moments_.add(*signs);
+    cells_.add(-1.0, signs->negative);
+    cells_.add(0.0, signs->zero);
+    cells_.add(1.0, signs->positive);
+    return;
+  }
   values = finite(values);
   moments_.add(values);
   cells_.add(values);
