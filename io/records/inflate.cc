@@ -258,18 +258,23 @@ struct Inflater::Impl {
     inflate.avail_in = in_size;
     inflate.next_out = reinterpret_cast<unsigned char*>(out.data());
     inflate.avail_out = out_size;
+    const uint64_t buffered = inflate.read_in;
+    const int buffered_bits = inflate.read_in_length;
     const int result = isal_inflate(&inflate);
-    // At the end of a stream ISA-L 2.32.1 may give back bytes that an earlier call has taken.
-    check_invariant(inflate.avail_in <= in_size, "ISA-L was given {} bytes, and gives back {}", in_size,
-                    inflate.avail_in);
-    in = in.subspan(in_size - inflate.avail_in);
+    // At the end of the deflate data, ISA-L's bit buffer may hold whole bytes that follow. Version 2.32 gives them back,
+    // also those that an earlier call has taken, which are no longer in `in`.
+    const uint32_t earlier = inflate.avail_in > in_size ? inflate.avail_in - in_size : 0;
+    check_invariant(static_cast<int>(8 * earlier) <= buffered_bits,
+                    "ISA-L was given {} bytes, had {} bits in its buffer, and gives back {} bytes", in_size,
+                    buffered_bits, inflate.avail_in);
+    in = in.subspan(in_size - (inflate.avail_in - earlier));
     const std::span<std::byte> made = out.first(out_size - inflate.avail_out);
     out = out.subspan(made.size());
     check = gzip ? crc32_gzip_refl(check, chars(made.data()), made.size())
                  : isal_adler32(check, chars(made.data()), made.size());
     size += made.size();
-    taken += in_size - inflate.avail_in;
-    input += in_size - inflate.avail_in;
+    taken += uint64_t{in_size} - inflate.avail_in;  // less than before, if bytes of an earlier call are given back
+    input += uint64_t{in_size} - inflate.avail_in;
     switch (result) {
       case ISAL_DECOMP_OK:
       case ISAL_END_INPUT:
@@ -288,12 +293,16 @@ struct Inflater::Impl {
       finder->look(inflate, input, size, check);
     }
     if (inflate.block_state == ISAL_BLOCK_FINISH) {
-      // ISA-L's bit buffer may hold whole bytes from after the deflate data, at most 8. These are the first bytes of
-      // the trailer. A gzip trailer has 8 bytes. A zlib trailer has 4, and nothing may follow it.
-      inflate.read_in >>= inflate.read_in_length % 8;
+      // What follows the deflate data, at most 8 bytes, are the first bytes of the trailer. A gzip trailer has 8 bytes.
+      // A zlib trailer has 4, and nothing may follow it.
+      uint64_t rest = inflate.read_in >> inflate.read_in_length % 8;
       returned_used = 0;
       returned_count = static_cast<size_t>(inflate.read_in_length / 8);
-      for (size_t i = 0; i < returned_count; i++) returned[i] = static_cast<uint8_t>(inflate.read_in >> (8 * i));
+      if (earlier > 0) {
+        rest = buffered >> (static_cast<uint32_t>(buffered_bits) - 8 * earlier);
+        returned_count = earlier;
+      }
+      for (size_t i = 0; i < returned_count; i++) returned[i] = static_cast<uint8_t>(rest >> (8 * i));
       have = 0;
       state = State::trailer;
     }
