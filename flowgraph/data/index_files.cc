@@ -68,15 +68,16 @@ constexpr uint64_t worth_keeping = 1 << 20;
 // The ranks' shares are cut only at multiples of this many bytes of a file, so that small files are not cut.
 constexpr uint64_t cut_bytes = 1 << 20;
 
-// A message ends with the index that makes it this large. Indexes of compressed files are large, so a rank may have
-// more to tell than a message can hold.
-constexpr size_t enough_for_a_message = 256 << 20;
-
 class IndexFiles {
  public:
   IndexFiles(const PipelineSpec& spec, DataSet& data, WorkerArena& arena, RankGroup& ranks,
-             const std::function<void(uint64_t, uint64_t)>& on_progress)
-      : spec_(spec), data_(data), arena_(arena), ranks_(ranks), on_progress_(on_progress) {}
+             const std::function<void(uint64_t, uint64_t)>& on_progress, size_t message_bytes)
+      : spec_(spec),
+        data_(data),
+        arena_(arena),
+        ranks_(ranks),
+        on_progress_(on_progress),
+        message_bytes_(message_bytes) {}
 
   void run() {
     find();
@@ -127,6 +128,7 @@ class IndexFiles {
   WorkerArena& arena_;
   RankGroup& ranks_;
   const std::function<void(uint64_t, uint64_t)>& on_progress_;
+  const size_t message_bytes_;
 
   // Indexed by file:
   std::vector<bool> found_;     // this rank has found a stored index
@@ -260,7 +262,7 @@ void IndexFiles::keep(const DataFile& file) {
 }
 
 // Exchanges between the ranks the indexes that some ranks lack, and the chains of records that were found in parts of
-// files. A rank that has much to tell tells it in several messages.
+// files.
 void IndexFiles::share() {
   std::vector<std::vector<Item>> items;
   for (size_t rank = 0; rank < ranks_.size(); rank++) items.push_back(items_of(rank));
@@ -270,7 +272,7 @@ void IndexFiles::share() {
   for (bool more = true; more;) {
     const size_t me = ranks_.rank();
     MessageWriter mine;
-    for (size_t i = told[me]; i < items[me].size() && mine.size() < enough_for_a_message; i++) tell(items[me][i], mine);
+    for (size_t i = told[me]; i < items[me].size() && mine.size() < message_bytes_; i++) tell(items[me][i], mine);
     const std::vector<std::string> all = ranks_.all_gather(mine.take());
     more = false;
     for (size_t rank = 0; rank < all.size(); rank++) {
@@ -392,8 +394,8 @@ io::CountOptions count_options(const SourceSpec& source) {
 }
 
 void index_files(const PipelineSpec& spec, DataSet& data, WorkerArena& arena, RankGroup& ranks,
-                 const std::function<void(uint64_t done, uint64_t total)>& on_progress) {
-  IndexFiles(spec, data, arena, ranks, on_progress).run();
+                 const std::function<void(uint64_t done, uint64_t total)>& on_progress, size_t message_bytes) {
+  IndexFiles(spec, data, arena, ranks, on_progress, message_bytes).run();
 }
 
 }  // namespace feedline::flow

@@ -36,12 +36,15 @@ Error bad_regions_fill_memory(const PipelineSpec& spec, uint64_t regions, const 
 /// plain file that lies in several shares is counted in parts (io/index/count_records.h), which every rank then joins.
 /// Any other file is counted by the rank in whose share it begins. Each rank sends all other ranks what it has counted.
 /// If some ranks have a file's index and others lack it, the first of the ranks that have it sends it to all ranks. A
-/// new index is stored by the rank that counted the file or the file's first part.
+/// new index is stored by the rank that counted the file or the file's first part. A rank that has much to tell tells it
+/// in several messages: a message ends with the index that makes it `message_bytes` long, because indexes of compressed
+/// files are large.
 ///
 /// Throws Error as soon as more bad regions were found than max_failures allows, or the list of bad regions takes more
 /// than half of memory.limit. With LAZY, counts nothing and sets `data.lazy` if an index is missing for which
 /// keeps_index() is true, or if the files without an index have 1 MiB or more together.
 void index_files(const PipelineSpec& spec, DataSet& data, WorkerArena& arena, RankGroup& ranks,
-                 const std::function<void(uint64_t done, uint64_t total)>& on_progress);
+                 const std::function<void(uint64_t done, uint64_t total)>& on_progress,
+                 size_t message_bytes = 256 << 20);
 
 }  // namespace feedline::flow

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <random>
 
+#include "base/worker_arena.h"
 #include "feedline/records.h"
 #include "flowgraph/data/count_data.h"
 #include "io/frames.h"
@@ -190,6 +191,45 @@ TEST_CASE("ranks with folders of their own keep what they counted, and have all 
   const Shared again = count(specs);
   check_all_same(again, alone);
   CHECK(again.counted() == 0);
+}
+
+TEST_CASE("a rank that has much to tell tells it in several messages") {
+  std::mt19937 random(9);
+  const Folder folder;
+  for (const size_t size : {5'000'000, 0, 9'000'000, 100, 2'000'000})
+    folder.dir.write("data-" + std::to_string(size), records(random, size, 3000));
+  RecordWriter writer(folder.dir.file("data-packed"), {.compression = Compression::gzip});
+  for (int i = 0; i < 3000; i++) writer.write(bytes_of(random_text(random() % 2000, random)));
+  writer.close();
+  const flow::PipelineSpec spec = folder.spec("index { dir: 'none' }");
+  const flow::DataSet alone = flow::count_data(spec, 2, {});
+  const auto exchanged = [&](size_t message_bytes) {
+    std::vector<int> calls(3);
+    fs::remove_all(folder.dir.file("none"));
+    const auto thrown = on_ranks(3, [&](int rank, Exchange exchange) {
+      RankGroup group(
+          [&, exchange = std::move(exchange)](std::string_view mine) {
+            calls[static_cast<size_t>(rank)]++;
+            return exchange(mine);
+          },
+          rank, 3);
+      group.run([&] {
+        flow::DataSet data;
+        for (const flow::DataFile& file : alone.files)
+          data.files.push_back({.id = file.id, .index = {}, .samples = {}});
+        WorkerArena arena(1, {});
+        flow::index_files(spec, data, arena, group, {}, message_bytes);
+        for (size_t f = 0; f < data.files.size(); f++) check_same(data.files[f].index, alone.files[f].index);
+      });
+    });
+    for (const std::string& what : thrown) CHECK(what.empty());
+    CHECK(calls == std::vector(3, calls[0]));
+    return calls[0];
+  };
+  const int in_one = exchanged(256 << 20);
+  const int in_each = exchanged(1), in_some = exchanged(2'000);
+  CHECK(in_one < in_some);
+  CHECK(in_some <= in_each);
 }
 
 TEST_CASE("a rank that fails while counting makes all fail with its reason") {
