@@ -73,9 +73,8 @@ std::vector<RecordCache::Missing> RecordCache::fetch(Chunk& chunk) {
         missing.push_back({e, piece.offset, piece.bytes});
     });
   }
-  // A chunk of a compressed file is inflated as a whole if anything is missing.
-  if (!missing.empty() && plan_.data.files[chunk.ticket.extents.front().file].compressed())
-    missing_rows = chunk.ticket.rows;
+  // A chunk that is inflated is inflated as a whole if anything is missing.
+  if (!missing.empty() && chunk.ticket.inflates) missing_rows = chunk.ticket.rows;
   not_found_.fetch_add(missing_rows, std::memory_order_relaxed);
   found_.fetch_add(chunk.ticket.rows - missing_rows, std::memory_order_relaxed);
   return missing;

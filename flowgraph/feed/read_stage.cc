@@ -160,22 +160,24 @@ FileInflater* ReadStage::open_inflater(const Ticket& ticket) noexcept {
   return open_inflaters_.back();
 }
 
-// Makes an inflater ready for the ticket, if its file is compressed: an open one, or an idle one, which then begins the
-// section of the file. Returns false if no inflater is idle; then read() is called again when an inflater becomes idle.
+// Makes an inflater ready for the ticket, if it needs one: an open one, or an idle one, which then opens the section of
+// the file. Returns false if no inflater is idle; then read() is called again when an inflater becomes idle.
 bool ReadStage::inflater_ready(const Ticket& ticket) {
-  if (ticket.extents.empty()) return true;
-  const uint32_t file = ticket.extents.front().file;
-  if (!plan_.data.files[file].compressed()) return true;
-  if (open_inflater(ticket)) return true;
-  if (open_inflaters_.size() == plan_.memory.open_inflaters) {
+  if (!ticket.inflates) return true;
+  if (ticket.scattered ? for_scattered_ : open_inflater(ticket)) return true;
+  if (!ticket.scattered && open_inflaters_.size() == plan_.memory.open_inflaters) {
     FileInflater* const oldest = open_inflaters_.front();
     open_inflaters_.erase(open_inflaters_.begin());
     if (oldest->finish()) run_inflater(oldest);
   }
   const auto idle = idle_inflaters_->take();
   if (!idle) return false;
-  (*idle)->open(file, ticket.extents.front().offset);
-  open_inflaters_.push_back(*idle);
+  if (ticket.scattered) {
+    for_scattered_ = *idle;
+  } else {
+    (*idle)->open(ticket.extents.front().file, ticket.extents.front().offset);
+    open_inflaters_.push_back(*idle);
+  }
   return true;
 }
 
@@ -184,18 +186,18 @@ void ReadStage::run_inflater(FileInflater* inflater) {
   outlets_.inflate(inflater);
 }
 
-// Returns whether the ticket is of a compressed file, and the cache of records has all of the ticket.
+// Returns whether the ticket needs an inflater, unless the cache of records has all of it, which it has.
 bool ReadStage::found_all(const Ticket& ticket) const noexcept {
-  return records_ && !ticket.extents.empty() && plan_.data.files[ticket.extents.front().file].compressed() &&
-         records_->has(ticket);
+  return records_ && ticket.inflates && records_->has(ticket);
 }
 
 void ReadStage::inflate_into(const ChunkRef& chunk) {
   flights_[chunk->slot()].bytes = chunk->ticket.bytes();
-  FileInflater* const inflater = open_inflater(chunk->ticket);
+  const bool scattered = chunk->ticket.scattered;
+  FileInflater* const inflater = scattered ? std::exchange(for_scattered_, nullptr) : open_inflater(chunk->ticket);
   bool runs = inflater->add(chunk);
-  if (inflater->at_end_of_section()) {
-    open_inflaters_.pop_back();
+  if (scattered || inflater->at_end_of_section()) {
+    if (!scattered) open_inflaters_.pop_back();
     runs |= inflater->finish();
   }
   if (runs) run_inflater(inflater);
@@ -223,19 +225,19 @@ void ReadStage::read_into(const ChunkRef& chunk, bool found) {
   std::byte* at = chunk->data().data();
   chunk->extents.clear();
   if (ticket.extents.empty()) return outlets_.parse(chunk);  // an empty ticket stands for the end of an epoch
-  const bool compressed = plan_.data.files[ticket.extents.front().file].compressed();
-  const uint64_t bytes = slot_bytes(ticket, compressed);
+  const bool inflates = ticket.inflates;
+  const uint64_t bytes = slot_bytes(ticket);
   check_invariant(bytes <= chunk->data().size(), "a read of {} bytes, in {} parts of {} from {} on, for a slot of {}",
                   bytes, ticket.extents.size(), plan_.data.files[ticket.extents.front().file].id.uri,
                   ticket.extents.front().offset, chunk->data().size());
   for (const Extent& extent : ticket.extents) {
-    chunk->extents.push_back(compressed ? at : at + extent.offset % io::block_bytes);
-    at += compressed ? extent.length : io::Read::capacity_for(extent.offset, extent.length);
+    chunk->extents.push_back(inflates ? at : at + extent.offset % io::block_bytes);
+    at += inflates ? extent.length : io::Read::capacity_for(extent.offset, extent.length);
   }
   InFlight& flight = flights_[chunk->slot()];
   flight.bytes = 0;
-  if (compressed && found) return try_first(chunk, false);
-  if (compressed) {
+  if (inflates && found) return try_first(chunk, false);
+  if (inflates) {
     if (records_) records_->count_missing(ticket);
     return inflate_into(chunk);
   }
@@ -296,8 +298,7 @@ void ReadStage::add_reads(const ChunkRef& chunk, std::vector<io::Read>& reads) {
 
 bool ReadStage::read_cached(const ChunkRef& chunk) {
   flights_[chunk->slot()].untried = false;
-  const uint32_t file = chunk->ticket.extents.front().file;
-  if (plan_.data.files[file].compressed()) {
+  if (chunk->ticket.inflates) {
     if (records_->fetch(*chunk).empty()) return true;
     {
       const Lock lock(untried_mutex_);

@@ -168,6 +168,7 @@ class ReadStage {
   TicketQueue tickets_;
   uint64_t next_sequence_ = 0;
   std::vector<FileInflater*> open_inflaters_;  // may be given more chunks; the one that was used last is at the end
+  FileInflater* for_scattered_ = nullptr;      // will be given the next scattered ticket, if there was no slot for it
   std::vector<io::Read> requests_;             // the reads of one burst
   size_t burst_ = 0;                           // the number of chunks that requests_ is for
   uint64_t passed_by_ = 0;          // counts chunks: one in cache_tried_once_in is looked for in the page cache

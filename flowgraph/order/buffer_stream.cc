@@ -113,7 +113,7 @@ TicketRows BufferStream::pick(const Sample& sample, TakeResult& to) {
   if (!picks_ || picks_->samples == order_->picks()) {
     picks_ = {.ticket = to.tickets++, .opened = to.opened ? to.opened->size() : 0};
     to.step.finished.push_back(picks_->ticket);
-    if (to.opened) to.opened->emplace_back();
+    if (to.opened) to.opened->emplace_back().scattered = true;
   }
   const Block& block = order_->blocks()[sample.block];
   const uint64_t number = block.first + sample.number;

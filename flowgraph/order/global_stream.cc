@@ -24,6 +24,7 @@ void GlobalStream::take(int64_t count, Rows wanted, int64_t at, TakeResult& to) 
     const int64_t end = std::min<int64_t>(wanted.last, row + order_->picks());
     to.step.finished.push_back(to.tickets++);
     Ticket* const ticket = to.opened ? &to.opened->emplace_back() : nullptr;
+    if (ticket) ticket->scattered = true;
     if (!ticket && !order_->windows()) {
       if (to.with_rows) to.step.rows.push_back({to.tickets - 1, 0, static_cast<uint32_t>(end - row), at + row});
       row = end;

@@ -27,18 +27,6 @@ constexpr uint32_t most_lanes = 64;
 // smaller.
 constexpr uint64_t picked_bytes = 512 << 10;
 
-// Throws Error bad_pipeline if a file is compressed. `what` says which field reads single samples, or several files at
-// a time, and how.
-void refuse_compressed(std::span<const DataFile> files, const char* what) {
-  for (const DataFile& file : files)
-    if (file.compressed())
-      throw Error(Category::bad_pipeline,
-                  fmt::format("{}, but this file is compressed, and inflates only in sections of a MiB or more; write "
-                              "an uncompressed copy with `feedline split`",
-                              what),
-                  Place::of_file(file.id.uri));
-}
-
 // Throws Error bad_pipeline if shuffling would inflate long parts of a compressed file again and again, because the file
 // has hardly any places at which inflating can begin.
 void refuse_long_sections(std::span<const DataFile> files) {
@@ -63,21 +51,16 @@ void check_block_size(std::span<const DataFile> files, const ShuffleSpec& shuffl
                               shuffle.block_bytes, file.index.stride));
 }
 
-Blocks cut(const DataSet& data, FileRange files, const ShuffleSpec& shuffle, const std::optional<WindowSpec>& window) {
-  if (shuffle.mode != ShuffleMode::none && window && window->across_files)
-    refuse_compressed(data.in(files), "window.across_files: a shuffled window may have records of two files");
+Blocks cut(const DataSet& data, FileRange files, const ShuffleSpec& shuffle) {
+  if (shuffle.mode != ShuffleMode::none) refuse_long_sections(data.in(files));
   switch (shuffle.mode) {
     case ShuffleMode::none:
+    case ShuffleMode::buffer:
       return cut_by_size(data, files, file_order_limits);
     case ShuffleMode::block:
-      refuse_long_sections(data.in(files));
       check_block_size(data.in(files), shuffle);
       return cut_by_place(data, files, shuffle.block_bytes);
-    case ShuffleMode::buffer:
-      refuse_long_sections(data.in(files));
-      return cut_by_size(data, files, file_order_limits);
     case ShuffleMode::global:
-      refuse_compressed(data.in(files), "shuffle.mode: GLOBAL reads single samples in random order");
       return {};
   }
   return {};
@@ -229,7 +212,7 @@ Order::Order(const DataSet& data, FileRange files, const ShuffleSpec& shuffle, c
     : data_(&data),
       shuffle_(shuffle),
       interleave_(interleave),
-      blocks_(cut(data, files, shuffle, window)),
+      blocks_(cut(data, files, shuffle)),
       files_(files),
       lanes_(lanes) {
   file_starts_.push_back(0);
@@ -253,10 +236,7 @@ Order::Order(const DataSet& data, FileRange files, const ShuffleSpec& shuffle, c
       for (const Block& block : blocks_) largest = std::max(largest, block.bytes);
       most = std::min(most, largest);
     }
-    const bool any_compressed = std::ranges::any_of(data.in(files), &DataFile::compressed);
-    // Of a compressed file a ticket has records in their order, which samples at random places are not.
-    if (pick_bytes_ > 0 && !any_compressed)
-      picks_ = static_cast<uint32_t>(std::clamp<uint64_t>(most / pick_bytes_, 1, lanes_.step));
+    if (pick_bytes_ > 0) picks_ = static_cast<uint32_t>(std::clamp<uint64_t>(most / pick_bytes_, 1, lanes_.step));
   }
   if (shuffle.mode == ShuffleMode::buffer) plan_buffer();
   if (shuffle.mode != ShuffleMode::block || blocks_.empty()) return;

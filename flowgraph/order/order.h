@@ -77,8 +77,8 @@ struct Pass {
 class Order {
  public:
   /// Makes the order of the files `files` of `data`, and keeps a reference to `data`. Throws Error bad_pipeline if the
-  /// files cannot be read in such an order: if a compressed file would be read sample by sample (GLOBAL), or shuffled
-  /// with windows across files, or if shuffle.block_size is not a multiple of an index's stride.
+  /// files cannot be read in such an order: if a compressed file would be shuffled that has hardly any places at which
+  /// inflating can begin, or if shuffle.block_size is not a multiple of an index's stride.
   Order(const DataSet& data, FileRange files, const ShuffleSpec& shuffle, const InterleaveSpec& interleave,
         const std::optional<WindowSpec>& window, const Lanes& lanes);
 

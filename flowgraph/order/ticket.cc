@@ -40,8 +40,8 @@ uint64_t Ticket::payload_bytes() const noexcept {
   return all - std::min(all, uint64_t{rows} * io::frame_bytes);
 }
 
-uint64_t slot_bytes(const Ticket& ticket, bool compressed) noexcept {
-  if (compressed) return ticket.bytes();
+uint64_t slot_bytes(const Ticket& ticket) noexcept {
+  if (ticket.inflates) return ticket.bytes();
   uint64_t sum = 0;
   for (const Extent& extent : ticket.extents) sum += io::Read::capacity_for(extent.offset, extent.length);
   return sum;
@@ -50,6 +50,7 @@ uint64_t slot_bytes(const Ticket& ticket, bool compressed) noexcept {
 void Ticket::add(const DataSet& data, uint32_t file, uint64_t first_sample, uint64_t sample_count) {
   const io::FileIndex& index = data.files[file].index;
   const Selection& samples = data.files[file].samples;
+  inflates |= data.files[file].compressed();
   const uint64_t first = samples.record(first_sample), last = samples.record(first_sample + sample_count - 1) + 1;
   const auto by_record = [](const io::IndexEntry& entry, uint64_t record) { return entry.record < record; };
   const auto end = std::lower_bound(index.entries.begin(), index.entries.end(), last, by_record);

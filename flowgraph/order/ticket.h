@@ -31,6 +31,8 @@ struct Ticket {
   std::vector<Extent> extents;  // if there are none, the ticket only stands for the end of an epoch
   uint32_t rows = 0;            // the rows of all extents
   uint64_t audit = 0;           // LAZY: if the ticket ends a pass, the audit of the pass (Schedule::expected_audit)
+  bool inflates = false;        // some extents lie in compressed files, so a FileInflater reads all of them
+  bool scattered = false;       // its samples come from random places, so no other ticket goes on where it ends
 
   /// Returns the length of all extents together.
   uint64_t bytes() const noexcept;
@@ -40,9 +42,9 @@ struct Ticket {
   void add(const DataSet& data, uint32_t file, uint64_t first, uint64_t count);
 };
 
-/// Returns how many bytes a ticket takes in a slot, the memory that it is read into. The extents of a compressed file
-/// lie one after another in the slot. Any other extent is read in whole disk blocks (io::Read::capacity_for).
-uint64_t slot_bytes(const Ticket& ticket, bool compressed) noexcept;
+/// Returns how many bytes a ticket takes in a slot, the memory that it is read into. What an inflater reads lies without
+/// gaps in the slot. Any other extent is read in whole disk blocks (io::Read::capacity_for).
+uint64_t slot_bytes(const Ticket& ticket) noexcept;
 /// An extent of n bytes takes at most n + bytes_around_extent bytes in a slot, because a read is widened to whole disk
 /// blocks at both ends.
 inline constexpr uint64_t bytes_around_extent = 2 * io::block_bytes;

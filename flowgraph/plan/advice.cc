@@ -22,7 +22,8 @@ constexpr uint64_t least_bytes = 64 << 20;
 constexpr uint64_t least_files = 1000;
 constexpr int64_t least_steps = 1000;
 
-// For each sample, GLOBAL reads everything between two neighbouring entries of the index.
+// For each sample, GLOBAL reads everything between two neighbouring entries of the index, and inflates a compressed file
+// from the seek point before it.
 Advice random_reads(const FeedFigures& feed) {
   constexpr uint64_t most_reads = 4;  // bytes read for each byte that is wanted
   const auto in_epoch = [&](uint64_t of_sample) {
@@ -30,12 +31,15 @@ Advice random_reads(const FeedFigures& feed) {
   };
   if (feed.shuffle != ShuffleMode::global || in_epoch(feed.read_bytes) < least_bytes) return {};
   if (feed.read_bytes < most_reads * feed.sample_bytes) return {};
+  const std::string instead =
+      feed.inflates ? "write plain files with `feedline split`"
+                    : fmt::format("a smaller source.index.stride, such as \"{}\"",
+                                  format_byte_size(std::max<uint64_t>(512, feed.sample_bytes / 512 * 512)));
   return fmt::format(
-      "shuffle.mode: GLOBAL reads {} for each sample of {}, which is {} in an epoch of {} of data; use shuffle.mode: "
-      "BLOCK, or a smaller source.index.stride, such as \"{}\"",
-      format_byte_size(feed.read_bytes), format_byte_size(feed.sample_bytes),
-      format_byte_size(in_epoch(feed.read_bytes)), format_byte_size(in_epoch(feed.sample_bytes)),
-      format_byte_size(std::max<uint64_t>(512, feed.sample_bytes / 512 * 512)));
+      "shuffle.mode: GLOBAL {} {} for each sample of {}, which is {} in an epoch of {} of data; use shuffle.mode: "
+      "BLOCK, or {}",
+      feed.inflates ? "inflates" : "reads", format_byte_size(feed.read_bytes), format_byte_size(feed.sample_bytes),
+      format_byte_size(in_epoch(feed.read_bytes)), format_byte_size(in_epoch(feed.sample_bytes)), instead);
 }
 
 // A section of a file, between two seek points, is inflated by one thread.
@@ -84,13 +88,18 @@ Advice few_batches_ahead(const FeedFigures& feed) {
 constexpr Advice (*rules[])(const FeedFigures&) = {random_reads, one_inflater, small_files, small_batches,
                                                    few_batches_ahead};
 
-// Returns how many bytes GLOBAL reads for all records of a file. Each record is read by itself, and a read takes all
-// bytes between two entries of the index.
+// Returns how many bytes GLOBAL reads, or inflates, for all records of a file. Each record is read by itself, and a read
+// takes all bytes between two entries of the index, and in a compressed file those from the seek point before them.
 uint64_t read_one_by_one(const io::FileIndex& index) {
   uint64_t bytes = 0;
   for (size_t i = 0; i + 1 < index.entries.size(); i++) {
     const io::IndexEntry &from = index.entries[i], &to = index.entries[i + 1];
-    bytes += (to.record - from.record) * (to.offset - from.offset);
+    uint64_t begin = from.offset;
+    if (index.compression != Compression::none) {
+      const size_t number = index.seek_point_before(begin);
+      begin = number == 0 ? 0 : index.seek_points[number - 1].point.offset;
+    }
+    bytes += (to.record - from.record) * (to.offset - begin);
   }
   return bytes;
 }
@@ -117,6 +126,7 @@ FeedFigures figures_of(const Plan& plan) {
     records += file.index.records;
     payload += file.index.payload_bytes;
     if (feed.shuffle == ShuffleMode::global) read += read_one_by_one(file.index);
+    feed.inflates |= file.compressed();
     if (longest_section(file.index) > most_of_section(file.index.stride)) feed.inflated_bytes += file.index.stream_size;
   }
   if (records == 0) return feed;

@@ -16,7 +16,8 @@ struct FeedFigures {
   ShuffleMode shuffle = ShuffleMode::none;
   uint64_t samples = 0;       // samples of a pass over the data; 0: not counted yet
   uint64_t sample_bytes = 0;  // bytes of a sample's records, on average
-  uint64_t read_bytes = 0;    // GLOBAL: bytes read for a sample, on average
+  uint64_t read_bytes = 0;    // GLOBAL: bytes read, or inflated, for a sample, on average
+  bool inflates = false;      // some files are compressed
   uint64_t files = 0;
   uint64_t file_bytes = 0;      // size on disk of all files together
   uint64_t inflated_bytes = 0;  // inflated size of all compressed files together that have too few seek points

@@ -119,9 +119,11 @@ void MemoryPlan::plan_slots(const Schedule& schedule) {
     slot_data_bytes = lazy_slot_bytes(data.largest_record());
     slot_arena_bytes = arena_bytes(schedule, most_lazy_rows, slot_data_bytes);
   }
+  uint32_t of_threads = 0;
   for (const auto& order : schedule.orders) {
-    bool inflates = false;
-    if (order->mode() == ShuffleMode::global || order->mode() == ShuffleMode::buffer) {
+    const bool inflates = !data.lazy && std::ranges::any_of(data.in(order->files()), &DataFile::compressed);
+    const bool picks = order->mode() == ShuffleMode::global || order->mode() == ShuffleMode::buffer;
+    if (picks) {
       const uint64_t rows = order->picks() * (order->windows() ? order->windows()->span() : 1);
       slot_data_bytes = std::max(slot_data_bytes, order->picks() * order->pick_bytes());
       slot_arena_bytes = std::max(slot_arena_bytes, arena_bytes(schedule, static_cast<uint32_t>(rows),
@@ -133,17 +135,19 @@ void MemoryPlan::plan_slots(const Schedule& schedule) {
         ticket.add(data, block.file, block.first, block.rows);
       else
         order->add_samples(ticket, block.file, block.first, block.rows);
-      const bool compressed = data.files[block.file].compressed();
-      slot_data_bytes = std::max(slot_data_bytes, slot_bytes(ticket, compressed));
+      slot_data_bytes = std::max(slot_data_bytes, slot_bytes(ticket));
       if (schedule.steps.picks_rows() && Order::picks_rows(block, schedule.global_batch))
         slot_data_bytes = std::max(slot_data_bytes, order->most_picked_bytes(block, schedule.global_batch));
       slot_arena_bytes = std::max(slot_arena_bytes, arena_bytes(schedule, ticket.rows, ticket.payload_bytes()));
-      inflates |= compressed;
     }
-    // The sources of a mixture take turns, and so do interleaved files, so each of them keeps its own inflater.
-    if (inflates) open_inflaters += order->interleave().on() ? order->interleave().cycle_length : 1;
+    if (!inflates) continue;
+    // The sources of a mixture take turns, and so do interleaved files, so each of them keeps its own inflater. Each
+    // thread has one more, and a second one for samples at random places, as it cannot read these ahead.
+    if (order->mode() != ShuffleMode::global)
+      open_inflaters += order->interleave().on() ? order->interleave().cycle_length : 1;
+    of_threads = std::max(of_threads, static_cast<uint32_t>(schedule.threads) * (picks ? 2 : 1));
   }
-  if (open_inflaters > 0) inflaters = open_inflaters + static_cast<uint32_t>(schedule.threads);
+  inflaters = open_inflaters + of_threads;
   slot_data_bytes = round_up(slot_data_bytes, io::block_bytes);
   slot_arena_bytes = round_up(slot_arena_bytes, io::block_bytes);
 }

@@ -244,7 +244,6 @@ TEST_CASE("a filter keeps the samples for which it is not 0, and is computed onc
       for (const std::string order :
            {"", "shuffle { block_size: '16KiB' buffer_size: 200 } ", "shuffle { mode: GLOBAL } ",
             "shuffle { mode: BUFFER buffer_size: 70 } ", "interleave { cycle_length: 2 } "}) {
-        if (compression != Compression::none && order.find("GLOBAL") != order.npos) continue;
         INFO(filter << " " << order);
         std::vector<int64_t> wanted;
         for (int64_t id = 0; id < 3000; id++)
@@ -347,12 +346,8 @@ TEST_CASE("choices that make no sense are refused with the reason") {
   CHECK_THAT(refusal({}, "interleave { cycle_length: 2 } shuffle { mode: GLOBAL }"), Contains("random order"));
   CHECK_THAT(refusal({}, "shuffle { mode: GLOBAL buffer_size: 10 }"), Contains("it has no effect"));
 
-  const Data compressed({10, 10}, Compression::gzip);
   CHECK_THAT(refusal({}, "shuffle { mode: BUFFER }"), Contains("give shuffle.buffer_size"));
   CHECK_THAT(refusal({}, "shuffle { shuffle_files: true }"), Contains("it has no effect"));
-  for (const char* more : {"shuffle { mode: GLOBAL }", "shuffle {} window { size: 2 across_files: true }"})
-    CHECK_THROWS_WITH(Feeder(compressed.pipeline(std::string(more) + " batch { global_batch_size: 1 }")),
-                      Contains("this file is compressed") && Contains("feedline split"));
 }
 
 TEST_CASE("how far a filter is, is told also of more bytes than a product of 64 bits holds") {

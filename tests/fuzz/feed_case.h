@@ -286,9 +286,7 @@ inline void Case::draw_files(Draw& draw) {
     source.first = draw.below(part == 7 ? 3 : 50);
     source.last = source.first + (part == 7 ? 1 : 0) + draw.below(part == 7 ? 3 : 51);
   }
-  const bool may_pack =
-      mode == ShuffleMode::none || (mode != ShuffleMode::global && !across_files);  // others are refused
-  const bool packs = draw.below(4) == 3 && may_pack;
+  const bool packs = draw.below(4) == 3;
   for (size_t f = 0; f < count; f++) {
     DrawnFile& file = files.emplace_back();
     file.uri = "memory://" + std::to_string(f);

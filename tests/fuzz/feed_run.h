@@ -98,13 +98,12 @@ class ChunkReader {
     } else {
       flow::Ticket* const ticket = tickets_.front();
       if (!ticket) return nullptr;
-      const bool compressed = !ticket->extents.empty() && plan_.data.files[ticket->extents[0].file].compressed();
-      const uint64_t bytes = flow::slot_bytes(*ticket, compressed), scratch = scratch_bytes(*ticket);
+      const uint64_t bytes = flow::slot_bytes(*ticket), scratch = scratch_bytes(*ticket);
       MUST_HOLD(bytes <= plan_.memory.slot_data_bytes);
       chunk = make_chunk(bytes, scratch);
       std::swap(chunk->ticket, *ticket);
       tickets_.pop();
-      read(chunk, compressed);
+      read(chunk);
     }
     chunk->sequence = sequence_++;
     chunk->parse(plan_);
@@ -137,17 +136,18 @@ class ChunkReader {
     return std::min(columns, plan_.memory.slot_arena_bytes) + options_.gap * takes;
   }
 
-  void read(const flow::ChunkRef& chunk, bool compressed) {
+  void read(const flow::ChunkRef& chunk) {
     const flow::Ticket& ticket = chunk->ticket;
+    const bool inflates = ticket.inflates;
     std::byte* at = chunk->data().data();
     ASAN_POISON_MEMORY_REGION(at, chunk->data().size());
     for (const flow::Extent& extent : ticket.extents) {
-      chunk->extents.push_back(compressed ? at : at + extent.offset % io::block_bytes);
+      chunk->extents.push_back(inflates ? at : at + extent.offset % io::block_bytes);
       ASAN_UNPOISON_MEMORY_REGION(chunk->extents.back(), extent.length);
-      at += compressed ? extent.length : io::Read::capacity_for(extent.offset, extent.length);
+      at += inflates ? extent.length : io::Read::capacity_for(extent.offset, extent.length);
     }
     const bool fails = sequence_ == options_.fails_at && !ticket.extents.empty();
-    if (compressed) {
+    if (inflates) {
       if (records_ && records_->has(ticket) && records_->fetch(*chunk).empty()) return;
       inflate(chunk, fails ? EIO : 0);
     } else if (fails) {
@@ -187,7 +187,7 @@ class ChunkReader {
     const flow::Ticket& ticket = chunk->ticket;
     const uint32_t file = ticket.extents[0].file;
     Inflating& open = inflaters_[plan_.data.files[file].source];
-    if (open.idle || !open.inflater->continues_with(ticket)) {
+    if (open.idle || ticket.scattered || !open.inflater->continues_with(ticket)) {
       if (!open.idle && open.inflater->finish()) open.inflater->run();
       serve(open, open.idle, 0);
       open.memory.resize(flow::inflater_memory_bytes);
@@ -199,11 +199,12 @@ class ChunkReader {
                 .done = [&open](const flow::ChunkRef&) { open.done = true; },
                 .idle = [&open](flow::FileInflater*) { open.idle = true; }});
       open.idle = false;
-      open.inflater->open(file, ticket.extents[0].offset);
+      if (!ticket.scattered) open.inflater->open(file, ticket.extents[0].offset);
     }
     open.done = false;
     if (open.inflater->add(chunk)) open.inflater->run();
     serve(open, open.done, error);
+    if (ticket.scattered && open.inflater->finish()) open.inflater->run();
   }
 
   const flow::Plan& plan_;

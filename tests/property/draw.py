@@ -261,7 +261,7 @@ class _Draw:
                 window.stride = self.any([1, 3])
             if self.chance(50):
                 window.drop_remainder = self.chance(50)
-            window.across_files = self.chance(30) and not (self.squeezed and self.shuffles)  # which is refused
+            window.across_files = self.chance(30)
             keys = [
                 name
                 for name, f in self.known.items()
@@ -271,8 +271,7 @@ class _Draw:
                 window.key = self.any(keys)
         if self.mixture:
             p.mixture.stop = self.any([0, 1, 2, 3])
-        # GLOBAL reads single samples, of which compressed files have none.
-        mode = self.any(["BLOCK", "BUFFER", "GLOBAL"][: 2 if self.squeezed else 3]) if self.shuffles else "NONE"
+        mode = self.any(["BLOCK", "BUFFER", "GLOBAL"]) if self.shuffles else "NONE"
         if self.shuffles or self.chance(15):
             shuffle = p.shuffle
             shuffle.mode = mode

@@ -13,7 +13,7 @@ import gpus
 import records
 from differences import Differs, compare, same_batches
 from feeds import (
-    BUFFER,
+    BLOCK,
     NONE,
     Fed,
     feed,
@@ -174,7 +174,7 @@ def feed_without_limit(case, folder):
 def can_be_compressed(p, folder):
     # Under BLOCK the blocks of compressed files are others than those of plain ones, so the order is, too.
     return (
-        (mode_of(p) == NONE or (mode_of(p) == BUFFER and not p.window.across_files))
+        mode_of(p) != BLOCK
         and not any(source.exclude or source.compression for source in p.source)
         and all(
             os.path.exists(os.path.join(folder, source.files[0].replace("*", "0000") + ".zz")) for source in p.source

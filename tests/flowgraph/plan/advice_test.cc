@@ -44,6 +44,9 @@ TEST_CASE("each rule warns behind its threshold, with the figures and what to do
   const std::string huge =
       "shuffle.mode: GLOBAL reads 16 KiB for each sample of 1000 B, which is 16777216 TiB in an epoch of 1024000 TiB "
       "of data; use shuffle.mode: BLOCK, or a smaller source.index.stride, such as \"512 B\"";
+  const std::string inflated_anew =
+      "shuffle.mode: GLOBAL inflates 512 KiB for each sample of 1000 B, which is 488.3 GiB in an epoch of 953.7 MiB of "
+      "data; use shuffle.mode: BLOCK, or write plain files with `feedline split`";
   const std::string inflated =
       "compressed files that inflate to 64 MiB have hardly any places from which they can be inflated, so only one of "
       "the 8 threads of the feed inflates at a time; write them anew with `feedline split`, or keep the records in a "
@@ -97,6 +100,13 @@ TEST_CASE("each rule warns behind its threshold, with the figures and what to do
       {"GLOBAL, a sixteenth of what is read is wanted", global_of(1000, 1'000'000), global},
       {"GLOBAL, a quarter", global_of(4097, 1'000'000), ""},
       {"GLOBAL, an epoch of little data", global_of(1000, 4095), ""},
+      {"GLOBAL, compressed files",
+       [](FeedFigures& feed) {
+         feed.shuffle = ShuffleMode::global;
+         feed.read_bytes = 512 << 10;
+         feed.inflates = true;
+       },
+       inflated_anew},
       {"GLOBAL, an epoch of more than 2^64 bytes", global_of(1000, uint64_t{1} << 50), huge},
       {"compressed", compressed(64 << 20, 8, false), inflated},
       {"compressed, little", compressed((64 << 20) - 1, 8, false), ""},
