@@ -439,14 +439,13 @@ def test_a_sample(tool, table):
         run(tool, "stats", pipeline, "--records", wrong, code=2)
 
 
-def test_no_sample_of_a_compressed_file(tool, root, tmp_path):
+def test_a_sample_of_a_compressed_file(tool, root, tmp_path):
     pipeline = tmp_path / "p.textproto"
     pipeline.write_text(f'source {{ files: "{root}/tests/golden/chess/gzip.tfrecord" }} batch {{ global_batch_size: 8 }} '
                         'feature { name: "d" dtype: BYTES length: 194 } feature { name: "s" dtype: INT64 }')
     found = stats(tool, pipeline)
     assert found["samples"] == 600 and output(found, "d")["labels"] is None  # bytes of 194 are no labels
-    said = run(tool, "stats", pipeline, "--records", "10%", code=1).stderr
-    assert "a compressed file" in said and "source.range" in said and "shuffle" not in said
+    assert stats(tool, pipeline, "--records", "10%")["samples"] == 60
     assert stats(tool, pipeline, "--set", "source.range=0%:10%")["samples"] == 60
 
 

@@ -65,7 +65,7 @@ void add_stats(CLI::App& app, Run& run) {
   add_text_args(command, args.pipeline);
   add_rank_args(command, args.pipeline);
   add_option(command, "--records N|P%", args.records,
-             "take a random sample: N records, or P% of all; files must not be compressed (default: all records)");
+             "take a random sample: N records, or P% of all (default: all records)");
   add_option(command, "--html FILE", args.html, "also write a page with histograms to FILE (default: none)");
   command.add_flag("--json", args.json, "print the statistics as JSON; of several ranks, only rank 0 prints them");
 }

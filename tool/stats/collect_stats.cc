@@ -11,7 +11,6 @@
 
 #include "base/machine.h"
 #include "base/mutex.h"
-#include "feedline/records.h"
 #include "feedline_pipeline.pb.h"
 #include "tool/common/interrupt.h"
 #include "tool/common/terminal.h"
@@ -261,25 +260,6 @@ void merge_ranks(const Exchange& ranks, const std::vector<OutputStats>& empty, C
   }
 }
 
-/// Returns the number of samples in the data, from which a random sample is to be taken. Throws Error as Feeder does,
-/// and Error bad_pipeline if a file is compressed.
-uint64_t count_samples(const Pipeline& pipeline, const Options& options) {
-  try {
-    return static_cast<uint64_t>(Feeder(pipeline, options).samples_per_epoch());
-  } catch (const Error& error) {
-    const std::string& file = error.place().file;
-    if (error.category() != Category::bad_pipeline || file.empty() ||
-        RecordReader(file).compression() == Compression::none)
-      throw;
-    throw Error(
-        Category::bad_pipeline,
-        "a random sample needs records from all parts of the file, but a compressed file is inflated in sections of a "
-        "MiB or more; take all records, a range in file order (--set source.range=0%:1%), or uncompressed copies made "
-        "with `feedline split`",
-        Place::of_file(file));
-  }
-}
-
 }  // namespace
 
 CollectedStats collect_stats(const Pipeline& pipeline, Options options, const std::optional<SampleSize>& sample) {
@@ -290,7 +270,7 @@ CollectedStats collect_stats(const Pipeline& pipeline, Options options, const st
   CollectedStats stats;
   uint64_t counted = unknown;  // the number of samples to count
   if (sample) {
-    const uint64_t samples = count_samples(fed.pipeline, options);
+    const auto samples = static_cast<uint64_t>(Feeder(fed.pipeline, options).samples_per_epoch());
     stats.samples_of_data = static_cast<int64_t>(samples);
     counted = samples > 0 ? sample->of(samples) : 0;
     // The epoch ends with the sample, so that nothing after the sample is read. The report has the numbers of missing
