@@ -64,7 +64,7 @@ std::unique_ptr<flow::Plan> open_plan(Setup& setup, RankGroup& readers) {
   const uint64_t chosen = data.samples;
   flow::apply_filter(spec, data, {.threads = threads, .io = options.io, .on_progress = options.on_progress});
   flow::sum_passes(spec, data);
-  flow::compare_content(readers, data);
+  flow::compare_content(readers, data, spec.shuffle.mode);
   log_warnings(data);
   if (data.lazy && setup.route.transfer)
     throw Error(Category::bad_pipeline,

@@ -258,13 +258,13 @@ void compare_files(RankGroup& ranks, const DataSet& data) {
   });
 }
 
-void compare_content(RankGroup& ranks, const DataSet& data) {
-  compare_texts(ranks, data, [](const DataFile& file) {
+void compare_content(RankGroup& ranks, const DataSet& data, ShuffleMode mode) {
+  compare_texts(ranks, data, [mode](const DataFile& file) {
     std::string text =
         fmt::format("{} with {} good records (audit {:016x})", file.name(), file.index.records, file.index.audit);
-    // Under BLOCK they decide where the blocks of a compressed file begin.
     uint64_t places = 0;
-    for (const io::SeekEntry& entry : file.index.seek_points) places = mix64(places ^ entry.point.offset);
+    for (const io::SeekEntry& entry : file.index.seek_points)
+      if (mode == ShuffleMode::block) places = mix64(places ^ entry.point.offset);
     if (places != 0) text += fmt::format(" and {} seek points ({:016x})", file.index.seek_points.size(), places);
     if (file.kept_audit)
       text += fmt::format(", of which the filter keeps {} (audit {:016x})", file.samples.samples(), *file.kept_audit);

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "flowgraph/pipeline/spec.h"
 #include "flowgraph/table/table.h"
 
 namespace feedline::config {
@@ -19,7 +20,6 @@ class RankGroup;
 namespace feedline::flow {
 
 struct DataSet;
-struct PipelineSpec;
 struct Position;
 
 /// Compares the pipelines, the number of replicas, the number of parts of a global batch, and the epoch to begin with.
@@ -38,7 +38,8 @@ void compare_tables(RankGroup& ranks, const PipelineSpec& spec, const Tables& ta
 /// Compares the names of the files, without folders, and their sizes.
 void compare_files(RankGroup& ranks, const DataSet& data);
 
-/// Compares the number of records and the audit sum of each file, and those of the records that the filter keeps.
-void compare_content(RankGroup& ranks, const DataSet& data);
+/// Compares the number of records and the audit sum of each file, and those of the records that the filter keeps. Under
+/// BLOCK, whose blocks end at seek points, also compares the seek points of compressed files.
+void compare_content(RankGroup& ranks, const DataSet& data, ShuffleMode mode);
 
 }  // namespace feedline::flow

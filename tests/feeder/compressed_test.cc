@@ -923,12 +923,14 @@ TEST_CASE("LAZY finds the places from which compressed files are inflated, too")
         batches_of(twins.pipeline("packed", block + batch_of(480, "PARTIAL")), with_threads(2)));
 }
 
-TEST_CASE("ranks whose indexes have other seek points are told") {
+TEST_CASE("ranks whose indexes have other seek points are told if these decide the order") {
   const Twins& twins = large();
   const TempDir folder;
-  const Pipeline text = twins.pipeline("packed", block + batch_of(480, "DROP"));
-  const auto of_rank = [&](int rank) { return text.with("source.index.dir", folder.file(std::to_string(rank))); };
-  for (const int rank : {0, 1}) Feeder counts(of_rank(rank));
+  const auto of_rank = [&](int rank, const std::string& order) {
+    return twins.pipeline("packed", order + batch_of(480, "DROP"))
+        .with("source.index.dir", folder.file(std::to_string(rank)));
+  };
+  for (const int rank : {0, 1}) Feeder counts(of_rank(rank, ""));
   // Rank 1 has the index of a version of feedline that has found fewer points.
   const io::FileId id = io::stat_file(twins.path("packed", 0));
   io::FileIndex index = io::count_records(id.uri, {});
@@ -937,14 +939,28 @@ TEST_CASE("ranks whose indexes have other seek points are told") {
                                          index.windows.begin() + static_cast<int64_t>(fewer.back().window_end));
   index.seek_points = std::move(fewer);
   io::keep_index(index, id, id, {}, folder.file("1"));
-  const auto thrown = on_ranks(2, [&](int rank, const Exchange& exchange) {
-    Options options = with_threads(1);
-    options.exchange = exchange;
-    options.rank = rank;
-    options.world_size = 2;
-    Feeder feeder(of_rank(rank), options);
-  });
-  for (const std::string& what : thrown)
+  const auto fed = [&](const std::string& order, std::vector<std::vector<int64_t>>& batches) {
+    return on_ranks(2, [&](int rank, const Exchange& exchange) {
+      Options options = with_threads(1);
+      options.exchange = exchange;
+      options.rank = rank;
+      options.world_size = 2;
+      Feeder feeder(of_rank(rank, order), options);
+      batches[static_cast<size_t>(rank)] = read_epoch(feeder).front().all();
+    });
+  };
+  std::vector<std::vector<int64_t>> batches(2);
+  for (const std::string& what : fed(block, batches))
     CHECK_THAT(what, Contains("rank 1 differs from rank 0: the first file that differs: part-000 ") &&
                          Contains(" seek points ("));
+  const auto dropped = static_cast<size_t>(twins.count() % 480);
+  for (const std::string order : {"", "shuffle { mode: BUFFER buffer_size: 90 } "}) {
+    INFO(order);
+    for (const std::string& what : fed(order, batches)) CHECK(what.empty());
+    std::set<int64_t> ids(batches[0].begin(), batches[0].end());
+    ids.insert(batches[1].begin(), batches[1].end());
+    CHECK(batches[0].size() == batches[1].size());
+    CHECK(ids.size() == batches[0].size() * 2);
+    CHECK(ids.size() + dropped == static_cast<size_t>(twins.count()));
+  }
 }

@@ -117,7 +117,7 @@ void compare(Draw& draw) {
     if (what == 0) flow::compare_positions(ranks, {.epoch = differs, .step = 3});
     if (what == 1) flow::compare_pipelines(ranks, text, differs ? 1 : 2, 3, differs ? 4 : 5);
     if (what == 2) flow::compare_files(ranks, data);
-    if (what == 3) flow::compare_content(ranks, data);
+    if (what == 3) flow::compare_content(ranks, data, flow::ShuffleMode::block);
     if (what == 4) flow::compare_tables(ranks, spec, tables);
   };
   // By kind, and by which rank differs from what the other has; 2: neither.
