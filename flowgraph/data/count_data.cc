@@ -44,16 +44,18 @@ void leave_out(OnError on_error, DataFile& file, DataSet& data) {
   }
 }
 
-// Returns the maximum size of a record, in bytes, of a file that has not been counted. It is what the source and
-// io::RecordScanner allow. In a plain file it is also at most the file's size less the frame of one record.
-uint64_t longest_record(const SourceSpec& spec, const io::FileId& file) {
-  const uint64_t limit = std::min<uint64_t>(spec.record_limit, UINT32_MAX);
-  if (file.size >= limit + io::frame_bytes) return limit;
-  const bool plain =
-      spec.compression == Compression::none ||
-      (spec.compression == Compression::automatic &&
-       io::RecordStream(file.uri, spec.compression, spec.record_limit).compression() == Compression::none);
-  return plain ? file.size - std::min<uint64_t>(file.size, io::frame_bytes) : limit;
+// Returns what is known of a file that has not been counted: its compression, and the maximum size of a record, in
+// bytes. The size is what the source and io::RecordScanner allow. In a plain file it is also at most the file's size
+// less the frame of one record.
+io::FileIndex not_counted(const SourceSpec& spec, const io::FileId& file) {
+  io::FileIndex index;
+  index.compression = spec.compression;
+  if (spec.compression == Compression::automatic)
+    index.compression = io::RecordStream(file.uri, spec.compression, spec.record_limit).compression();
+  index.largest_record = std::min<uint64_t>(spec.record_limit, UINT32_MAX);
+  if (index.compression == Compression::none)
+    index.largest_record = std::min(index.largest_record, file.size - std::min<uint64_t>(file.size, io::frame_bytes));
+  return index;
 }
 
 // Removes each file that is a link to an earlier file of the same source, so that the source feeds the file once, under
@@ -149,8 +151,7 @@ DataSet count_data(const PipelineSpec& spec, int threads,
   if (data.lazy) {
     arena.execute([&] {
       tbb::parallel_for(size_t{0}, data.files.size(), [&](size_t f) {
-        data.files[f].index = {};
-        data.files[f].index.largest_record = longest_record(spec.sources[data.files[f].source], data.files[f].id);
+        data.files[f].index = not_counted(spec.sources[data.files[f].source], data.files[f].id);
       });
     });
   } else {

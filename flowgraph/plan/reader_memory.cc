@@ -17,6 +17,10 @@ uint64_t lazy_reader_bytes(const PipelineSpec& spec, const DataSet& data) noexce
   for (const DataFile& file : data.files) {
     longest = std::max(longest, file.index.largest_record);
     indexes += 2 * sizeof(io::IndexEntry) * (file.id.size / spec.sources[file.source].index.stride + 2);
+    // What a compressed file inflates to is not known. A window is deflated, as the file is, and there is at most one
+    // for 32 windows of the stream. So the windows take about a 32nd of the file, or twice that while they are added.
+    // As much again is for the entries of a stream that is longer than the file.
+    if (file.compressed()) indexes += file.id.size / 8;
   }
   return 2 * longest + (uint64_t{1} << 20) + indexes;
 }

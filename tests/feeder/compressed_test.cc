@@ -923,6 +923,26 @@ TEST_CASE("LAZY finds the places from which compressed files are inflated, too")
         batches_of(twins.pipeline("packed", block + batch_of(480, "PARTIAL")), with_threads(2)));
 }
 
+TEST_CASE("LAZY plans memory for the indexes that it makes of compressed files") {
+  std::mt19937 random(3);
+  for (const int words_in_10 : {0, 5, 9}) {
+    Twins twins;
+    std::string frames;
+    while (frames.size() < 6'000'000)
+      frames += frame(static_cast<int>(random() % 10) < words_in_10 ? words(1000, random) : random_text(1000, random));
+    twins.add(frames, deflated(frames, 31, 1));
+    const flow::PipelineSpec spec = flow::validate(twins.pipeline("packed", batch_of(1, "DROP"))
+                                                       .with("source.index.mode", "LAZY")
+                                                       .with("source.record_limit", "1MiB"));
+    const flow::DataSet data = flow::count_data(spec, 1, {});
+    REQUIRE(data.lazy);
+    const io::FileIndex made = io::count_records(twins.path("packed", 0), {});
+    REQUIRE(made.seek_points.size() >= 1);
+    INFO(words_in_10 << ": " << made.memory_bytes());
+    CHECK(flow::lazy_reader_bytes(spec, data) >= (3 << 20) + made.memory_bytes());
+  }
+}
+
 TEST_CASE("ranks whose indexes have other seek points are told if these decide the order") {
   const Twins& twins = large();
   const TempDir folder;
