@@ -290,8 +290,13 @@ void MemoryPlan::fit(const Schedule& schedule, const RowWriters& writers, const 
   // advice names the setting that makes it smaller.
   const auto fits_with = [&](uint64_t now, uint64_t least) { return bytes() - now + least <= spec.memory_limit; };
   const uint64_t of_slots = product(slots, slot_bytes), of_batches = product(buffers, buffer_bytes);
-  if (spec.shuffle.mode == ShuffleMode::block && chunks > 1 && fits_with(of_slots, product(3, slot_bytes)))
-    advice += ", or set fewer shuffle.lanes, or a smaller shuffle.block_size";
+  if (spec.shuffle.mode == ShuffleMode::block && chunks > 1 && fits_with(of_slots, product(3, slot_bytes))) {
+    // A block of a compressed file is at least what lies between two places at which inflating can begin.
+    const bool sections = std::ranges::any_of(
+        data.files, [&](const DataFile& file) { return longest_section(file.index) > spec.shuffle.block_bytes; });
+    advice += ", or set fewer shuffle.lanes, or ";
+    advice += sections ? "write the compressed files anew with `feedline split`" : "a smaller shuffle.block_size";
+  }
   // With fewer batches ahead, fewer slots are needed, too: ends of epochs take slots, and so do batches that point into
   // slots.
   if (spec.host_prefetch > 1 &&

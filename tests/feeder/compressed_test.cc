@@ -316,6 +316,22 @@ TEST_CASE("BLOCK feeds each sample of compressed files once, in an order that ra
   CHECK(all.size() == static_cast<size_t>((twins.count() - 300) / 100 + 1));
 }
 
+TEST_CASE("a plan that is too large is told what helps, and compressed files have no smaller blocks") {
+  const Twins& twins = large();
+  const auto advice = [&](const char* kind, const std::string& block_size) {
+    try {
+      Feeder feeder(twins.pipeline(kind, "shuffle { lanes: 32 block_size: '" + block_size + "' } " +
+                                             batch_of(512, "DROP") + "memory { limit: '24MiB' }"));
+    } catch (const Error& error) {
+      return error.message();
+    }
+    return std::string();
+  };
+  CHECK_THAT(advice("plain", "1MiB"), Contains("fewer shuffle.lanes, or a smaller shuffle.block_size"));
+  CHECK_THAT(advice("packed", "64KiB"),
+             Contains("fewer shuffle.lanes, or write the compressed files anew with `feedline split`"));
+}
+
 TEST_CASE("a feed of compressed files goes on at any step") {
   const Twins& twins = large();
   for (const std::string& order :
