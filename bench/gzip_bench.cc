@@ -74,6 +74,7 @@ class Bench {
     table.add("gzip, kept in memory / (inflated)", in_memory, inflated, 5);
     table.add("gzip, kept on a disk / (inflated)", on_disk, inflated, 0);
     table.add("gzip, kept in memory / (plain file in the page cache)", in_memory, plain, 0);
+    table.add("gzip, kept on a disk / (plain file in the page cache)", on_disk, plain, 0);
   }
 
   const std::string folder_;

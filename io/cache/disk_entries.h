@@ -39,18 +39,26 @@ class DiskEntries final : public EntryStore {
   std::span<std::byte> claim(uint64_t entry, uint64_t bytes, std::span<std::byte> scratch) noexcept override;
   void keep(uint64_t entry, std::span<const std::byte> bytes) noexcept override;
   void give_up(uint64_t entry) noexcept override;
+  size_t find_run(uint64_t first, std::span<const uint64_t> sizes, std::span<std::byte> into) noexcept override;
+  void keep_run(uint64_t first, std::span<const uint64_t> sizes, std::span<std::byte> bytes) noexcept override;
 
  private:
   /// The state of an entry in this process, in addition to its state in the file:
   /// * unknown: nothing, so the state in the file counts.
+  /// * found: this process has found the entry valid in the file, so has() need not look there again.
   /// * written: this process has written the entry, and has not yet synced it.
   /// * syncing: the thread of the store is syncing the entry.
   /// * given_up: this process neither finds nor claims the entry any more.
-  enum Local : uint8_t { unknown, written, syncing, given_up };
+  enum Local : uint8_t { unknown, found, written, syncing, given_up };
 
   std::atomic_ref<uint8_t> local(uint64_t entry) const noexcept {
     return std::atomic_ref(*reinterpret_cast<uint8_t*>(&local_[entry]));
   }
+  static bool is_published(uint8_t known) noexcept { return known == unknown || known == found; }
+  void note_found(uint64_t entry) noexcept;
+  size_t find_some(uint64_t first, std::span<const uint64_t> sizes, std::span<std::byte> into) noexcept;
+  size_t keep_some(uint64_t first, std::span<const uint64_t> sizes, std::span<const std::byte> bytes) noexcept;
+  void write_claimed(uint64_t first, std::span<const uint64_t> sizes, std::span<const std::byte> bytes) noexcept;
   void sync_when_asked() noexcept;
   void sync() noexcept;
   void turn_off(const char* what, int error) noexcept;

@@ -305,7 +305,7 @@ void EntryFile::recover() const {
       if (each.state == empty) continue;
       const bool is_whole = each.state == valid && each.is_of(first + i, layout_);
       if (is_whole) {
-        next = std::max(next, each.offset + round_up(each.bytes, entry_alignment));
+        next = std::max(next, round_up(each.offset + each.bytes, entry_alignment));
       } else {
         each = {};
         changed = true;
@@ -318,22 +318,29 @@ void EntryFile::recover() const {
   if (const int error = write_value(fd(), offsetof(Header, next), next)) fail("cannot be written", error);
 }
 
-std::optional<EntryFile::Piece> EntryFile::find(uint64_t entry, bool published, int& error) const noexcept {
-  Row row;
-  error = read_value(fd(), Row::place(entry), row);
-  if (error || (published && row.state != valid) || !row.is_of(entry, layout_)) return std::nullopt;
-  return Piece{row.offset, row.bytes, row.crc};
+size_t EntryFile::find(uint64_t first, bool published, std::span<Piece> pieces, int& error) const noexcept {
+  std::array<Row, most_at_once> rows;
+  const auto some = std::span(rows).first(pieces.size());
+  error = read_all(fd(), Row::place(first), std::as_writable_bytes(some));
+  if (error) return 0;
+  size_t found = 0;
+  for (const Row& row : some) {
+    if ((published && row.state != valid) || !row.is_of(first + found, layout_)) break;
+    pieces[found++] = {row.offset, row.bytes, row.crc};
+  }
+  return found;
 }
 
-bool EntryFile::claim(uint64_t entry, int& error) noexcept {
+size_t EntryFile::claim(uint64_t first, size_t count, int& error) noexcept {
   const Exclusive alone(*this);
-  uint32_t state = claimed;
+  std::array<Row, most_at_once> rows;
   error = alone.error();
-  if (!error) error = read_value(fd(), Row::place(entry), state);
-  if (error || state != empty) return false;
-  state = claimed;
-  error = write_value(fd(), Row::place(entry), state);
-  return !error;
+  if (!error) error = read_all(fd(), Row::place(first), std::as_writable_bytes(std::span(rows).first(count)));
+  if (error) return 0;
+  size_t free = 0;
+  for (; free < count && rows[free].state == empty; free++) rows[free] = {claimed, 0, 0, 0, 0, 0};
+  error = write_all(fd(), Row::place(first), std::as_bytes(std::span(rows).first(free)));
+  return error ? 0 : free;
 }
 
 void EntryFile::release(uint64_t entry) noexcept { write_value(fd(), Row::place(entry), uint32_t{empty}); }
@@ -349,10 +356,13 @@ std::optional<uint64_t> EntryFile::take(uint64_t bytes, int& error) noexcept {
   return error ? std::nullopt : std::optional(place);
 }
 
-int EntryFile::set_piece(uint64_t entry, const Piece& piece) noexcept {
-  Row row{claimed, piece.crc, piece.offset, piece.bytes, 0, 0};
-  row.check = row.sum(entry);
-  return write_value(fd(), Row::place(entry), row);
+int EntryFile::set_pieces(uint64_t first, std::span<const Piece> pieces) noexcept {
+  std::array<Row, most_at_once> rows;
+  for (size_t i = 0; i < pieces.size(); i++) {
+    rows[i] = {claimed, pieces[i].crc, pieces[i].offset, pieces[i].bytes, 0, 0};
+    rows[i].check = rows[i].sum(first + i);
+  }
+  return write_all(fd(), Row::place(first), std::as_bytes(std::span(rows).first(pieces.size())));
 }
 
 int EntryFile::publish(uint64_t entry) noexcept { return write_value(fd(), Row::place(entry), uint32_t{valid}); }

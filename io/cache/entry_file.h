@@ -3,7 +3,8 @@
 //   header    4096 bytes: magic, digest of the content, number of entries, bytes of data, CRC32C of all these; and how
 //             many bytes of data are allocated
 //   table     a row of 32 bytes for each entry: state, CRC32C of the data, place, size, CRC32C of the row
-//   data      from the next multiple of 4096 on; the file grows as entries are written
+//   data      from the next multiple of 4096 on; the file grows as entries are written. Entries that are written at
+//             once have neighbouring numbers, and lie side by side
 //
 // Numbers are little-endian. A row becomes valid only after the data was synced. So after a crash of the machine a
 // valid row has its data. If a disk has lost data that it reported as synced, the CRC32C shows it. No part of the file
@@ -61,22 +62,27 @@ class EntryFile {
     uint64_t offset = 0, bytes = 0;
     uint32_t crc = 0;  // CRC32C of the bytes
   };
-  /// Returns the piece of an entry. If `published` is true, only an entry that is valid for all processes counts. If it
-  /// is false, an entry that this process has kept and not yet published counts, too. Returns nullopt if there is no
-  /// such entry. If the entry's row of the table cannot be read, sets `error` to an errno, which is ENODATA if the file
-  /// ends before the row. Otherwise sets `error` to 0.
-  std::optional<Piece> find(uint64_t entry, bool published, int& error) const noexcept;
-  /// Claims an entry, so that no other thread of any process can claim it. Returns true if the entry was empty and is
-  /// claimed now. If a system call fails, sets `error` to its errno and returns false. Otherwise sets `error` to 0.
-  bool claim(uint64_t entry, int& error) noexcept;
+  /// The maximum number of entries that one call finds, claims or describes.
+  static constexpr size_t most_at_once = 64;
+  /// Finds the pieces of the entries with the numbers from `first` on, until one is not there. If `published` is true,
+  /// only entries that are valid for all processes count. If it is false, entries that this process has kept and not
+  /// yet published count, too. Returns how many pieces it has found. If the rows of the table cannot be read, sets
+  /// `error` to an errno, which is ENODATA if the file ends before the end of these rows. Otherwise sets `error` to 0.
+  /// Precondition: pieces.size() <= most_at_once.
+  size_t find(uint64_t first, bool published, std::span<Piece> pieces, int& error) const noexcept;
+  /// Claims the entries with the numbers from `first` on, at most `count`, until one is not empty. No other thread of
+  /// any process can then claim them. Returns how many it has claimed. If a system call fails, sets `error` to its errno
+  /// and returns 0. Otherwise sets `error` to 0. Precondition: count <= most_at_once.
+  size_t claim(uint64_t first, size_t count, int& error) noexcept;
   /// Makes a claimed or damaged entry empty again.
   void release(uint64_t entry) noexcept;
   /// Allocates `bytes` bytes of the file's data, which no other thread of any process can then allocate. Returns their
   /// offset, or nullopt if not enough bytes are left. If a system call fails, sets `error` to its errno and returns
   /// nullopt. Otherwise sets `error` to 0.
   std::optional<uint64_t> take(uint64_t bytes, int& error) noexcept;
-  /// Writes into the row of a claimed entry where its bytes are. Returns 0 or an errno.
-  int set_piece(uint64_t entry, const Piece& piece) noexcept;
+  /// Writes into the rows of claimed entries, from `first` on, where their bytes are. Returns 0 or an errno.
+  /// Precondition: pieces.size() <= most_at_once.
+  int set_pieces(uint64_t first, std::span<const Piece> pieces) noexcept;
   /// Makes a claimed entry valid for all processes. Its bytes must have been synced. Returns 0 or an errno.
   int publish(uint64_t entry) noexcept;
 

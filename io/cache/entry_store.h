@@ -8,7 +8,7 @@
 
 namespace feedline::io {
 
-/// Each entry begins at a multiple of this many bytes, and occupies its size, rounded up to such a multiple.
+/// Entries that are claimed one at a time begin at multiples of this many bytes. Room is allocated in such multiples.
 inline constexpr uint64_t entry_alignment = 64;
 
 /// Keeps bytes under the numbers [0, entries()). Each entry is written once and never changes. The store never removes
@@ -29,6 +29,11 @@ class EntryStore {
   /// empty span if the entry is not valid, or if the entry must be read and does not fit into `scratch`.
   virtual std::span<const std::byte> find(uint64_t entry, std::span<std::byte> scratch) noexcept = 0;
 
+  /// Copies entries with neighbouring numbers, from `first` on, to where they lie side by side in `into`. Entry
+  /// first + i must have sizes[i] bytes, which is not 0. Stops at the first entry that is not found, or has a different
+  /// size. Returns how many entries it has copied. What lies in `into` after these is undefined.
+  virtual size_t find_run(uint64_t first, std::span<const uint64_t> sizes, std::span<std::byte> into) noexcept;
+
   /// Claims an empty entry for `bytes` bytes. Returns the memory into which the caller must write them: a place in the
   /// store, or the beginning of `scratch`. keep() or give_up() must follow. Returns an empty span if the entry is not
   /// empty, or if there is no room. Precondition: bytes > 0.
@@ -36,6 +41,11 @@ class EntryStore {
 
   /// Makes a claimed entry valid. `bytes` is the span that claim() returned, which the caller has filled.
   virtual void keep(uint64_t entry, std::span<const std::byte> bytes) noexcept = 0;
+
+  /// Claims and keeps those entries with neighbouring numbers, from `first` on, that are empty and for which there is
+  /// room. (A store on a disk keeps neighbours only if it has room for all of them.) Entry first + i has the next
+  /// sizes[i] bytes of `bytes`, which are not changed. Precondition: no size is 0.
+  virtual void keep_run(uint64_t first, std::span<const uint64_t> sizes, std::span<std::byte> bytes) noexcept;
 
   /// Ends a claim without keeping any bytes. The entry cannot be claimed again in this process.
   virtual void give_up(uint64_t entry) noexcept = 0;

@@ -15,6 +15,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/mul_div.h"
 #include "base/syscall_hooks.h"
@@ -188,7 +189,7 @@ class OnDisk {
       const auto offset = before.at<uint64_t>(row + 8), size = before.at<uint64_t>(row + 16);
       const bool is_valid = before.at<uint32_t>(row) == 2 && before.at<uint32_t>(row + 24) == before.row_sum(entry) &&
                             size <= layout_.data_bytes && offset <= layout_.data_bytes - size;
-      if (is_valid) next = std::max(next, offset + round_up(size, io::entry_alignment));
+      if (is_valid) next = std::max(next, round_up(offset + size, io::entry_alignment));
       const std::string was(before.bytes, std::min(row, before.bytes.size()), row_bytes);
       const bool is_empty = before.at<uint32_t>(row) == 0;
       if (before.bytes.size() >= row + row_bytes && (is_valid || is_empty))
@@ -245,6 +246,64 @@ class OnDisk {
     }
     if (put.kept) user.own.insert(entry);
     if (put.claimed && !put.kept) user.given_up.insert(entry);
+  }
+
+  // Keeps neighbouring entries at once. What is kept of them is what was empty, as far as there is room. Draws nothing,
+  // so that inputs that were found before mean what they did.
+  void put_run(User& user) {
+    const uint32_t puts = model_.puts;
+    const uint64_t entries = user.store.entries(), first = entries > 0 ? puts * 7 % entries : 0;
+    std::vector<uint64_t> sizes;
+    std::string bytes;
+    for (uint64_t i = std::min<uint64_t>(puts % 8 == 7 ? 66 : 2, entries - first); i > 0; i--) {
+      sizes.push_back(1 + model_.puts * 29 % most_bytes);
+      bytes.append(sizes.back(), static_cast<char>(++model_.puts));
+    }
+    ExactBlock block(bytes);
+    const uint64_t kept = user.store.kept_entries();
+    user.store.keep_run(first, sizes, {block.data(), block.size()});
+    require(block.text() == bytes, "bytes are changed that are kept");
+    uint64_t found = 0;
+    size_t at = 0;
+    const FileBytes file = now();
+    for (uint64_t i = 0; i < sizes.size(); at += sizes[i++]) {
+      if (model_.kept.contains(first + i) || user.given_up.contains(first + i)) continue;
+      const auto entry = file.entry(first + i, layout_);
+      if (!entry || *entry != std::string_view(bytes).substr(at, sizes[i])) {
+        user.given_up.insert(first + i);
+        continue;
+      }
+      found++;
+      user.own.insert(first + i);
+      model_.kept[first + i] = *entry;
+    }
+    require(found == user.store.kept_entries() - kept || !exact_, "other entries are in the file than were kept");
+    model_.used = std::min(layout_.data_bytes, file.at<uint64_t>(FileBytes::next_at));
+  }
+
+  // Looks for neighbouring entries at once, and finds what find() finds. Draws nothing, as put_run().
+  void check_run(User& user) {
+    const uint64_t entries = user.store.entries(), first = entries > 0 ? model_.puts * 3 % entries : 0;
+    if (armed()) return;
+    const bool is_alone = !users_[0] || !users_[1];  // otherwise entries may become valid meanwhile
+    const FileBytes file = now();
+    std::vector<uint64_t> sizes;
+    uint64_t bytes = 0;
+    for (uint64_t entry = first; entry < entries && sizes.size() < 70; entry++) {
+      const auto there = file.entry(entry, layout_);
+      sizes.push_back(there && !there->empty() && entry % 32 != 31 ? there->size() : 5);
+      bytes += sizes.back();
+    }
+    ExactBlock together(std::string(bytes, '\x5a'));
+    const size_t count = user.store.find_run(first, sizes, {together.data(), together.size()});
+    require(count <= sizes.size(), "more entries are found than were asked for");
+    size_t at = 0;
+    for (size_t i = 0; i < sizes.size() && i <= count; at += sizes[i++]) {
+      ExactBlock one(std::string(sizes[i], '\x5a'));
+      const auto found = user.store.find(first + i, {one.data(), one.size()});
+      if (i == count) require(found.size() != sizes[i] || !is_alone, "find_run() stops at an entry that is there");
+      if (i < count) require(same(found, together.text().substr(at, sizes[i])), "other bytes than find() has found");
+    }
   }
 
   // Changes the file as a disk or another program may, and corrects the sums or not.
@@ -306,10 +365,12 @@ class OnDisk {
       case 0:
       case 1:
       case 2:
+        if (user && model_.puts % 4 == 3) put_run(*user);
         if (user) put(*user);
         break;
       case 3:
         if (user) check(*user);
+        if (user) check_run(*user);
         break;
       case 4:
         user.reset();

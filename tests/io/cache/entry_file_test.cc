@@ -30,10 +30,11 @@ struct File {
     EntryFile made(path, content, layout);
     int error = 0;
     const std::vector<std::byte> entry(64, std::byte{7});
-    REQUIRE(made.claim(1, error));
+    REQUIRE(made.claim(1, 1, error) == 1);
     REQUIRE(made.take(entry.size(), error) == 0);
     REQUIRE(made.write(0, entry) == 0);
-    REQUIRE(made.set_piece(1, {0, entry.size(), crc32c(entry)}) == 0);
+    const EntryFile::Piece piece{0, entry.size(), crc32c(entry)};
+    REQUIRE(made.set_pieces(1, {&piece, 1}) == 0);
     REQUIRE(made.publish(1) == 0);
   }
   EntryFileBytes read() const { return {test::read_file(path)}; }
@@ -109,7 +110,8 @@ TEST_CASE("an entry whose place does not lie within the data is none") {
     file.write(bytes);
     const EntryFile opened(file.path, content, layout);
     int error = 0;
-    CHECK(opened.find(1, true, error).has_value() == row.is_within);
+    EntryFile::Piece piece;
+    CHECK(opened.find(1, true, {&piece, 1}, error) == row.is_within);
     CHECK(error == 0);
   }
 }

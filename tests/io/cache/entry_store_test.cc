@@ -10,6 +10,7 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <set>
 #include <thread>
@@ -60,6 +61,29 @@ Found found(EntryStore& store, uint64_t entry, std::span<std::byte> scratch) {
   if (bytes.empty()) return Found::nothing;
   return std::ranges::equal(bytes, content_of(entry)) ? Found::right : Found::wrong;
 }
+
+/// Entries with neighbouring numbers, and the bytes that they must have.
+struct Run {
+  Run(uint64_t first_, size_t count) : first(first_) {
+    for (uint64_t entry = first; entry < first + count; entry++) {
+      const auto content = content_of(entry);
+      sizes.push_back(content.size());
+      bytes.insert(bytes.end(), content.begin(), content.end());
+    }
+  }
+  void put(EntryStore& store) { store.keep_run(first, sizes, bytes); }
+  /// Returns how many of the entries are found, and ~0 if a byte of them is wrong.
+  size_t found(EntryStore& store) const {
+    std::vector<std::byte> into(bytes.size());
+    const size_t count = store.find_run(first, sizes, into);
+    const auto size = std::accumulate(sizes.begin(), sizes.begin() + static_cast<ptrdiff_t>(count), uint64_t{0});
+    return std::ranges::equal(std::span(into).first(size), std::span(bytes).first(size)) ? count : ~size_t{0};
+  }
+
+  uint64_t first;
+  std::vector<uint64_t> sizes;
+  std::vector<std::byte> bytes;
+};
 
 struct Memory {
   Memory(uint64_t entries, uint64_t bytes)
@@ -121,6 +145,13 @@ void check_threads(EntryStore& store) {
       for (int pass = 0; pass < 3; pass++)
         for (uint64_t i = 0; i < entries; i++) {
           const uint64_t entry = (i * 7 + thread * entries / 4) % entries;
+          if (i % 5 == 0) {  // every fifth time a run
+            Run run(entry, 1 + std::min<size_t>(entries - 1 - entry, i % 100));
+            const size_t done = run.found(store);
+            wrong += done > run.sizes.size();
+            if (done < run.sizes.size()) run.put(store);
+            continue;
+          }
           switch (found(store, entry, scratch)) {
             case Found::wrong:
               wrong++;
@@ -135,7 +166,8 @@ void check_threads(EntryStore& store) {
     });
   threads.clear();
   CHECK(wrong == 0);
-  CHECK(kept == entries);
+  CHECK(kept <= entries);
+  CHECK(store.kept_entries() == entries);
   auto scratch = scratch_memory();
   for (uint64_t entry = 0; entry < entries; entry++) REQUIRE(found(store, entry, scratch) == Found::right);
 }
@@ -150,7 +182,10 @@ uint64_t kill_once(const std::string& path, const EntryLayout& layout, std::mt19
     const std::unique_ptr<Disk> disk = std::make_unique<Disk>(path, layout, content_key, 1 << 16);
     auto scratch = scratch_memory();
     [[maybe_unused]] const auto told = write(pipe_ends[1], "b", 1);
-    for (uint64_t entry = 0; entry < layout.entries; entry++) put(disk->store, entry, scratch);
+    for (uint64_t entry = 0; entry < layout.entries; entry++) {
+      put(disk->store, entry, scratch);
+      if (entry % 3 == 0) Run(entry, std::min<size_t>(layout.entries - entry, 7)).put(disk->store);
+    }
     _exit(0);  // without the destructor, which syncs
   }
   close(pipe_ends[1]);
@@ -208,6 +243,114 @@ TEST_CASE("threads share the entries") {
   const TempDir dir;
   Disk disk(dir.file("x.feedline-cache"), {500, 4 << 20});
   check_threads(disk.store);
+}
+
+TEST_CASE("a run of entries is found as far as it is there") {
+  const TempDir dir;
+  Memory memory(200, 2 << 20);
+  Disk disk(dir.file("x.feedline-cache"), {200, 2 << 20});
+  auto scratch = scratch_memory();
+  for (EntryStore* store : {static_cast<EntryStore*>(&memory.store), static_cast<EntryStore*>(&disk.store)}) {
+    Run run(10, 150);
+    CHECK(run.found(*store) == 0);
+    CHECK(put(*store, 40, scratch));  // does not lie beside the others
+    REQUIRE_FALSE(store->claim(60, 100, scratch).empty());
+    run.put(*store);
+    CHECK(store->kept_entries() == 149);
+    CHECK(run.found(*store) == 50);
+    CHECK(Run(61, 99).found(*store) == 99);
+    CHECK(found(*store, 61, scratch) == Found::right);
+    Run other = run;
+    other.sizes[3]++;
+    CHECK(store->find_run(other.first, other.sizes, other.bytes) == 3);
+    CHECK(store->find_run(10, {}, {}) == 0);
+  }
+}
+
+TEST_CASE("a run on a disk is written at once, read at once, and is there in the next run") {
+  const TempDir dir;
+  SyscallHook& reads = *find_hook("read from a cache");
+  for (const bool is_first : {true, false}) {
+    Disk disk(dir.file("x.feedline-cache"), {64, 1 << 20});
+    Run run(0, 64);
+    if (is_first) run.put(disk.store);
+    reads.fail_nth_call(3);
+    CHECK(run.found(disk.store) == 64);
+    CHECK(reads.pending());  // one read of the table, and one of the data
+    for (uint64_t entry = 0; entry < 64; entry++) CHECK(disk.store.has(entry));
+    CHECK(reads.pending());  // has() need not look again at what was found valid
+    reads.fail_nth_call(0);
+  }
+}
+
+TEST_CASE("a run of another process is not found before it is synced, and not written again") {
+  const TempDir dir;
+  const std::string path = dir.file("x.feedline-cache");
+  const EntryLayout layout{40, 1 << 20};
+  Disk next(path, layout);
+  Run run(0, 40);
+  {
+    Disk one(path, layout), other(path, layout);
+    Run(10, 20).put(one.store);
+    CHECK(run.found(other.store) == 0);
+    run.put(other.store);
+    CHECK(other.store.kept_entries() == 20);
+    CHECK(run.found(other.store) == 10);
+    CHECK(Run(10, 20).found(one.store) == 20);
+  }
+  CHECK(run.found(next.store) == 40);
+}
+
+TEST_CASE("one damaged entry of a run costs that entry") {
+  const TempDir dir;
+  const std::string path = dir.file("x.feedline-cache");
+  Run run(0, 20);
+  {
+    Disk disk(path, {20, 1 << 20});
+    run.put(disk.store);
+  }
+  const auto at = EntryFile::table_bytes(20) + run.sizes[0] + run.sizes[1];  // within entry 2
+  const int fd = open(path.c_str(), O_RDWR);
+  const auto other = static_cast<std::byte>(~std::to_integer<int>(run.bytes[run.sizes[0] + run.sizes[1]]));
+  REQUIRE(pwrite(fd, &other, 1, static_cast<off_t>(at)) == 1);
+  close(fd);
+  Disk disk(path, {20, 1 << 20});
+  CHECK(run.found(disk.store) == 2);
+  CHECK(Run(3, 17).found(disk.store) == 17);
+  CHECK_FALSE(disk.store.has(2));
+}
+
+TEST_CASE("a run whose read fails is read entry by entry, and one that cannot be written is not there") {
+  const TempDir dir;
+  auto scratch = scratch_memory();
+  {
+    const Lines log;
+    Disk disk(dir.file("read.feedline-cache"), {20, 1 << 20});
+    Run run(0, 20);
+    run.put(disk.store);
+    for (const int call : {1, 2}) {
+      find_hook("read from a cache")->fail_nth_call(call);
+      CHECK(run.found(disk.store) == 20);
+    }
+    CHECK(log.lines.empty());
+  }
+  // Entries are claimed, room is taken, and the data and the rows of the table are written.
+  const std::pair<const char*, int> calls[] = {
+      {"lock of a cache", 1},   {"read from a cache", 1}, {"write to a cache", 1}, {"lock of a cache", 2},
+      {"read from a cache", 2}, {"write to a cache", 2},  {"write to a cache", 3}, {"write to a cache", 4}};
+  for (const auto& [name, call] : calls) {
+    CAPTURE(name, call);
+    const Lines log;
+    Disk disk(dir.file("write.feedline-cache"), {20, 1 << 20});
+    find_hook(name)->fail_nth_call(call);
+    Run(0, 20).put(disk.store);
+    CHECK_FALSE(find_hook(name)->pending());
+    CHECK(disk.store.kept_entries() == 0);
+    for (uint64_t entry = 0; entry < 20; entry++) CHECK(found(disk.store, entry, scratch) == Found::nothing);
+    CHECK(log.lines.size() == 1);
+  }
+  Disk disk(dir.file("write.feedline-cache"), {20, 1 << 20});
+  CHECK(Run(0, 20).found(disk.store) == 0);
 }
 
 TEST_CASE("what has no room is not kept, and smaller entries still are") {
@@ -315,10 +458,26 @@ TEST_CASE("a file that is cut ends the writing with one line, and what is left i
     CHECK(found(disk.store, 0, scratch) == (left > EntryFile::table_bytes(20) ? Found::right : Found::nothing));
     for (uint64_t entry = 1; entry < 4; entry++) CHECK(found(disk.store, entry, scratch) == Found::nothing);
     CHECK_FALSE(put(disk.store, 5, scratch));
+    Run(6, 4).put(disk.store);
+    CHECK(Run(6, 4).found(disk.store) == 0);
     REQUIRE(log.lines.size() == 1);
     CHECK_THAT(log.lines[0], Catch::EndsWith("cannot be read: the file has become shorter; what this file holds "
                                              "already is still used, but nothing more is added"));
   }
+}
+
+TEST_CASE("a run of a file that is cut is found up to there") {
+  const TempDir dir;
+  const Lines log;
+  Disk disk(dir.file("x.feedline-cache"), {20, 1 << 20});
+  Run run(0, 20);
+  run.put(disk.store);
+  std::filesystem::resize_file(dir.file("x.feedline-cache"),
+                               EntryFile::table_bytes(20) + run.sizes[0] + run.sizes[1] + run.sizes[2] - 1);
+  CHECK(run.found(disk.store) == 2);
+  CHECK(log.lines.size() == 1);
+  CHECK(Run(3, 17).found(disk.store) == 0);
+  CHECK(log.lines.size() == 1);
 }
 
 TEST_CASE("what could not be synced is not there in the next run") {
