@@ -82,7 +82,10 @@ FileTable::FileTable(std::vector<FileId> files, Toggle direct, size_t capacity)
       direct_(direct),
       capacity_(capacity),
       entry_of_file_(files_.size(), no_entry),
-      entries_(capacity) {}
+      entries_(capacity) {
+  const Lock lock(mutex_);
+  for (uint32_t i = 0; i < capacity; i++) entries_[i].place = idle_.insert(idle_.end(), i);
+}
 
 bool FileTable::lend_spare() noexcept {
   if (spare_lent_++ < capacity_ - depth()) return true;
@@ -90,35 +93,38 @@ bool FileTable::lend_spare() noexcept {
   return false;
 }
 
-uint32_t FileTable::idle_slot() const noexcept {
-  uint32_t best = no_entry;
-  for (uint32_t i = 0; i < entries_.size(); i++)
-    if (entries_[i].users == 0 && (best == no_entry || entries_[i].last_used < entries_[best].last_used)) best = i;
-  return best;
+void FileTable::begin_lease(Entry& entry) noexcept {
+  if (entry.users++ == 0) leased_.splice(leased_.end(), idle_, entry.place);
+}
+
+void FileTable::end_lease(Entry& entry) noexcept {
+  if (--entry.users == 0) idle_.splice(idle_.end(), leased_, entry.place);
 }
 
 bool FileTable::close_one_idle() noexcept {
   Descriptor closed;  // is destroyed after the lock
   const Lock lock(mutex_);
-  Entry* oldest = nullptr;
-  for (Entry& entry : entries_)
-    if (entry.users == 0 && entry.descriptor && (!oldest || entry.last_used < oldest->last_used)) oldest = &entry;
-  if (!oldest) return false;
-  closed = std::move(oldest->descriptor);
-  entry_of_file_[oldest->file] = no_entry;
-  *oldest = {};
-  return true;
+  for (const uint32_t index : idle_) {
+    Entry& entry = entries_[index];
+    if (!entry.descriptor) continue;
+    closed = std::move(entry.descriptor);
+    entry_of_file_[entry.file] = no_entry;
+    entry.file = no_file;
+    idle_.splice(idle_.begin(), idle_, entry.place);
+    return true;
+  }
+  return false;
 }
 
-int FileTable::acquire(uint32_t file, Lease& lease) noexcept {
+int FileTable::acquire(uint32_t file, Lease& lease, bool waits) noexcept {
   int error = 0;
   Lock lock(mutex_);
   while (entry_of_file_[file] != no_entry && entries_[entry_of_file_[file]].opening) opened_.wait(lock);
   const bool found = entry_of_file_[file] != no_entry;
-  const uint32_t index = found ? entry_of_file_[file] : idle_slot();
-  assert(index != no_entry);
+  assert(found || !idle_.empty());
+  const uint32_t index = found ? entry_of_file_[file] : idle_.front();
   Entry& entry = entries_[index];
-  entry.users++;
+  begin_lease(entry);
   if (!found) {
     if (entry.file != no_file) entry_of_file_[entry.file] = no_entry;
     entry_of_file_[file] = index;
@@ -129,20 +135,29 @@ int FileTable::acquire(uint32_t file, Lease& lease) noexcept {
     lock.unlock();
     descriptor = {};  // closes the file that the entry had before
     uint32_t alignment = 1;
-    error = open_file(file, descriptor, alignment);
+    error = open_file(file, waits, descriptor, alignment);
     if (error) descriptor = {};
     lock.lock();
 
     entry.opening = false;
     entry.descriptor = std::move(descriptor);
     entry.alignment = alignment;
+    entry.waits = waits;
+  } else if (waits && !entry.waits) {
+    const int fd = entry.descriptor.fd();
+    lock.unlock();
+    error = make_readable(fd, 0);  // O_DIRECT is off, else the file would have been opened for reads that wait
+    lock.lock();
+    entry.waits = entry.waits || error == 0;
   }
-  if (error) {
-    entry_of_file_[file] = no_entry;
-    entry = {};
-  } else {
-    entry.last_used = ++clock_;
+  if (!error) {
     lease = {index, file, entry.descriptor.fd(), entry.alignment};
+  } else {
+    if (!found) {
+      entry_of_file_[file] = no_entry;
+      entry.file = no_file;
+    }
+    end_lease(entry);
   }
   lock.unlock();
   if (!found) opened_.notify_all();
@@ -151,10 +166,10 @@ int FileTable::acquire(uint32_t file, Lease& lease) noexcept {
 
 void FileTable::release(const Lease& lease) noexcept {
   const Lock lock(mutex_);
-  entries_[lease.entry].users--;
+  end_lease(entries_[lease.entry]);
 }
 
-int FileTable::open_file(uint32_t file, Descriptor& opened, uint32_t& alignment) noexcept {
+int FileTable::open_file(uint32_t file, bool waits, Descriptor& opened, uint32_t& alignment) noexcept {
   int flags = direct_ == Toggle::off ? 0 : O_DIRECT;
   const auto open = [&] {
     const int error = flags ? injected<DirectOpenOp>() : 0;
@@ -170,6 +185,7 @@ int FileTable::open_file(uint32_t file, Descriptor& opened, uint32_t& alignment)
     flags = 0;
   }
   opened = Descriptor(fd);
+  if (!waits) return 0;
   if (const int error = make_readable(fd, flags)) return error;
   alignment = flags ? direct_alignment(fd) : 1;
   if (alignment > 0) return 0;
@@ -192,7 +208,9 @@ int FileTable::verify(const Lease& lease) const noexcept {
   struct stat about {};
   if (fstat(lease.fd, &about) != 0) return errno;
   const FileId& id = files_[lease.file];
-  return static_cast<uint64_t>(about.st_size) == id.size && nanoseconds_of(about.st_mtim) == id.version ? 0 : ESTALE;
+  const bool same = S_ISREG(about.st_mode) && static_cast<uint64_t>(about.st_size) == id.size &&
+                    nanoseconds_of(about.st_mtim) == id.version;
+  return same ? 0 : ESTALE;
 }
 
 }  // namespace feedline::io

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <list>
 #include <vector>
 
 #include "base/descriptor.h"
@@ -44,23 +45,24 @@ class FileTable {
   Toggle direct() const noexcept { return direct_; }
   std::atomic<int> opening{0};  // callers of read_cached() that wait for acquire()
 
-  /// Opens `file`, or finds it open, and fills in `lease`. If all entries have files, it closes the least recently used
-  /// file without leases. It waits for another program only if that program holds a kernel lease on the file
+  /// Opens `file`, or finds it open, and fills in `lease`. If all entries have files, it closes the file that has been
+  /// without leases for longest. It waits for another program only if that program holds a kernel lease on the file
   /// (F_SETLEASE in fcntl(2)). The kernel then makes that program give the lease up.
   ///
   /// Returns 0 or an errno. EOPNOTSUPP means that O_DIRECT is `on` and the file system refuses it. ESTALE means that
-  /// this is no longer a regular file. Precondition: the backend holds fewer than depth() leases, or the caller has
-  /// reserved a spare lease with lend_spare().
-  int acquire(uint32_t file, Lease& lease) noexcept;
+  /// this is no longer a regular file. If `waits` is false, only reads that wait for nothing may be made (RWF_NOWAIT),
+  /// and whether this is a regular file is left to verify(), which saves two system calls. Precondition: the backend
+  /// holds fewer than depth() leases, or the caller has reserved a spare lease with lend_spare().
+  int acquire(uint32_t file, Lease& lease, bool waits = true) noexcept;
   void release(const Lease& lease) noexcept;
 
   /// Handles a read with O_DIRECT that has failed with EINVAL. If O_DIRECT is `automatic`, makes later reads of the
   /// file go through the page cache and returns 0, or an errno if this fails. If O_DIRECT is `on`, returns EOPNOTSUPP.
   int refuse_direct(Lease& lease) noexcept;
 
-  /// Checks the file after a read. Returns ESTALE if the size or version of the file are no longer those of its FileId:
-  /// the bytes that were read may then be of a different version. Otherwise returns 0, or the errno if the check itself
-  /// fails.
+  /// Checks the file after a read. Returns ESTALE if this is not a regular file, or if its size or version are no
+  /// longer those of its FileId: the bytes that were read may then be of a different version. Otherwise returns 0, or
+  /// the errno if the check itself fails.
   int verify(const Lease& lease) const noexcept;
 
  private:
@@ -68,18 +70,19 @@ class FileTable {
     Descriptor descriptor;
     uint32_t file = no_file;
     uint32_t alignment = 1;
-    uint32_t users = 0;      // leases of this entry
-    bool opening = false;    // whether a thread is opening the file, without holding the lock
-    uint64_t last_used = 0;  // the value of clock_ at the last lease
+    uint32_t users = 0;    // leases of this entry
+    bool opening = false;  // whether a thread is opening the file, without holding the lock
+    bool waits = false;    // whether reads may wait for bytes: this is a regular file, and O_NONBLOCK is cleared
+    std::list<uint32_t>::iterator place;  // of this entry in idle_ or leased_
   };
   static constexpr uint32_t no_file = UINT32_MAX, no_entry = UINT32_MAX;
 
-  /// Returns the least recently used entry without leases, or no_entry.
-  uint32_t idle_slot() const noexcept FEEDLINE_REQUIRES(mutex_);
-  /// Closes the least recently used file without leases. Returns false if there is none.
+  void begin_lease(Entry& entry) noexcept FEEDLINE_REQUIRES(mutex_);
+  void end_lease(Entry& entry) noexcept FEEDLINE_REQUIRES(mutex_);
+  /// Closes the file that has been without leases for longest. Returns false if there is none.
   bool close_one_idle() noexcept;
   /// Sets `opened` to the descriptor, and `alignment` as Lease explains. Returns 0 or an errno.
-  int open_file(uint32_t file, Descriptor& opened, uint32_t& alignment) noexcept;
+  int open_file(uint32_t file, bool waits, Descriptor& opened, uint32_t& alignment) noexcept;
 
   const std::vector<FileId> files_;
   const Toggle direct_;
@@ -88,7 +91,8 @@ class FileTable {
   Condition opened_;
   std::vector<uint32_t> entry_of_file_ FEEDLINE_GUARDED_BY(mutex_);
   std::vector<Entry> entries_ FEEDLINE_GUARDED_BY(mutex_);
-  uint64_t clock_ FEEDLINE_GUARDED_BY(mutex_) = 0;  // counts leases
+  // The entries without leases, with the one that has been so for longest first; and all others. Splicing moves them.
+  std::list<uint32_t> idle_ FEEDLINE_GUARDED_BY(mutex_), leased_ FEEDLINE_GUARDED_BY(mutex_);
   std::atomic<size_t> spare_lent_{0};
 };
 

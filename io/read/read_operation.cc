@@ -38,10 +38,10 @@ int64_t read_without_waiting(int fd, const ReadCall& call) noexcept {
 
 }  // namespace
 
-int ReadOperation::begin(FileTable& files, const Read& read) noexcept {
+int ReadOperation::begin(FileTable& files, const Read& read, bool waits) noexcept {
   files_ = &files;
   tag_ = read.tag;
-  if (int error = files.acquire(read.file, lease_)) return error;
+  if (int error = files.acquire(read.file, lease_, waits)) return error;
   progress_ = ReadProgress(read, lease_.alignment);
   return 0;
 }
@@ -64,6 +64,8 @@ std::optional<int> ReadOperation::advance(int64_t result) noexcept {
     if (error == 0) return std::nullopt;  // further calls of this read stay aligned, which does no harm
   } else if (result == -ENODATA || (result == -EOPNOTSUPP && lease_.alignment == 1)) {
     error = EIO;  // a bad sector, or an unreadable file; to callers, these two errnos mean something else
+  } else if (result == -ESPIPE || result == -EISDIR) {
+    error = ESTALE;  // a FIFO or a folder is there now, not the file
   } else if (result < 0) {
     error = static_cast<int>(-result);
   } else {
@@ -87,7 +89,7 @@ std::optional<int> read_cached(FileTable& files, const Read& read) noexcept {
   std::optional<int> over;
   ReadOperation operation;
   files.opening++;
-  if (const int error = operation.begin(files, read)) over = error;
+  if (const int error = operation.begin(files, read, false)) over = error;
   files.opening--;
   while (!over) {
     const int64_t result = read_without_waiting(operation.fd(), operation.call());

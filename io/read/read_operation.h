@@ -14,8 +14,8 @@ namespace feedline::io {
 class ReadOperation {
  public:
   /// Acquires the file. Returns 0 if the backend is to make call() now. Otherwise returns an errno, and the operation
-  /// is over. `files` must outlive the operation.
-  int begin(FileTable& files, const Read& read) noexcept;
+  /// is over. `files` must outlive the operation. `waits`: whether the calls may wait for the bytes.
+  int begin(FileTable& files, const Read& read, bool waits = true) noexcept;
 
   /// Returns the call to make. To be called once after begin(), and once after each advance() that returned nothing.
   ReadCall call() const noexcept;

@@ -167,6 +167,33 @@ TEST_CASE("reads of an open file wait for its bytes") {
   }
 }
 
+TEST_CASE("a file that was opened for reads that do not wait is made ready for those that do") {
+  const TempDir dir;
+  const auto files = write_files(dir, {9, 9});
+  FileTable table(files, Toggle::off, 2);
+  FileTable::Lease first, second;
+  REQUIRE(table.acquire(0, first, false) == 0);
+  CHECK((fcntl(first.fd, F_GETFL) & O_NONBLOCK) != 0);
+  feedline::test::find_hook("fcntl")->fail_nth_call(1);
+  CHECK(table.acquire(0, second) == EINVAL);
+  CHECK((fcntl(first.fd, F_GETFL) & O_NONBLOCK) != 0);
+  REQUIRE(table.acquire(0, second) == 0);
+  CHECK(second.fd == first.fd);
+  CHECK((fcntl(first.fd, F_GETFL) & O_NONBLOCK) == 0);
+  table.release(second);
+  table.release(first);
+  CHECK(touch(table, 1).fd != first.fd);  // the failure has left no lease behind
+  CHECK(touch(table, 0).fd == first.fd);
+
+  std::filesystem::remove(files[1].uri);
+  std::filesystem::create_directory(files[1].uri);
+  FileTable other(files, Toggle::off, 2);
+  REQUIRE(other.acquire(1, first, false) == 0);
+  CHECK(other.acquire(1, second) == ESTALE);
+  CHECK(other.verify(first) == ESTALE);
+  other.release(first);
+}
+
 TEST_CASE("an errno of the kernel that has another meaning here is an I/O error") {
   const TempDir dir;
   FileTable table(write_files(dir, {9}), Toggle::off);

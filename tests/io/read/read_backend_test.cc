@@ -108,12 +108,19 @@ TEST_CASE("what is not a regular file any more is an error, and is not waited fo
   for (const Mode& mode : modes()) {
     INFO(mode);
     const TempDir dir;
-    const auto files = write_files(dir, {5000, 5000, 5000});
-    for (const size_t file : {0, 1}) std::filesystem::remove(files[file].uri);
+    const auto files = write_files(dir, {5000, 5000, 5000, 5000});
+    for (const size_t file : {0, 1, 3}) std::filesystem::remove(files[file].uri);
     REQUIRE(mkfifo(files[0].uri.c_str(), 0600) == 0);  // has no writer
     std::filesystem::create_symlink("/dev/zero", files[1].uri);
+    std::filesystem::create_directory(files[3].uri);
     Rig rig(mode, files);
     CHECK(rig.read({{0, 0, 10}, {1, 0, 10}, {2, 0, 5000}, {0, 0, 10}}) == std::vector<int>{ESTALE, ESTALE, 0, ESTALE});
+    Rig cached(mode, files);
+    for (const uint32_t file : {0u, 1u, 3u}) {
+      const auto over = cached.backend->read_cached(read_of({file, 0, 10}, cached.memory[0], 0));
+      CHECK(over.value_or(ESTALE) == ESTALE);
+      CHECK(cached.read(Range{file, 0, 10}) == ESTALE);
+    }
   }
 }
 
