@@ -153,7 +153,7 @@ void IndexFiles::find() {
   arena_.execute([&] {
     tbb::parallel_for(size_t{0}, kept.size(), [&](size_t f) {
       const DataFile& file = data_.files[f];
-      kept[f] = io::find_index(file.id, options_of(file), source_of(file).index.dir);
+      if (keeps(file)) kept[f] = io::find_index(file.id, options_of(file), source_of(file).index.dir);
     });
   });
   std::string mine;

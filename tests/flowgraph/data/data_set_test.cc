@@ -164,14 +164,15 @@ TEST_CASE("the digest depends on the data, not on its path or time") {
   CHECK(other.count().digest != digest);
 }
 
-TEST_CASE("indexes of small files are kept only where the pipeline speaks of them") {
+TEST_CASE("indexes of small files are kept, and looked for, only where the pipeline speaks of them") {
   const Folder folder;
   folder.add("data-0", 10);
   CHECK(folder.count().counted_bytes == 10'000);
   CHECK(folder.indexes() == 0);
   CHECK(folder.count("index {}").counted_bytes == 10'000);
   CHECK(folder.indexes() == 1);
-  CHECK(folder.count().counted_bytes == 0);
+  CHECK(folder.count().counted_bytes == 10'000);
+  CHECK(folder.count("index {}").counted_bytes == 0);
   CHECK(folder.count("index { stride: '100' dir: 'indexes' }").counted_bytes == 10'000);
   CHECK(fs::exists(folder.dir.file("indexes")));
   const flow::DataSet found = folder.count("index { stride: '100' dir: 'indexes' mode: REQUIRE }");
