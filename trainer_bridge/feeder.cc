@@ -310,7 +310,12 @@ struct Feeder::Impl {
     const bool reads_for_others = feed && feed->transfer() && feed->graph();
     add_missing(report, setup.spec.features, reads_for_others ? feed->graph()->delivery().report() : delivered);
     if (feed) add_feed(report, *feed);
-    report.verdict = verdict_of(report, verdict_facts(setup.spec));
+    VerdictFacts known = verdict_facts(setup.spec);
+    if (plan && !plan->data.files.empty()) {
+      known.files = plan->data.files.size();
+      known.file_bytes = plan->data.bytes / known.files;
+    }
+    report.verdict = verdict_of(report, known);
     return report;
   }
 

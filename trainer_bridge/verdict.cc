@@ -16,9 +16,10 @@ constexpr double all_busy = 0.8;
 // If more than this share of the bytes is read for nothing, the shuffle is to blame rather than the disk.
 constexpr double much = 0.2;
 
-// Opening a file takes as long as feeding 40 KB of it. If a read has fewer bytes than this on average, the files are
-// probably so small that opening them slows the feed down.
+// If a read, or a file, has fewer bytes than this on average, what each read or file costs slows the feed down. Few
+// files are opened only once.
 constexpr double small_read = 64 << 10;
+constexpr uint64_t small_file_bytes = 64 << 10, many_files = 1000;
 
 /// Returns for how many seconds the threads have worked in the stages whose names begin with `name`.
 double busy_s(const Report& report, std::string_view name) {
@@ -36,6 +37,11 @@ std::string read_advice(const Report& report, const VerdictFacts& facts) {
   const double needed = report.read_bytes > 0 && report.needed_bytes > 0
                             ? static_cast<double>(report.needed_bytes) / static_cast<double>(report.read_bytes)
                             : 1;
+  if (facts.files >= many_files && facts.file_bytes < small_file_bytes)
+    return fmt::format(
+        "The files have {} each on average, and opening a file takes as long as feeding 40 KB of it: write fewer and "
+        "larger files with `feedline split --shard-size 150MB`.",
+        format_byte_size(facts.file_bytes));
   if (facts.global_shuffle && 1 - needed > much)
     return fmt::format(
         "The files are read at {}, but shuffle mode GLOBAL does not need {} of these bytes: try shuffle {{ mode: BLOCK "
@@ -47,8 +53,8 @@ std::string read_advice(const Report& report, const VerdictFacts& facts) {
   if (const double bytes = static_cast<double>(report.read_bytes) / std::max(messages, 1.0);
       !facts.global_shuffle && !cache_reads && messages > 0 && bytes < small_read)
     return fmt::format(
-        "A read gives only {} on average. If the files are small: opening one takes as long as feeding 40 KB of it, so "
-        "write fewer and larger files with `feedline split --shard-size 150MB`. Otherwise raise shuffle.block_size.",
+        "A read gives only {} on average: raise shuffle.block_size, or write larger files with `feedline split "
+        "--shard-size 150MB`.",
         format_byte_size(static_cast<uint64_t>(bytes)));
   return fmt::format("The files are read at {}: use a faster disk, or more memory for the page cache.", rate);
 }

@@ -104,8 +104,21 @@ TEST_CASE("the verdict names the slower side, by how much, and what to do") {
       {opens(78, 63),
        {},
        "The feed is the slower one: next() waited 94 % of the time, 94 % for [read]. A read gives only 63 B on "
-       "average. If the files are small: opening one takes as long as feeding 40 KB of it, so write fewer and larger "
-       "files with `feedline split --shard-size 150MB`. Otherwise raise shuffle.block_size."},
+       "average: raise shuffle.block_size, or write larger files with `feedline split --shard-size 150MB`."},
+      {opens(78, 16 * 63),
+       {.files = 100'000, .file_bytes = 63},
+       "The feed is the slower one: next() waited 94 % of the time, 94 % for [read]. The files have 63 B each on "
+       "average, and opening a file takes as long as feeding 40 KB of it: write fewer and larger files with `feedline "
+       "split --shard-size 150MB`."},
+      {reads(6'300'000, 6'000'000),
+       {.global_shuffle = true, .files = 100'000, .file_bytes = 63},
+       "The feed is the slower one: next() waited 71 % of the time, 65 % for [read]. The files have 63 B each on "
+       "average, and opening a file takes as long as feeding 40 KB of it: write fewer and larger files with `feedline "
+       "split --shard-size 150MB`."},
+      {opens(78, 1 << 20),
+       {.files = 999, .file_bytes = 63},
+       "The feed is the slower one: next() waited 94 % of the time, 94 % for [read]. The files are read at 9.8 GiB/s: "
+       "use a faster disk, or more memory for the page cache."},
       {opens(78, 1 << 20),
        {},
        "The feed is the slower one: next() waited 94 % of the time, 94 % for [read]. The files are read at 9.8 GiB/s: "
