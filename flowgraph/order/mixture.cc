@@ -30,9 +30,9 @@ bool sooner(uint64_t size, uint32_t share, uint64_t other_size, uint32_t other_s
   return Wide{size} * other_share < Wide{other_size} * share;
 }
 
-// Returns how many samples are drawn from a source of share `own_share` while all `size` samples of another source, of
-// share `share`, are drawn. The result is rounded down. So it is at most the source's own size if the source is
-// exhausted later than the other, and at least its own size if it is exhausted earlier.
+// Let source A have `size` samples and share `share`, and source B share `own_share`. Returns how many samples of B are
+// drawn while all of A are drawn, rounded down. If B is exhausted later than A, that is at most the size of B; if
+// earlier, at least.
 uint64_t beside(uint64_t size, uint32_t share, uint32_t own_share) { return mul_div(size, own_share, share); }
 
 }  // namespace

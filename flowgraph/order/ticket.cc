@@ -21,8 +21,8 @@ constexpr uint64_t most_block_rows = std::numeric_limits<uint32_t>::max();
       fmt::format(
           "shuffle.mode: BLOCK would shuffle {} samples of this file as one block, but a block has at most {}; {}",
           rows, most_block_rows,
-          file.compressed() ? "the compressed file has no places between them from which it can be inflated: "
-                              "write it anew with `feedline split`"
+          file.compressed() ? "inflating cannot begin anywhere among these samples: write the file anew with "
+                              "`feedline split`"
                             : "write a smaller shuffle.block_size"),
       Place::of_file(file.id.uri));
 }

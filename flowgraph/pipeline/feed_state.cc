@@ -186,8 +186,8 @@ void check_position(const FeedIdentity& feed, const Position& position) {
                     position.epoch, feed.mixed_since));
   if (feed.epochs_go_on && position.epoch >= static_cast<uint64_t>(countable / feed.steps_per_epoch))
     refuse_state(
-        fmt::format("epoch {0} is too large: with {1} steps in an epoch, samples can be counted for {2} epochs; give "
-                    "an epoch below {2}",
+        fmt::format("epoch {0} is too large: with {1} steps in an epoch, at most {2} epochs can be counted; give an "
+                    "epoch below {2}",
                     position.epoch, feed.steps_per_epoch, countable / feed.steps_per_epoch));
   constexpr auto last_epoch = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
   if (position.epoch > last_epoch)

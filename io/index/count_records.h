@@ -3,10 +3,10 @@
 // A plain file is cut into ranges, which threads scan side by side. The thread of a range guesses where the first
 // record of the range begins: at the first place that holds a valid record. The guess may be wrong, because that place
 // may lie inside a record that contains TFRecords. Therefore a serial pass, the stitch, follows the true records from
-// offset 0 on. It takes over records that were found in a range only from a place on at which a true record begins.
-// Between such places, and after damage, the stitch scans the file itself. Both checksums of every record that is taken
-// over have been verified, and the records after a place depend on nothing before it. So the result is the one that a
-// single thread would have, in every field.
+// offset 0 on. Of a range it takes over only what comes after the first place at which a true record and a record of the
+// range begin. Up to such a place, and after damage, the stitch scans the file itself. Both checksums of every record
+// that is taken over have been verified, and the records after a place depend on nothing before it. So the result is
+// the one that a single thread would have, in every field.
 #pragma once
 
 #include <cstdint>

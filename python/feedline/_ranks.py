@@ -315,8 +315,8 @@ def _exchange_of(group):
 
 
 def _all_gather_of(group):
-    """Returns the all-gather of an mpi4py communicator or a torch.distributed process group. Returns a function itself,
-    because it is an all-gather already."""
+    """Returns the all-gather of an mpi4py communicator or a torch.distributed process group. If given a function, returns
+    that function: it is an all-gather already."""
     if hasattr(group, "Get_rank"):
         return group.allgather
     if callable(group):

@@ -10,8 +10,8 @@ namespace feedline::tool {
 
 /// Bounds for differences from earlier statistics. All bounds are shares: 0.1 means 10 %.
 struct DriftBounds {
-  // For labels: the share of the values that may have a different label than before (the total variation distance). For
-  // other numbers: the largest change, for any x, of the share of the values that are at most x.
+  // For labels: at most this share of the values may have another label than before (the total variation distance). For
+  // other numbers: at every x, the share of the values up to x may change by at most this.
   double shift = 0.1;
   // The largest distance of a value from the earlier range, as a share of the width of that range.
   double range = 0.1;
