@@ -30,8 +30,9 @@ def told(array):
     return repr(array)[:300]
 
 
-def compare(what, wanted, got, exactly=True, pads=None):
-    """Raises Differs unless the two are the same: byte for byte with all filler, or else as rows of samples."""
+def compare(what, wanted, got, exactly=True, laws=None):
+    """Raises Differs unless the two are the same: byte for byte with all filler, or else as rows that replicas share, whose
+    filler keeps the laws."""
     for mine, other in zip(wanted.steps, got.steps):
         where = f"{what}: {other}"
         if (mine.epoch, mine.step) != (other.epoch, other.step):
@@ -39,24 +40,31 @@ def compare(what, wanted, got, exactly=True, pads=None):
         if exactly:
             same_batches(where, mine.batches, other.batches)
         else:
-            same_rows(where, mine.batches, other.batches, pads)
+            same_sharing(where, mine.batches, other.batches)
+            same_rows(where, mine.batches, other.batches, laws.pads)
     if len(wanted.steps) != len(got.steps) or end_of(wanted, exactly) != end_of(got, exactly):
         raise Differs(
             f"{what}: {len(got.steps)} steps and then {got.error}; wanted {len(wanted.steps)} and {wanted.error}"
         )
+    if not exactly:
+        laws.check_filler(got)
 
 
 def same_batches(where, wanted, got):
     for a, b in zip(wanted, got, strict=True):
         if not equal(a.valid_mask, b.valid_mask):
             raise Differs(f"{where}: the mask is {told(b.valid_mask)}, not {told(a.valid_mask)}")
-        if {name for name in a if not name.startswith("@@")} != {name for name in b if not name.startswith("@@")}:
-            raise Differs(f"{where}: there are {sorted(b)}, not {sorted(a)}")
+        same_names(where, a, b)
         for name in b:
             if not equal(a[name], b[name]):
                 raise Differs(
                     f"{where}: '{name}' is {told(b[name])}, not {told(a[name])}{first_difference(a[name], b[name])}"
                 )
+
+
+def same_names(where, wanted, got):
+    if {name for name in wanted if not name.startswith("@@")} != {name for name in got if not name.startswith("@@")}:
+        raise Differs(f"{where}: there are {sorted(got)}, not {sorted(wanted)}")
 
 
 def first_difference(a, b):
@@ -81,7 +89,20 @@ def rows_of(batches, name):
     return [row for part, mask in zip(parts, masks) for row in part[mask]]
 
 
+def same_sharing(where, wanted, got):
+    """The replicas share the rows of a step evenly, in order. If there are too few, each has one row, or one of filler."""
+    mask, masks = np.concatenate([batch.valid_mask for batch in wanted]), [batch.valid_mask for batch in got]
+    counts = [len(one) for one in masks]
+    if len(mask) < len(got):
+        if set(counts) != {1}:
+            raise Differs(f"{where}: replicas have {counts} rows, not one each")
+    elif max(counts) > min(counts) + 1 or not equal(np.concatenate(masks), mask):
+        raise Differs(f"{where}: replicas have {counts} rows, whose masks are {masks}, not {told(mask)}")
+
+
 def same_rows(where, wanted, got, pads):
+    for batch in got:
+        same_names(where, wanted[0], batch)
     for name in got[0]:
         a, b = rows_of(wanted, name), rows_of(got, name)
         if len(a) != len(b):

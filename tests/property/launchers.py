@@ -60,7 +60,7 @@ def lacking(launcher):
     return why_not(framework) if framework else ""
 
 
-def ways(case, folder, plain, pads, launchers):
+def ways(case, folder, plain, laws, launchers):
     """Yields (name, function) for each of the launchers, as ways.ways() does for the other ways."""
     # Ranks that do not hear of each other each end at the first bad record of their own.
     if case.world == 1 or (plain.error and (case.family != "damaged" or plain.steps)):
@@ -69,7 +69,7 @@ def ways(case, folder, plain, pads, launchers):
         for when in ("late",) if launcher.endswith(("variables", "TF_CONFIG", "mpirun")) else ("early", "late"):
             name = f"{launcher}, a loader made {when}"
             fed = functools.partial(feed, case, folder, launcher, when)
-            yield name, lambda name=name, fed=fed: compare(name, plain, fed(), False, pads)
+            yield name, lambda name=name, fed=fed: compare(name, plain, fed(), False, laws)
 
 
 def feed(case, folder, launcher, when):

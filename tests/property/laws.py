@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 from comparing import agrees, fits, ragged_rows
-from differences import Differs, rows_of
+from differences import Differs, equal, rows_of
 from feeds import BUFFER, DROP, EPOCHS, NONE, PAD, mode_of
 from reference import Candidates, Failure
 
@@ -76,7 +76,6 @@ class Laws:
         self.case, self.reference = case, reference
         self.failure, self.given = functools.cache(reference.failure), functools.cache(self.samples_of)
         self.known = {(f.source, f.record): f for frames in reference.sources for f in frames}
-        self.random = [output for output in p.output if output.crop.mode or output.HasField("flip")]
         per_source = [
             windows_of(frames, numbers, p, key_of)
             for frames, numbers in zip(reference.sources, reference.files, strict=True)
@@ -90,7 +89,12 @@ class Laws:
         self.rows = p.batch.global_batch_size or p.batch.batch_size_per_replica
         self.frames = p.window.size if p.HasField("window") else 1
         self.made = {output.name: output for output in reference.outputs}
-        self.padded = {output.name for output in reference.outputs if output.kind == "padded"}
+        messages = [output.message for output in reference.outputs]
+        self.random = [message for message in messages if message.crop.mode or message.HasField("flip")]
+        self.passed = {m.name for m in messages if not (m.WhichOneof("from") or m.HasField("normalize"))}
+        self.pads = {
+            output.name: reference.pad_value(output.name) for output in reference.outputs if output.kind == "padded"
+        }
 
     def samples_of_epoch(self):
         """Returns how many samples an epoch has, or None if it has no end or is a mixture's."""
@@ -342,38 +346,60 @@ class Laws:
                         )
 
     def check_filler(self, fed):
-        """A row of filler is a copy of a good row of its batch: of the nearest one, and padding of the one before. Lists have
-        no values there."""
-        others = {output.name for output in self.random} | self.padded | {self.p.batch.valid_mask}
+        """A row of filler is a copy of a good row of its batch: of the nearest one, and padding of the one before. A
+        picture may be cut and mirrored anew. Lists and bytes have no values there, and padded lists only padding."""
         for step in fed.steps:
             for batch in step.batches:
                 mask = batch.valid_mask.reshape(-1)
                 good, filler = np.flatnonzero(mask), np.flatnonzero(~mask)
-                where = f"{step}"
-                if not len(filler):
-                    continue
-                for name, part in batch.items():
+                for name, part in batch.items() if len(filler) else ():
+                    where = f"{step}: '{name}'"
+                    if name == self.p.batch.valid_mask:
+                        continue
                     if isinstance(part, tuple):
-                        if any(len(row) for row, valid in zip(ragged_rows(part), mask) if not valid):
-                            raise Differs(f"{where}: filler has values in '{name}'")
-                    elif len(good) and part.dtype != object and name not in others:
-                        self.check_copies(f"{where}: '{name}'", part, mask, good, filler)
+                        rows = ragged_rows(part)
+                        if any(len(rows[row]) for row in filler):
+                            raise Differs(f"{where}: filler has values")
+                        continue
+                    rows = part.reshape(len(mask), -1)
+                    if part.dtype == object or name in self.pads:
+                        given, nothing = part[~batch.valid_mask], np.array(self.pads.get(name, b""), part.dtype)
+                        if not equal(given, np.broadcast_to(nothing, given.shape)):
+                            raise Differs(f"{where}: filler is {given!r}, not {nothing!r}")
+                    elif len(good):
+                        self.check_copies(where, self.made[name], batch, rows, good, filler)
+                    elif name in self.passed:
+                        self.check_without_good(where, step, name, rows)
 
-    def check_copies(self, where, part, mask, good, filler):
+    def check_copies(self, where, output, batch, rows, good, filler):
         after = np.searchsorted(good, filler)
         before, after = good[np.maximum(after - 1, 0)], good[np.minimum(after, len(good) - 1)]
         nearest = np.where(abs(filler - before) <= abs(after - filler), before, after)
-        rows = np.ascontiguousarray(part.reshape(len(mask), -1)).view(np.uint8).reshape(len(mask), -1)
-        same = (rows[filler] == rows[nearest]).all(1)
+        raw = np.ascontiguousarray(rows).view(np.uint8)
+        same = (raw[filler] == raw[nearest]).all(1)
         if self.frames > 1 or self.p.batch.last_batch_policy == PAD:  # padding
-            same |= (rows[filler] == rows[before]).all(1)
-        if not same.all():
-            row = int(np.flatnonzero(~same)[0])
-            raise Differs(f"{where}: row {filler[row]} is filler, but no copy of row {nearest[row]}")
+            same |= (raw[filler] == raw[before]).all(1)
+        for at in np.flatnonzero(~same):
+            if output.message not in self.random or not any(
+                agrees(self.reference, output, rows[filler[at]].reshape(output.shape), self.value(batch, row, output))
+                for row in (nearest[at], before[at])
+            ):
+                raise Differs(f"{where}: row {filler[at]} is filler, but no copy of row {nearest[at]}")
+
+    def value(self, batch, row, output):
+        """Returns what the reference has of a good row."""
+        frame = self.known[int(batch["@@source"].flat[row]), int(batch["@@record"].flat[row])]
+        return self.reference.value(frame, output.name)
+
+    def check_without_good(self, where, step, name, rows):
+        """Filler of a batch without a good row is a copy of one of the step, or nothing but zeros."""
+        copied = {row.tobytes() for row in rows_of(step.batches, name)}
+        if any(row.any() and row.tobytes() not in copied for row in rows):
+            raise Differs(f"{where}: filler is {rows!r}, neither zeros nor of the step")
 
     def check_groups(self, fed):
         """Outputs of a group share each random choice, and so do the frames of a window."""
-        shared = [output for output in self.random if output.name not in self.padded]
+        shared = [output for output in self.random if output.name not in self.pads]
         if not any(output.crop.group or output.flip.group for output in shared) and self.frames == 1:
             return
         for step in fed.steps:

@@ -58,20 +58,18 @@ def try_case(case, folder, hidden, seed, how, only):
         except feedline.Error as error:
             return (REFUSED if error.category == "bad_pipeline" else DIFFERS), f"plain: {error}"
         reference = Reference(str(feeds.message_for(case, {})), folder, hidden)
-        pads = {
-            output.name: reference.pad_value(output.name) for output in reference.outputs if output.kind == "padded"
-        }
-        laws.Laws(case, reference).check(plain)
+        held = laws.Laws(case, reference)
+        held.check(plain)
         laws.check_values(plain, reference)
         most = 6
         if how.gpus:
-            chosen = dict(ways.gpu_ways(case, folder, plain, pads, how.gpus))
+            chosen = dict(ways.gpu_ways(case, folder, plain, held, how.gpus))
         elif how.launchers:
             import launchers
 
-            chosen, most = dict(launchers.ways(case, folder, plain, pads, how.launchers)), 1
+            chosen, most = dict(launchers.ways(case, folder, plain, held, how.launchers)), 1
         else:
-            chosen = dict(ways.ways(case, folder, plain, pads, rng))
+            chosen = dict(ways.ways(case, folder, plain, held, rng))
             chosen.update({name: functools.partial(views.show, name, case, folder, plain) for name in views.VIEWS})
         for way in rng.sample(sorted(chosen), min(most, len(chosen))) if only is None else [only]:
             if way in chosen:

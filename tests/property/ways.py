@@ -29,7 +29,7 @@ import feedline
 CHANGED = {"Index.mode=LAZY": "feed_lazily()"}
 
 
-def ways(case, folder, plain, pads, rng):
+def ways(case, folder, plain, laws, rng):
     """Yields (name, function) for each other way to feed the case. The function raises Differs if it gives other
     batches than the plain one."""
     p = case.pipeline
@@ -38,7 +38,7 @@ def ways(case, folder, plain, pads, rng):
     ranks = case.world > 1 and (plain.error is None or case.family == "damaged" and not plain.steps)
 
     def way(name, fed, exactly=True):
-        return name, lambda: compare(name, plain, fed(), exactly, pads)
+        return name, lambda: compare(name, plain, fed(), exactly, laws)
 
     yield way("as it is written", lambda: feed(case, folder, {"where": False}))
     yield way("more threads", lambda: feed(case, folder, threads))
@@ -56,7 +56,7 @@ def ways(case, folder, plain, pads, rng):
         more = {"replicas": case.replicas}
         yield way("gone on with by more replicas", lambda: feed_in_two(case, folder, {}, more), False)
     if p.HasField("cache"):
-        yield "a cache", lambda: try_caches(case, folder, plain, pads, rng, ranks)
+        yield "a cache", lambda: try_caches(case, folder, plain, laws, rng, ranks)
         if p.cache.where and all(source.files[0].endswith(".tfrecord") for source in p.source):
             yield "a cache, replaced data", lambda: try_replaced(case, folder)
     yield way("pread", lambda: feed(case, folder, {"backend": "pread", **threads}))
@@ -81,14 +81,14 @@ def can_resume(case, plain):
     return case.resume and case.pipeline.errors.absent_feature != 1 and not ended_by_max_failures(plain)
 
 
-def gpu_ways(case, folder, plain, pads, kind):
+def gpu_ways(case, folder, plain, laws, kind):
     """Yields (name, function) for each way to feed the case to GPUs, as ways() does for the host."""
     some = gpus.Real() if kind == "real" else gpus.Fake(case.replicas)
     one = {"gpus": some, "threads": case.threads}
     more = {**one, "replicas": case.replicas}
 
     def way(name, fed, how, exactly=True):
-        return name, lambda: compare(name, plain, as_advised(fed, how), exactly, pads)
+        return name, lambda: compare(name, plain, as_advised(fed, how), exactly, laws)
 
     yield way("a GPU", lambda how: feed(case, folder, how), one)
     yield way("a GPU, as it is written", lambda how: feed(case, folder, {**how, "where": False}), one)
@@ -192,7 +192,7 @@ def a_folder(folder, name):
         shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
 
 
-def try_caches(case, folder, plain, pads, rng, ranks):
+def try_caches(case, folder, plain, laws, rng, ranks):
     with a_folder(folder, "kept") as name:
         how = {"cached": name, "threads": case.threads}
         if not try_cache(case, folder, plain, how) or not case.pipeline.cache.where:
@@ -201,7 +201,7 @@ def try_caches(case, folder, plain, pads, rng, ranks):
             spoil(os.path.join(folder, name), rng)
         compare("a cache, damaged", plain, feed(case, folder, how))
         if ranks:
-            compare("a cache, ranks", plain, feed_ranks(case, folder, how), False, pads)
+            compare("a cache, ranks", plain, feed_ranks(case, folder, how), False, laws)
         case = another_default(case)
         if case:
             changed = feed(case, folder, {"threads": case.threads})
