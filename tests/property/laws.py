@@ -10,8 +10,10 @@ import math
 import numpy as np
 from comparing import agrees, fits, ragged_rows
 from differences import Differs, equal, rows_of
-from feeds import BUFFER, DROP, EPOCHS, NONE, PAD, mode_of
+from feeds import BUFFER, DROP, EPOCHS, NONE, PAD, PARTIAL, mode_of
 from reference import Candidates, Failure
+
+FIRST, ALL, CYCLE, FOREVER = range(4)  # Mixture.Stop
 
 
 def windows_of(frames, numbers, p, key_of):
@@ -62,6 +64,10 @@ def interleaved(files, cycle, block):
     return order
 
 
+def source_of(row):
+    return next((frame[0] for frame in row if frame is not None), None)
+
+
 class Laws:
     def __init__(self, case, reference):
         p = self.p = case.pipeline
@@ -88,6 +94,9 @@ class Laws:
         self.pass_order = [sample for files in per_source for of_file in files for sample in of_file]
         self.rows = p.batch.global_batch_size or p.batch.batch_size_per_replica
         self.frames = p.window.size if p.HasField("window") else 1
+        self.passes = max(1, p.epoch.repeat)
+        weights = [source.weight if source.HasField("weight") else 1.0 for source in p.source]
+        self.shares = [weight / sum(weights) for weight in weights]
         self.made = {output.name: output for output in reference.outputs}
         messages = [output.message for output in reference.outputs]
         self.random = [message for message in messages if message.crop.mode or message.HasField("flip")]
@@ -97,12 +106,12 @@ class Laws:
         }
 
     def samples_of_epoch(self):
-        """Returns how many samples an epoch has, or None if it has no end or is a mixture's."""
+        """Returns how many samples an epoch has, or None if it has no end, or ends by the shares of a mixture."""
         if self.p.epoch.steps:
             return self.p.epoch.steps * self.rows
-        if self.p.HasField("mixture") or self.p.epoch.repeat < 0:
+        if self.p.epoch.repeat < 0 or self.p.HasField("mixture") and self.p.mixture.stop != ALL:
             return None
-        return len(self.pass_order) * max(1, self.p.epoch.repeat)
+        return len(self.pass_order) * self.passes
 
     def steps_of_epoch(self):
         samples = self.samples_of_epoch()
@@ -134,29 +143,48 @@ class Laws:
         if self.p.HasField("mixture"):
             self.check_shares(epochs)
             self.check_sources(epochs, wanted)
+            if self.p.mixture.stop == ALL:
+                self.check_once(epochs, wanted)
+            else:
+                self.check_exhausted(fed, epochs, wanted)
         elif self.mode == NONE:
             self.check_order(epochs, wanted)
         else:
             self.check_once(epochs, wanted)
+            self.check_distance(epochs)
             self.check_shuffling(epochs)
         self.check_reported(fed)
         self.check_filler(fed)
         self.check_groups(fed)
 
+    def whole_epochs(self, fed):
+        """Returns the epochs that were taken to their end."""
+        if fed.error is None and len(fed.steps) < self.case.steps:
+            return range(EPOCHS)
+        return range(fed.steps[-1].epoch if fed.steps else 0)
+
     def check_steps(self, fed, epochs):
-        """Epochs have all of their steps, in order. The last one may go on after what was taken."""
-        steps = self.steps_of_epoch()
-        if steps is None:
-            return
+        """Epochs have all of their steps, in order, and steps all of their rows. The last one may go on after what was
+        taken."""
+        steps = math.inf if self.p.epoch.repeat < 0 else self.steps_of_epoch()
+        samples, whole = self.samples_of_epoch(), self.whole_epochs(fed)
         for epoch, of_epoch in epochs.items():
-            whole = epoch != max(epochs)
             if (
                 [s.step for s in of_epoch] != list(range(len(of_epoch)))
-                or len(of_epoch) > steps
-                or whole > (len(of_epoch) == steps)
+                or steps is not None
+                and (len(of_epoch) > steps or epoch in whole and len(of_epoch) < steps)
             ):
                 raise Differs(f"epoch {epoch} has the steps {[s.step for s in of_epoch]}, not {steps}")
-        if fed.error is None and len(fed.steps) != min(self.case.steps, EPOCHS * steps):
+            for step in of_epoch:
+                rows, wanted = len(self.given(step)), self.rows
+                if self.p.batch.last_batch_policy == PARTIAL:
+                    if samples is not None:
+                        wanted = min(wanted, samples - step.step * self.rows)
+                    elif steps is None and step is of_epoch[-1]:
+                        wanted = min(wanted, max(1, rows))
+                if rows != wanted:
+                    raise Differs(f"{step} has {rows} rows, not {wanted}")
+        if fed.error is None and steps is not None and len(fed.steps) != min(self.case.steps, EPOCHS * steps):
             raise Differs(f"{len(fed.steps)} steps of {EPOCHS} epochs of {steps}; {self.case.steps} were asked for")
 
     def check_end(self, fed):
@@ -260,17 +288,16 @@ class Laws:
     def check_once(self, epochs, wanted):
         """Each sample comes as often as an epoch has passes, and at most that often before its end."""
         counts = collections.Counter(map(wanted, self.pass_order))
-        passes = max(1, self.p.epoch.repeat) if self.p.epoch.repeat >= 0 else None
         total, steps = self.samples_of_epoch(), self.steps_of_epoch()
         for epoch, of_epoch in epochs.items():
             given = collections.Counter(row for step in of_epoch for row in self.given(step))
-            if self.p.epoch.steps or passes is None:
+            if total is None or self.p.epoch.steps:
                 taken = len(of_epoch) * self.rows
                 most = taken // len(self.pass_order) + 2
                 least = 0
             else:
-                most = passes
-                least = passes if steps is not None and len(of_epoch) == steps else 0
+                most = self.passes
+                least = self.passes if len(of_epoch) == steps else 0
             lacking = 0
             for row, count in counts.items():
                 if all(frame is None for frame in row):
@@ -281,11 +308,12 @@ class Laws:
             dropped = total - min(total, len(of_epoch) * self.rows) if least else 0
             if least and lacking > dropped:
                 raise Differs(f"epoch {epoch}: {lacking} samples are missing, where {dropped} are dropped")
-        if self.mode == BUFFER and not self.p.shuffle.shuffle_files and self.p.shuffle.buffer_size and self.frames == 1:
-            self.check_distance(epochs)
 
     def check_distance(self, epochs):
         """A shuffle buffer cannot deliver a sample before it has read it."""
+        shuffle = self.p.shuffle
+        if self.mode != BUFFER or shuffle.shuffle_files or not shuffle.buffer_size or self.frames > 1:
+            return
         place = {(f.source, f.record): at for at, (f,) in enumerate(self.pass_order)}
         for epoch, of_epoch in epochs.items():
             if self.p.epoch.steps and epoch:
@@ -293,57 +321,70 @@ class Laws:
             for step in of_epoch:
                 for at, (frame,) in enumerate(self.given(step)):
                     position = step.step * self.rows + at
-                    if frame and position < len(place) and place[frame] >= position + self.p.shuffle.buffer_size:
+                    if frame and position < len(place) and place[frame] >= position + shuffle.buffer_size:
                         raise Differs(
                             f"step {step.step} of epoch {epoch}: sample {place[frame]} of the pass comes as "
-                            f"number {position}, ahead of a buffer of {self.p.shuffle.buffer_size}"
+                            f"number {position}, ahead of a buffer of {shuffle.buffer_size}"
                         )
 
     def check_shares(self, epochs):
         """Every step has each source's share of the epoch within two samples, where no source is exhausted or begins
         again."""
-        weights = [source.weight if source.HasField("weight") else 1.0 for source in self.p.source]
-        stop, passes = self.p.mixture.stop, max(1, self.p.epoch.repeat)
+        stop = self.p.mixture.stop
         for epoch, of_epoch in epochs.items():
             taken = collections.Counter()
             for step in of_epoch:
                 rows = self.given(step)
-                sources = [next((f[0] for f in row if f is not None), None) for row in rows]
-                of_step = collections.Counter(sources)
+                of_step = collections.Counter(map(source_of, rows))
                 whole = not of_step.pop(None, 0) and len(rows) == self.rows
-                for s, weight in enumerate(weights) if whole and stop in (0, 3) else ():
-                    share = weight / sum(weights) * len(rows)
+                for s, share in enumerate(self.shares) if whole and stop in (FIRST, FOREVER) else ():
+                    share *= len(rows)
                     if not share - 2 <= of_step[s] <= share + 2:
                         raise Differs(f"{step} has {of_step[s]} samples of source {s}, whose share is {share:.1f}")
                 taken.update(of_step)
-                for s, samples in enumerate(self.sources) if stop in (0, 1) else ():
-                    if taken[s] > passes * len(samples):
+                for s, samples in enumerate(self.sources) if stop in (FIRST, ALL) else ():
+                    if taken[s] > self.passes * len(samples):
                         raise Differs(f"epoch {epoch}: {taken[s]} samples of source {s}, which has {len(samples)}")
 
     def check_sources(self, epochs, wanted):
         """A mixture draws the samples of each source in its own order: none again before all others have come."""
-        if self.frames > 1:
-            return
-        stop = self.p.mixture.stop
         for s, samples in enumerate(self.sources):
-            good = [row for row in map(wanted, samples) if row != (None,)]
+            good = [row for row in map(wanted, samples) if any(row)]
             if not good:
                 continue
             begins = 0
             for epoch, of_epoch in epochs.items():
-                given = [row for step in of_epoch for row in self.given(step) if row != (None,) and row[0][0] == s]
+                given = [row for step in of_epoch for row in self.given(step) if source_of(row) == s]
                 if self.mode == NONE:
                     in_turn = [good[(begins + n) % len(good)] for n in range(len(given))]
                     if given != in_turn:
                         at = next(n for n, pair in enumerate(zip(given, in_turn)) if pair[0] != pair[1])
                         raise Differs(f"epoch {epoch}: sample {at} of source {s} is {given[at]}, not {in_turn[at]}")
-                    begins += len(given) if stop == 3 else 0
+                    begins += len(given) if self.p.mixture.stop == FOREVER else 0
                 elif given:
                     row, count = collections.Counter(given).most_common(1)[0]
                     if count > -(-len(given) // len(good)) + 1:
                         raise Differs(
                             f"epoch {epoch}: {row} comes {count} times among {len(given)} of {len(good)} samples"
                         )
+
+    def check_exhausted(self, fed, epochs, wanted):
+        """A mixture's epoch has had all good samples of one source at its end, or of all and one of them was not begun again."""
+        stop = self.p.mixture.stop
+        for epoch in self.whole_epochs(fed) if stop in (FIRST, CYCLE) else ():
+            given = collections.Counter(row for step in epochs[epoch] for row in self.given(step))
+            exhausted, again = [], []
+            for s, samples in enumerate(self.sources):
+                good = collections.Counter(row for row in map(wanted, samples) if any(row))
+                lacking = sum(max(0, self.passes * count - given[row]) for row, count in good.items())
+                dropped = self.shares[s] * (self.rows - 1) + 2 if self.p.batch.last_batch_policy == DROP else 0
+                exhausted.append(lacking <= dropped)
+                again.append(sum(given[row] for row in good) > self.passes * good.total())
+            if not (any if stop == FIRST else all)(exhausted) or stop == CYCLE and all(again):
+                raise Differs(
+                    f"epoch {epoch} ends after {len(epochs[epoch])} steps; which sources have given all of their samples: "
+                    f"{exhausted}, and more: {again}"
+                )
 
     def check_filler(self, fed):
         """A row of filler is a copy of a good row of its batch: of the nearest one, and padding of the one before. A
