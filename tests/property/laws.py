@@ -10,10 +10,14 @@ import math
 import numpy as np
 from comparing import agrees, fits, ragged_rows
 from differences import Differs, equal, rows_of
+from features import declared, read_features
 from feeds import BUFFER, DROP, EPOCHS, NONE, PAD, PARTIAL, mode_of
 from reference import Candidates, Failure
+from schema import enum_name
 
+ERROR = 1  # Errors.AbsentFeature
 FIRST, ALL, CYCLE, FOREVER = range(4)  # Mixture.Stop
+SKIP_FILE = 2  # Errors.OnError
 
 
 def windows_of(frames, numbers, p, key_of):
@@ -64,6 +68,25 @@ def interleaved(files, cycle, block):
     return order
 
 
+def of_no_record(error):
+    return error.record is None or error.record < 0
+
+
+def has(frame, field, p):
+    """Whether a record has a feature. One that cannot be parsed has all."""
+    try:
+        strict = field._replace(default=[], required=True)
+        read_features(frame.payload or b"", enum_name(p.source[0], "record_type"), [strict])
+    except Failure as failure:
+        return failure.category != "missing_feature"
+    return True
+
+
+def names(failure, category, feature):
+    """Whether an error tells of a failure. Of a record that cannot be parsed it may name any feature."""
+    return failure is not None and category == failure.category and failure.feature in (None, feature)
+
+
 def source_of(row):
     return next((frame[0] for frame in row if frame is not None), None)
 
@@ -81,7 +104,10 @@ class Laws:
 
         self.case, self.reference = case, reference
         self.failure, self.given = functools.cache(reference.failure), functools.cache(self.samples_of)
-        self.known = {(f.source, f.record): f for frames in reference.sources for f in frames}
+        every = [frame for frames in reference.sources for frame in frames]
+        self.known = {(frame.source, frame.record): frame for frame in every}
+        # With RAISE there are damaged ones, too, which have the number of the next good one.
+        self.at = {(frame.path, frame.offset): frame for frame in every}
         per_source = [
             windows_of(frames, numbers, p, key_of)
             for frames, numbers in zip(reference.sources, reference.files, strict=True)
@@ -129,8 +155,11 @@ class Laws:
         return [tuple(frames[at : at + self.frames]) for at in range(0, len(frames), self.frames)]
 
     def check(self, fed):
+        raises = not self.p.errors.on_error  # so that no bad record is passed over
+
         def wanted(sample):
-            return tuple((f.source, f.record) if f is not None and self.failure(f) is None else None for f in sample)
+            frames = (f if f is not None and (raises or self.failure(f) is None) else None for f in sample)
+            return tuple((f.source, f.record) if f else None for f in frames)
 
         epochs = collections.defaultdict(list)
         for step in fed.steps:
@@ -138,7 +167,7 @@ class Laws:
             for frame in (frame for row in self.given(step) for frame in row):
                 if frame is not None and frame not in self.known:
                     raise Differs(f"{step}: record {frame[1]} of source {frame[0]} is no sample")
-        self.check_end(fed)
+        self.check_end(fed, epochs)
         self.check_steps(fed, epochs)
         if self.p.HasField("mixture"):
             self.check_shares(epochs)
@@ -187,26 +216,93 @@ class Laws:
         if fed.error is None and steps is not None and len(fed.steps) != min(self.case.steps, EPOCHS * steps):
             raise Differs(f"{len(fed.steps)} steps of {EPOCHS} epochs of {steps}; {self.case.steps} were asked for")
 
-    def check_end(self, fed):
-        """With RAISE a feed ends with the error of the first bad record, after the whole steps of good samples before it.
-        Otherwise it ends with an error only where a limit of errors says so."""
-        p, error = self.p, fed.error
-        if error is not None and p.errors.absent_feature == 1 and (error.record is None or error.record < 0):
-            return  # a feature that no record of the epoch has
-        if p.errors.on_error:
-            if error is not None and not (p.errors.max_failures or p.errors.max_failure_rate):
-                raise Differs(f"it ends with {error}, but bad records are skipped")
+    def check_end(self, fed, epochs):
+        """A feed ends with an error where a feature is absent, a limit of failures is exceeded or, with RAISE, a record is
+        bad, and nowhere else."""
+        error = fed.error
+        if self.p.errors.absent_feature == ERROR:
+            self.check_absent(fed, epochs)
+        if error is not None and of_no_record(error) and self.p.errors.absent_feature == ERROR:
             return
-        failures = {}
-        for frames in self.reference.sources:
-            for frame in frames:
-                failure = self.failure(frame)
-                if failure is not None:
-                    failures[frame.path, frame.offset] = failure.category
-        if error is not None and failures.get((error.file, error.offset), error.category) != error.category:
-            raise Differs(f"it ends with {error}, but that record fails with {failures[error.file, error.offset]}")
-        if error is not None and error.category not in failures.values():
-            raise Differs(f"it ends with {error}, but no record fails so: {failures}")
+        if self.p.errors.on_error:
+            self.check_limits(fed, epochs)
+        else:
+            self.check_raised(fed)
+
+    def check_absent(self, fed, epochs):
+        """With ERROR epoch 0 ends with an error if a feature that a record may lack is in none of its records."""
+        absent, error = fed.error is not None and of_no_record(fed.error) and fed.error.feature, fed.error
+        fields = [declared(message) for message in self.p.feature or self.p.source[0].feature]
+        may_lack = {field.name: field for field in fields if field.default or field.kind != "FIXED"}
+        if absent:
+            given = [self.known[frame] for step in fed.steps for row in self.given(step) for frame in row if frame]
+            if (
+                absent not in may_lack
+                or error.category != "missing_feature"
+                or any(has(frame, may_lack[absent], self.p) for frame in given)
+            ):
+                raise Differs(f"it ends with {error}, but records may not lack that feature, or have it")
+            if set(epochs) - {0} or self.steps_of_epoch() not in (None, len(fed.steps)):
+                raise Differs(f"it ends with {error} after {len(fed.steps)} steps, not at the end of epoch 0")
+        elif 0 in self.whole_epochs(fed) and fed.steps:
+            for name, field in may_lack.items():
+                if not field.required and not any(has(frame, field, self.p) for frame in self.known.values()):
+                    raise Differs(f"it ends with {error}, but no record has '{name}'")
+
+    def check_limits(self, fed, epochs):
+        """Failures are what was left out when the data was counted, and each bad record that the feed has met, once."""
+        p, error, by_file, counted = self.p, fed.error, self.p.errors.on_error == SKIP_FILE, self.reference.counted
+        left_out = sum(damaged > 0 if by_file else damaged for _, damaged in counted)
+        lost, failures = 0 if by_file else left_out, self.failures()
+        every = not (p.filter or p.HasField("window") or any(s.range or s.num_shards for s in p.source))
+
+        def exceeded(failures, bad, of):
+            count, rate = p.errors.max_failures, p.errors.max_failure_rate
+            limits = {"max_failures": 0 < count < failures, "max_failure_rate": 0 < rate < bad / max(1, of)}
+            return {limit for limit, is_exceeded in limits.items() if is_exceeded}
+
+        def while_feeding(bad, uncertain):
+            """Returns the limits that so many bad records exceed. Shares of the samples are known if these are all records."""
+            limits = exceeded(left_out + bad, lost + bad, lost + len(self.known))
+            return limits if every else limits - {"max_failure_rate"} | uncertain
+
+        at_start = exceeded(left_out, left_out, len(counted) if by_file else sum(records for records, _ in counted))
+        must, may = while_feeding(self.met(epochs), set()), while_feeding(len(failures), {"max_failure_rate"})
+        if p.filter:  # whose evaluation leaves out bad records, too
+            may |= {"max_failures"}
+        if error is None:
+            right = not at_start and not must
+        elif at_start:
+            right = not fed.steps and any(f"errors.{limit} " in error.message for limit in at_start)
+        else:
+            place = error.file, error.offset
+            right = not must and any(f"errors.{limit} " in error.message for limit in may)
+            right = right and (p.filter or names(failures.get(place), error.category, error.feature))
+        if not right:
+            raise Differs(
+                f"it ends with {error} after {len(fed.steps)} steps; {left_out} were left out, and bad are {failures}"
+            )
+
+    def failures(self):
+        """Returns the failure of each bad record by its place."""
+        failures = {place: self.failure(frame) for place, frame in self.at.items()}
+        return {place: failure for place, failure in failures.items() if failure is not None}
+
+    def met(self, epochs):
+        """Returns how many different bad records epoch 0 has surely had: rows of filler, but not of its last step."""
+        if self.p.epoch.repeat or self.p.epoch.steps or self.p.HasField("mixture") and self.p.mixture.stop == CYCLE:
+            return 0
+        return sum(not any(row) for step in epochs[0][:-1] for row in self.given(step))
+
+    def check_raised(self, fed):
+        """It ends with the error of the first bad record, after the whole steps of good samples before it."""
+        p, error = self.p, fed.error
+        failures = self.failures()
+        if error is not None and not names(failures.get((error.file, error.offset)), error.category, error.feature):
+            raise Differs(f"it ends with {error}, but the failures are {failures}")
+        for step in fed.steps if self.frames == 1 and p.batch.last_batch_policy != PAD else ():
+            if not all(map(any, self.given(step))):
+                raise Differs(f"{step} has filler, but bad records end the feed")
         if self.mode != NONE or p.HasField("mixture") or p.filter or p.HasField("window"):
             return  # a filter and a window's key end the feed before its first step, and a record between windows may
         first = next((n for n, (f,) in enumerate(self.pass_order) if (f.path, f.offset) in failures), None)
@@ -230,13 +326,12 @@ class Laws:
         """What is reported of a record is how it fails; and each bad record that was passed over is reported."""
         if "errors" not in fed.report:
             return
-        frames = {(frame.path, frame.offset): frame for frame in self.known.values()}
         reported = set()
         for error in fed.report["errors"]:
             place = error["file"], error["offset"]
             reported.add(place)
-            failure = self.failure(frames[place]) if place in frames else None
-            if place in frames and (failure is None or failure.category != error["category"]):
+            failure = self.failure(self.at[place]) if place in self.at else None
+            if place in self.at and not names(failure, error["category"], error["feature"]):
                 raise Differs(f"it reports {error}; the record's failure is {failure!r}")
         if len(fed.report["errors"]) < fed.report["bad_records"] or self.mode != NONE or self.frames > 1:
             return

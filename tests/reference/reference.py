@@ -213,6 +213,7 @@ class Reference:
         read: dict = {}
         sources, files_before = [], 0
         self.files = []  # the numbers of the files of each source
+        self.counted = []  # of each file how many records it has, and how many of them counting finds damaged
         for number, source in enumerate(self.pipeline.source):
             frames, good = [], 0
             compression = schema.enum_name(source, "compression")
@@ -223,7 +224,9 @@ class Reference:
                 if key not in read:
                     read[key] = records.read(path, compression, size_in_bytes(source.record_limit, 256 << 20))
                 later = path in self._later
-                if on_error == "SKIP_FILE" and not later and any(record.damage for record in read[key]):
+                damaged = 0 if later else sum(bool(record.damage) for record in read[key])
+                self.counted.append((len(read[key]), damaged))
+                if on_error == "SKIP_FILE" and damaged:
                     continue
                 for record in read[key]:
                     if not record.damage or later or on_error == "RAISE":
