@@ -56,6 +56,10 @@ def message_for(case, how):
     p.distribute.ClearField("mode")
     if "distribute" in how:
         p.distribute.mode = how["distribute"]
+    if "seed" in how:
+        p.seed = how["seed"]
+    if "order_seed" in how:
+        p.shuffle.seed = how["order_seed"]
     if "limit" in how:
         p.memory.limit = how["limit"]
     if "device_limit" in how:

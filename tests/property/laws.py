@@ -127,6 +127,7 @@ class Laws:
         messages = [output.message for output in reference.outputs]
         self.random = [message for message in messages if message.crop.mode or message.HasField("flip")]
         self.passed = {m.name for m in messages if not (m.WhichOneof("from") or m.HasField("normalize"))}
+        self.chances = {}  # of what is chosen at random, how likely each choice is
         self.pads = {
             output.name: reference.pad_value(output.name) for output in reference.outputs if output.kind == "padded"
         }
@@ -184,7 +185,7 @@ class Laws:
             self.check_shuffling(epochs)
         self.check_reported(fed)
         self.check_filler(fed)
-        self.check_groups(fed)
+        self.check_choices(fed)
 
     def whole_epochs(self, fed):
         """Returns the epochs that were taken to their end."""
@@ -370,15 +371,18 @@ class Laws:
     def check_shuffling(self, epochs):
         """Orders are random, and those of two epochs differ if they are to."""
         p = self.p
-        if p.epoch.steps or p.epoch.repeat or p.shuffle.buffer_bytes or len(self.pass_order) < 20 or len(epochs) < 2:
+        if p.epoch.steps or p.epoch.repeat or len(epochs) < 2 or not all(self.has_many_orders(epochs[e]) for e in (0, 1)):
             return
         orders = [[row for step in epochs[epoch] for row in self.given(step)] for epoch in (0, 1)]
         orders = [order[: min(map(len, orders))] for order in orders]
-        if len([row for row in orders[0] if any(row)]) < 20:
-            return
         again = p.shuffle.HasField("reshuffle_each_epoch") and not p.shuffle.reshuffle_each_epoch
         if (orders[0] == orders[1]) != again:
             raise Differs(f"epochs 0 and 1 have {'other orders' if again else 'the same order'}")
+
+    def has_many_orders(self, steps):
+        """Whether steps are of so many samples that two random orders differ."""
+        good = {row for step in steps for row in self.given(step) if any(row)}
+        return len(good) >= 20 and not self.p.shuffle.buffer_bytes  # which may hold one sample
 
     def check_once(self, epochs, wanted):
         """Each sample comes as often as an epoch has passes, and at most that often before its end."""
@@ -533,12 +537,23 @@ class Laws:
         if any(row.any() and row.tobytes() not in copied for row in rows):
             raise Differs(f"{where}: filler is {rows!r}, neither zeros nor of the step")
 
-    def check_groups(self, fed):
-        """Outputs of a group share each random choice, and so do the frames of a window."""
+    def check_choices(self, fed):
+        """Outputs of a group share each random choice, and so do the frames of a window. Samples differ in their choices."""
+        explained = collections.defaultdict(list)
+        for where, common in self.choices(fed):
+            for (what, _), choices in common.items():
+                if not choices:
+                    raise Differs(f"{where}: no random choice explains all of {what[:2]}")
+                explained[what].append(choices)
+        for what, choices in explained.items():
+            always = set.intersection(*choices)
+            if always and self.is_unlikely(what, choices):
+                raise Differs(f"all of {len(choices)} random choices of {what[:2]} may be {always}")
+
+    def choices(self, fed):
+        """Yields of each sample where it is and which random choices explain it: of each thing that is chosen, and picture."""
         shared = [output for output in self.random if output.name not in self.pads]
-        if not any(output.crop.group or output.flip.group for output in shared) and self.frames == 1:
-            return
-        for step in fed.steps:
+        for step in fed.steps if shared else ():
             for batch in step.batches:
                 mask = batch.valid_mask.reshape(-1)
                 sources, records = batch["@@source"].reshape(-1), batch["@@record"].reshape(-1)
@@ -549,9 +564,22 @@ class Laws:
                             self.note_choices(
                                 shared, batch, row, self.known[int(sources[row]), int(records[row])], common
                             )
-                    for what, choices in common.items():
-                        if not choices:
-                            raise Differs(f"{step}: row {begin}: no random choice explains all of {what}")
+                    yield f"{step}: row {begin}", common
+
+    def check_other_choices(self, fed, other):
+        """Feeds of the same order differ in their random choices if their seeds do."""
+        explained = collections.defaultdict(list)
+        for (_, mine), (_, its) in zip(self.choices(fed), self.choices(other), strict=True):
+            for what, picture in mine:
+                explained[what].append((mine[what, picture], its[what, picture]))
+        for what, pairs in explained.items():
+            if all(mine & its for mine, its in pairs) and self.is_unlikely(what, [mine for mine, _ in pairs]):
+                raise Differs(f"another seed makes the same random choices of {what[:2]}")
+
+    def is_unlikely(self, what, explained):
+        """Whether choices that are made again would hardly ever all be among those that explain some samples."""
+        chances = self.chances[what]
+        return math.prod(sum(chances[choice] for choice in choices) for choices in explained) < 1e-12
 
     def note_choices(self, shared, batch, row, frame, common):
         """Leaves in `common` the choices that explain this row, too."""
@@ -564,12 +592,18 @@ class Laws:
             explain = [wanted.choices[number] for number in fits(self.reference, made, given, wanted)]
             kinds = []
             if output.HasField("flip"):
-                kinds.append((("mirrored", output.flip.group or output.name), {choice[4] for choice in explain}))
+                often = output.flip.probability if output.flip.HasField("probability") else 0.5
+                mirrored = "mirrored", output.flip.group or output.name
+                self.chances[mirrored] = {True: often, False: 1 - often}
+                kinds.append(((mirrored, None), {choice[4] for choice in explain}))
             if output.crop.mode:
                 picture = self.reference.feature(frame, output.feature)[:60]
                 turned = output.decode_image.apply_exif  # then its size may be another
-                alike = "crops", output.crop.group or output.name, str(output.crop), str(output.resize), turned, picture
-                kinds.append((alike, {choice[:4] for choice in explain}))
+                every = frozenset(choice[:4] for choice in wanted.choices)
+                crops = "crops", output.crop.group or output.name, str(output.crop), str(output.resize), turned, every
+                # Windows of random area are not equally likely, and a few of them may be likely.
+                self.chances[crops] = dict.fromkeys(every, 0.25 if output.crop.HasField("random_area") else 1 / len(every))
+                kinds.append(((crops, picture), {choice[:4] for choice in explain}))
             for what, choices in kinds:
                 common[what] = common.get(what, choices) & choices
 

@@ -11,7 +11,7 @@ import shutil
 
 import gpus
 import records
-from differences import Differs, compare, same_batches
+from differences import Differs, compare, rows_of, same_batches
 from feeds import (
     BLOCK,
     NONE,
@@ -59,6 +59,8 @@ def ways(case, folder, plain, laws, rng):
         yield "a cache", lambda: try_caches(case, folder, plain, laws, rng, ranks)
         if p.cache.where and all(source.files[0].endswith(".tfrecord") for source in p.source):
             yield "a cache, replaced data", lambda: try_replaced(case, folder)
+    if plain.error is None:
+        yield "other seeds", lambda: try_other_seeds(case, folder, plain, laws)
     yield way("pread", lambda: feed(case, folder, {"backend": "pread", **threads}))
     yield way("the smallest memory.limit", lambda: feed_in_little(case, folder))
     yield way("index.mode REQUIRE", lambda: feed(case, folder, {"index": "REQUIRE"}))
@@ -159,6 +161,31 @@ def feed_lazily(case, folder, plain):
         if ended_by_max_failures(lazily):
             plain = Fed(plain.steps[: len(lazily.steps)], lazily.error)
     compare("index.mode LAZY", plain, lazily)
+
+
+def try_other_seeds(case, folder, plain, laws):
+    """Feeds with another Pipeline.seed, and with another shuffle.seed. Each must change what it decides, and nothing else."""
+    p = case.pipeline
+    shuffles = mode_of(p) != NONE or p.HasField("mixture")  # which draws at random in any order
+    seeds = [("Pipeline.seed", {"seed": p.seed ^ 1}, shuffles and not p.shuffle.HasField("seed"))]
+    if p.HasField("shuffle"):
+        seeds.append(("shuffle.seed", {"order_seed": p.shuffle.seed ^ 1}, shuffles))
+    for name, how, decides in seeds:
+        other = feed(case, folder, how)
+        same = order_of(plain) == order_of(other)
+        if same and decides and laws.has_many_orders(plain.steps) or not same and not decides:
+            raise Differs(f"another {name} gives {'the same' if same else 'another'} order")
+        if same and name == "Pipeline.seed":
+            laws.check_other_choices(plain, other)
+
+
+def order_of(fed):
+    """Returns of which records the good rows are."""
+    return [
+        frame
+        for step in fed.steps
+        for frame in zip(*(rows_of(step.batches, name).tolist() for name in ("@@source", "@@record")))
+    ]
 
 
 def ended_by_max_failures(fed):
