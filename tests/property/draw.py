@@ -34,7 +34,6 @@ class Case:
     world: int = 1  # ranks
     replicas: int = 1  # of a rank
     threads: int = 2  # besides one thread
-    resume: int = 0  # another loader goes on after so many steps
     steps: int = 40  # that are compared, over all epochs
 
 
@@ -85,7 +84,6 @@ class _Draw:
             world=self.any([1, 2, 4]),
             replicas=self.any([1, 1, 2]),
             threads=self.any([2, 8]),
-            resume=self.rng.randint(1, 30) if self.chance(50) else 0,
         )
 
     # Sources

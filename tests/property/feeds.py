@@ -35,6 +35,7 @@ class Fed:
     steps: list = dataclasses.field(default_factory=list)
     error: feedline.Error | None = None  # that ended the feed
     report: dict = dataclasses.field(default_factory=dict)
+    state: dict | None = None  # after a part of the steps
 
 
 def mode_of(p):
@@ -111,9 +112,11 @@ def kept(batch):
     return copied
 
 
-def take(feed, steps, fed):
-    """Takes up to so many steps, over at most so many EPOCHS."""
+def take(feed, steps, fed, state=None):
+    """Takes up to so many steps, over at most so many EPOCHS, from a state on if one is given."""
     try:
+        if state is not None:
+            feed.load_state_dict(state)
         while len(fed.steps) < steps and feed.epoch < EPOCHS:
             for given in feed:
                 batches = [kept(batch) for batch in (given if isinstance(given, list) else [given])]
@@ -130,9 +133,15 @@ def take(feed, steps, fed):
     return fed
 
 
-def feed(case, folder, how):
-    with opened(case, folder, how) as one:
-        return one if isinstance(one, Fed) else take(one, case.steps, Fed())
+def feed(case, folder, how, **options):
+    """Feeds a case, or the part of it that `how` says: "from" a state, and so many "steps" to another one."""
+    with opened(case, folder, how, **options) as one:
+        if isinstance(one, Fed):
+            return one
+        fed = take(one, how.get("steps", case.steps), Fed(), how.get("from"))
+        if "steps" in how and fed.error is None:
+            fed.state = one.state_dict()
+        return fed
 
 
 @contextlib.contextmanager
@@ -149,19 +158,13 @@ def opened(case, folder, how, **options):
         yield one
 
 
-def feed_in_two(case, folder, first, second):
-    """Feeds a part, and the rest with another loader that goes on from the first one's state."""
-    fed = Fed()
-    with opened(case, folder, first) as one:
-        if isinstance(one, Fed):
-            return one
-        take(one, case.resume, fed)
-        if fed.error is not None:
-            return fed
-        state = one.state_dict()
-    with loader(case, folder, second) as one:
-        one.load_state_dict(state)
-        return take(one, case.steps, fed)
+def feed_in_two(case, folder, point, first, second, fed=feed):
+    """Feeds `point` steps, and the rest with other loaders that go on from the state of the first ones."""
+    begun = fed(case, folder, {**first, "steps": point})
+    if begun.error is not None:
+        return begun
+    rest = fed(case, folder, {**second, "from": begun.state, "steps": case.steps - point})
+    return dataclasses.replace(rest, steps=begun.steps + rest.steps)
 
 
 def joined(parts):
@@ -173,6 +176,8 @@ def joined(parts):
                 f"rank 0 takes {len(all_ranks.steps)} steps and ends with {all_ranks.error}; rank {rank} "
                 f"{len(part.steps)} with {part.error}"
             )
+        if part.state != all_ranks.state:
+            raise Differs(f"the state of rank 0 is {all_ranks.state}, that of rank {rank} {part.state}")
         for mine, other in zip(all_ranks.steps, part.steps, strict=True):
             if (mine.epoch, mine.step) != (other.epoch, other.step):
                 raise Differs(f"rank 0 is at {mine}, rank {rank} at {other}")
@@ -182,7 +187,8 @@ def joined(parts):
 
 def feed_ranks(case, folder, how):
     """Feeds the ranks one after another: they do not hear of each other."""
-    return joined([feed(case, folder, {**how, "world": case.world, "rank": rank}) for rank in range(case.world)])
+    world = how.get("world", case.world)
+    return joined([feed(case, folder, {**how, "world": world, "rank": rank}) for rank in range(world)])
 
 
 def feed_joined_ranks(case, folder, how):
@@ -195,8 +201,7 @@ def feed_joined_ranks(case, folder, how):
     def run(rank):
         mine = {**how, "world": case.world, "rank": rank}
         try:
-            with opened(case, folder, mine, communicator=feedline.Tcp("127.0.0.1", port, timeout=60)) as one:
-                parts[rank] = one if isinstance(one, Fed) else take(one, case.steps, Fed())
+            parts[rank] = feed(case, folder, mine, communicator=feedline.Tcp("127.0.0.1", port, timeout=60))
         except (Differs, feedline.Error) as failure:
             failures.append(failure)
 

@@ -63,7 +63,7 @@ def try_case(case, folder, hidden, seed, how, only):
         laws.check_values(plain, reference)
         most = 6
         if how.gpus:
-            chosen = dict(ways.gpu_ways(case, folder, plain, held, how.gpus))
+            chosen = dict(ways.gpu_ways(case, folder, plain, held, rng, how.gpus))
         elif how.launchers:
             import launchers
 
@@ -169,7 +169,7 @@ def simpler(message):
 
 
 def simpler_cases(case):
-    for field, plain in (("world", 1), ("replicas", 1), ("threads", 2), ("resume", 0), ("steps", case.steps // 2)):
+    for field, plain in (("world", 1), ("replicas", 1), ("threads", 2), ("steps", case.steps // 2)):
         if getattr(case, field) != plain and getattr(case, field) > 0:
             yield dataclasses.replace(case, **{field: plain})
     for message in simpler(case.pipeline):
@@ -299,7 +299,7 @@ def main():
                 print(
                     f"--- pipeline {trial.seed % 1_000_003} of seed {arguments.seed} fails; {case.world} ranks of "
                     f"{case.replicas} replicas, {case.threads} threads, "
-                    f"{case.steps} steps, gone on with after {case.resume}; data: {folder}\n{case.pipeline}{told}\n",
+                    f"{case.steps} steps; data: {folder}\n{case.pipeline}{told}\n",
                     flush=True,
                 )
         took, done = time.monotonic() - start, sum(counts.values())

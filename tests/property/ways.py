@@ -34,11 +34,18 @@ def ways(case, folder, plain, laws, rng):
     batches than the plain one."""
     p = case.pipeline
     threads = {"threads": case.threads}
+    point, other_world = point_of(plain, rng), rng.choice([world for world in (1, 2, 4) if world != case.world])
+    mode = {1: "REPLICATE", 2: "SCATTER"}[p.distribute.mode or rng.choice([1, 2])]
+    distribute = {"distribute": mode}
     # Ranks that are not joined each end at the first bad record of their own, unless the counting has found it.
     ranks = case.world > 1 and (plain.error is None or case.family == "damaged" and not plain.steps)
 
     def way(name, fed, exactly=True):
         return name, lambda: compare(name, plain, fed(), exactly, laws)
+
+    def gone_on(name, first, second, exactly=True, fed=feed, whole=lambda: plain):
+        told = f"{name} after {point} steps"
+        return name, lambda: compare(told, whole(), feed_in_two(case, folder, point, first, second, fed), exactly, laws)
 
     yield way("as it is written", lambda: feed(case, folder, {"where": False}))
     yield way("more threads", lambda: feed(case, folder, threads))
@@ -46,15 +53,20 @@ def ways(case, folder, plain, laws, rng):
         yield way("more replicas", lambda: feed(case, folder, {"replicas": case.replicas, **threads}), False)
     if ranks:
         yield way("ranks", lambda: feed_ranks(case, folder, threads), False)
-    if ranks and p.distribute.mode:
-        mode = {1: "REPLICATE", 2: "SCATTER"}[p.distribute.mode]
-        yield way(mode, lambda: feed_joined_ranks(case, folder, {"distribute": mode}), False)
+        yield way(mode, lambda: feed_joined_ranks(case, folder, distribute), False)
     resumes = can_resume(case, plain)
     if resumes:
-        yield way("gone on with", lambda: feed_in_two(case, folder, {}, threads))
+        yield gone_on("gone on with", {}, threads)
     if resumes and case.replicas > 1:
-        more = {"replicas": case.replicas}
-        yield way("gone on with by more replicas", lambda: feed_in_two(case, folder, {}, more), False)
+        yield gone_on("gone on with by more replicas", {}, {"replicas": case.replicas}, False)
+    if resumes and ranks:
+        apart, together = ("ranks", threads, feed_ranks), (mode, distribute, feed_joined_ranks)
+        for name, how, fed in (apart, together):
+            whole = functools.partial(fed, case, folder, how)
+            yield gone_on(f"{name}, gone on with", how, how, fed=fed, whole=whole)
+        yield gone_on("gone on with by other ranks", {}, {"world": other_world}, False, feed_ranks)
+    if resumes and p.HasField("cache"):
+        yield "a cache, gone on with", lambda: try_cache_in_two(case, folder, plain, point)
     if p.HasField("cache"):
         yield "a cache", lambda: try_caches(case, folder, plain, laws, rng, ranks)
         if p.cache.where and all(source.files[0].endswith(".tfrecord") for source in p.source):
@@ -74,20 +86,28 @@ def ways(case, folder, plain, laws, rng):
         if ranks:
             yield way("compressed, ranks", lambda: feed_ranks(case, folder, squeezed), False)
         if resumes:
-            yield way("compressed, gone on with", lambda: feed_in_two(case, folder, squeezed, squeezed))
+            yield gone_on("compressed, gone on with", squeezed, squeezed)
+
+
+def point_of(plain, rng):
+    """Draws after how many of the delivered steps others go on: none, all, those before an epoch, or any number."""
+    is_any, share = rng.random() < 0.5, rng.random()
+    points = [at for at, step in enumerate(plain.steps) if is_any or step.step == 0] + [len(plain.steps)]
+    return points[int(share * len(points))]
 
 
 def can_resume(case, plain):
     """Returns whether the case, fed in two parts, must give what it gives in one. A feature that no record of the first
     epoch has is looked for only where that is fed from its beginning, and bad records are counted anew."""
-    return case.resume and case.pipeline.errors.absent_feature != 1 and not ended_by_max_failures(plain)
+    return case.pipeline.errors.absent_feature != 1 and not ended_by_error_limit(plain)
 
 
-def gpu_ways(case, folder, plain, laws, kind):
+def gpu_ways(case, folder, plain, laws, rng, kind):
     """Yields (name, function) for each way to feed the case to GPUs, as ways() does for the host."""
     some = gpus.Real() if kind == "real" else gpus.Fake(case.replicas)
     one = {"gpus": some, "threads": case.threads}
     more = {**one, "replicas": case.replicas}
+    point = point_of(plain, rng)
 
     def way(name, fed, how, exactly=True):
         return name, lambda: compare(name, plain, as_advised(fed, how), exactly, laws)
@@ -102,8 +122,8 @@ def gpu_ways(case, folder, plain, laws, kind):
             exactly = mode == "REPLICATE" or case.replicas == 1
             yield way(f"GPUs, {mode}", functools.partial(fed, case, folder), {**more, "distribute": mode}, exactly)
     if can_resume(case, plain):
-        yield way("a GPU, gone on with", lambda how: feed_in_two(case, folder, {}, how), one)
-        yield way("gone on with after a GPU", lambda how: feed_in_two(case, folder, how, {}), one)
+        yield way("a GPU, gone on with", lambda how: feed_in_two(case, folder, point, {}, how), one)
+        yield way("gone on with after a GPU", lambda how: feed_in_two(case, folder, point, how, {}), one)
     if case.pipeline.HasField("cache"):
         yield "a GPU, a cache", lambda: as_advised(lambda how: try_gpu_cache(case, folder, plain, how), one)
 
@@ -118,10 +138,10 @@ def feed_same_rows(case, folder, how):
     return fed
 
 
-def feed_cached(case, folder, how):
+def feed_cached(fed):
     """Returns None if the cache has nothing to keep, or no room."""
     try:
-        return feed(case, folder, how)
+        return fed()
     except feedline.Error as error:
         if error.message.startswith("cache: "):
             return None
@@ -131,11 +151,19 @@ def feed_cached(case, folder, how):
 def try_cache(case, folder, plain, how):
     """Feeds with a cold cache and a warm one. Returns whether there can be one."""
     for state in ("cold", "warm"):
-        fed = feed_cached(case, folder, how)
+        fed = feed_cached(lambda: feed(case, folder, how))
         if fed is None:
             return False
         compare(f"a cache, {state}", plain, fed)
     return True
+
+
+def try_cache_in_two(case, folder, plain, point):
+    with a_folder(folder, "kept") as name:
+        how = {"cached": name, "threads": case.threads}
+        fed = feed_cached(lambda: feed_in_two(case, folder, point, how, how))
+        if fed is not None:
+            compare(f"a cache, gone on with after {point} steps", plain, fed)
 
 
 def try_gpu_cache(case, folder, plain, how):
@@ -155,10 +183,10 @@ def feed_lazily(case, folder, plain):
         if "LAZY" not in error.message:  # it has limits
             raise
         return
-    if not plain.steps and ended_by_max_failures(plain):
+    if not plain.steps and ended_by_error_limit(plain):
         # Counted data are refused at the start. A lazy feed meets the same records on its way.
         plain = feed_without_limit(case, folder)
-        if ended_by_max_failures(lazily):
+        if ended_by_error_limit(lazily):
             plain = Fed(plain.steps[: len(lazily.steps)], lazily.error)
     compare("index.mode LAZY", plain, lazily)
 
@@ -188,8 +216,8 @@ def order_of(fed):
     ]
 
 
-def ended_by_max_failures(fed):
-    return fed.error is not None and "errors.max_failures" in fed.error.message
+def ended_by_error_limit(fed):
+    return fed.error is not None and "errors.max_failure" in fed.error.message
 
 
 def feed_without_limit(case, folder):
@@ -248,7 +276,7 @@ def try_replaced(case, folder):
             record.payload for record in records.read(os.path.join(folder, os.path.basename(file)), "AUTO", 256 << 20)
         ]
         how = {"threads": case.threads, "index": "BUILD", "index_dir": "index"}
-        if feed_cached(case, moved, {**how, "cached": "kept"}) is None:
+        if feed_cached(lambda: feed(case, moved, {**how, "cached": "kept"})) is None:
             return
         os.remove(file)
         records.write(file, [payload for payload in reversed(payloads) if payload is not None])
