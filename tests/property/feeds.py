@@ -15,6 +15,7 @@ from feedline.numpy import Loader
 
 BLOCK, NONE, BUFFER, GLOBAL = range(4)  # Shuffle.Mode
 DROP, PARTIAL, PAD = range(3)  # Batch.LastBatchPolicy
+SKIP_RECORD = 1  # Errors.OnError
 EPOCHS = 5
 
 BAD_ENDS = ("internal_error", "stalled", "device_error", "io_error")  # categories that no case may end with
@@ -72,6 +73,8 @@ def message_for(case, how):
             source.index.mode = how["index"]
         if "index_dir" in how:
             source.index.dir = how["index_dir"]
+        if "record_limit" in how:
+            source.record_limit = how["record_limit"]
         if "ending" in how:
             source.compression = 0
             source.files[0] += how["ending"]

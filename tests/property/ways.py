@@ -9,12 +9,14 @@ import os
 import re
 import shutil
 
+import data
 import gpus
 import records
 from differences import Differs, compare, rows_of, same_batches
 from feeds import (
     BLOCK,
     NONE,
+    SKIP_RECORD,
     Fed,
     feed,
     feed_in_two,
@@ -78,8 +80,8 @@ def ways(case, folder, plain, laws, rng):
     yield way("index.mode REQUIRE", lambda: feed(case, folder, {"index": "REQUIRE"}))
     if "hidden-damage" not in str(p):  # there the index knows what was
         yield way("counted anew", lambda: feed_without_indexes(case, folder, {"index": "BUILD", **threads}))
-        if mode_of(p) == NONE and not p.HasField("mixture"):
-            yield "index.mode LAZY", lambda: feed_lazily(case, folder, plain)
+        if "@record" not in str(p):
+            yield "index.mode LAZY", lambda: feed_lazily(case, folder)
     if can_be_compressed(p, folder):
         squeezed = {"ending": rng.choice([".gz", ".zz"])}
         yield way("compressed", lambda: feed(case, folder, {**squeezed, **threads}))
@@ -176,16 +178,28 @@ def feed_without_indexes(case, folder, how):
         return feed(case, folder, {**how, "index_dir": name})
 
 
-def feed_lazily(case, folder, plain):
-    try:
-        lazily = feed_without_indexes(case, folder, {"index": "LAZY", "where": False, "threads": case.threads})
-    except feedline.Error as error:
-        if "LAZY" not in error.message:  # it has limits
-            raise
-        return
+def feed_lazily(case, folder):
+    """Feeds what index.mode LAZY can: in file order and uncounted, with a limit that its memory is planned for."""
+    p = copy.deepcopy(case.pipeline)
+    for name in ("mixture", "shuffle", "interleave", "window", "filter"):
+        p.ClearField(name)
+    for of, names in (
+        *((source, ("range", "num_shards", "shard_id", "weight")) for source in p.source),
+        (p.epoch, ("steps", "repeat")),
+        (p.errors, ("max_failure_rate",)),
+    ):
+        for name in names:
+            of.ClearField(name)
+    p.errors.on_error = min(p.errors.on_error, SKIP_RECORD)
+    p.epoch.allow_empty = True
+    case = dataclasses.replace(case, pipeline=p)
+    plain = feed(case, folder, {})
+    how = {"index": "LAZY", "where": False, "threads": case.threads, "record_limit": data.LIMITS[-1]}
+    lazily = as_advised(lambda how: feed_without_indexes(case, folder, how), how)
     if not plain.steps and ended_by_error_limit(plain):
         # Counted data are refused at the start. A lazy feed meets the same records on its way.
-        plain = feed_without_limit(case, folder)
+        p.errors.ClearField("max_failures")
+        plain = feed(case, folder, {})
         if ended_by_error_limit(lazily):
             plain = Fed(plain.steps[: len(lazily.steps)], lazily.error)
     compare("index.mode LAZY", plain, lazily)
@@ -218,12 +232,6 @@ def order_of(fed):
 
 def ended_by_error_limit(fed):
     return fed.error is not None and "errors.max_failure" in fed.error.message
-
-
-def feed_without_limit(case, folder):
-    p = copy.deepcopy(case.pipeline)
-    p.errors.ClearField("max_failures")
-    return feed(dataclasses.replace(case, pipeline=p), folder, {"threads": case.threads})
 
 
 def can_be_compressed(p, folder):
