@@ -1,7 +1,8 @@
 """The program of a rank that a launcher starts: LAUNCHER early|late FOLDER STEPS RANKS ADDRESS.
 
 It feeds the pipeline FOLDER/pipeline for so many steps by a loader that is not told its rank. The loader is made before
-or after the framework has initialised its process group. What it was given goes to FOLDER/PID.pickle."""
+or after the framework has initialised its process group. The rank that the launcher has given it, and what it was fed,
+go to FOLDER/PID.pickle."""
 
 import os
 import pickle
@@ -29,7 +30,7 @@ if LAUNCHER.startswith(("Lightning", "Fabric")):
             self.loader, self.layer = loader, torch.nn.Linear(1, 1)
 
         def on_train_start(self):
-            feed(self.loader)
+            feed(self.loader, self.global_rank)
 
         def training_step(self, batch, index):
             return self.layer(batch).sum()
@@ -53,19 +54,19 @@ def opened():
         return feeds.Fed(error=error)
 
 
-def feed(early):
+def feed(early, rank):
     """Feeds by the loader that was made early, or if that is None, by one that is made now."""
     one = early or opened()
     fed = one if isinstance(one, feeds.Fed) else feeds.take(one, int(STEPS), feeds.Fed())
     with open(os.path.join(FOLDER, f"{os.getpid()}.pickle"), "wb") as file:
-        pickle.dump(fed, file)
+        pickle.dump((int(rank), fed), file)
 
 
 def feed_spawned(rank, early):
     import torch.distributed
 
     torch.distributed.init_process_group("gloo", f"tcp://{ADDRESS}", rank=rank, world_size=int(RANKS))
-    feed(early)
+    feed(early, rank)
     torch.distributed.barrier()  # a rank that goes takes its connections from those that are slower to make them
     torch.distributed.destroy_process_group()
 
@@ -76,7 +77,7 @@ def main():
         import torch.distributed
 
         torch.distributed.init_process_group("gloo")
-        feed(early)
+        feed(early, os.environ["RANK"])
         torch.distributed.barrier()
         torch.distributed.destroy_process_group()
     elif LAUNCHER == "mp.spawn":
@@ -93,21 +94,23 @@ def main():
     elif LAUNCHER == "Fabric":
         fabric = lightning.Fabric(accelerator="cpu", devices=int(RANKS), strategy="ddp")
         fabric.launch()
-        feed(early)
+        feed(early, fabric.global_rank)
         fabric.barrier()
     elif LAUNCHER == "Accelerate":
         import accelerate
 
         accelerator = accelerate.Accelerator(cpu=True)
-        feed(early)
+        feed(early, accelerator.process_index)
         accelerator.wait_for_everyone()
     elif LAUNCHER == "JAX":
         import jax
 
         jax.distributed.initialize(ADDRESS, int(RANKS), int(os.environ["PROCESS"]))
-        feed(early)
+        feed(early, os.environ["PROCESS"])
+    elif LAUNCHER == "mpirun":
+        feed(early, os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ["PMI_RANK"])
     else:  # its variables say it all
-        feed(early)
+        feed(early, os.environ["PROCESS"])
 
 
 if __name__ == "__main__":

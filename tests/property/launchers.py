@@ -1,6 +1,7 @@
 """Feeds a case as ranks that a launcher starts: the loaders are not told which rank they are."""
 
 import functools
+import glob
 import json
 import os
 import pickle
@@ -33,7 +34,7 @@ VARIABLES = {
     "srun's variables": lambda rank, ranks: {
         "SLURM_PROCID": str(rank), "SLURM_STEP_NUM_TASKS": str(ranks), "SLURM_NTASKS": str(ranks)},
     "TF_CONFIG": lambda rank, ranks: {"TF_CONFIG": cluster(rank, ranks)},
-    "JAX": lambda rank, ranks: {"PROCESS": str(rank)},
+    "JAX": lambda rank, ranks: {},
 }  # fmt: skip
 
 # What comes before the program in a command that starts all ranks. Where it is empty, the program starts them itself.
@@ -60,16 +61,21 @@ def lacking(launcher):
     return why_not(framework) if framework else ""
 
 
-def ways(case, folder, plain, laws, launchers):
-    """Yields (name, function) for each of the launchers, as ways.ways() does for the other ways."""
-    # Ranks that do not hear of each other each end at the first bad record of their own.
-    if case.world == 1 or (plain.error and (case.family != "damaged" or plain.steps)):
-        return
-    for launcher in launchers:
+def combinations():
+    """Yields (name, launcher, when the loader is made)."""
+    for launcher in (*VARIABLES, *COMMANDS):
         for when in ("late",) if launcher.endswith(("variables", "TF_CONFIG", "mpirun")) else ("early", "late"):
-            name = f"{launcher}, a loader made {when}"
-            fed = functools.partial(feed, case, folder, launcher, when)
-            yield name, lambda name=name, fed=fed: compare(name, plain, fed(), False, laws)
+            yield f"{launcher}, a loader made {when}", launcher, when
+
+
+def ways(case, folder, plain, laws):
+    """Yields (name, function) for each combination, as ways.ways() does for the other ways."""
+    # Ranks that do not hear of each other each end at the first bad record of their own.
+    if plain.error and (case.family != "damaged" or plain.steps):
+        return
+    for name, *combination in combinations():
+        fed = functools.partial(feed, case, folder, *combination)
+        yield name, lambda name=name, fed=fed: compare(name, plain, fed(), False, laws)
 
 
 def feed(case, folder, launcher, when):
@@ -81,7 +87,10 @@ def feed(case, folder, launcher, when):
             file.write(str(message_for(case, {"world": ranks, "threads": case.threads})))
         program = [PROGRAM, launcher, when, own, str(case.steps), str(ranks), f"127.0.0.1:{free_port()}"]
         if launcher in VARIABLES:
-            started = [([sys.executable, *program], VARIABLES[launcher](rank, ranks)) for rank in range(ranks)]
+            started = [
+                ([sys.executable, *program], {**VARIABLES[launcher](rank, ranks), "PROCESS": str(rank)})
+                for rank in range(ranks)
+            ]
         else:
             started = [([*COMMANDS[launcher](str(ranks)), *program], {})]
         environment = {**os.environ, "LD_LIBRARY_PATH": CUDA, "OMP_NUM_THREADS": "1", **QUIET}
@@ -95,15 +104,17 @@ def feed(case, folder, launcher, when):
         for process, text in zip(processes, told, strict=True):
             if process.returncode:
                 raise Differs(f"{launcher} ends with {process.returncode}: {text[-8000:]}")
-        parts = []
-        for name in os.listdir(own):
-            if name.endswith(".pickle"):
-                with open(os.path.join(own, name), "rb") as file:
-                    parts.append(pickle.load(file))
-        if len(parts) != ranks:
-            raise Differs(f"{launcher} has started {len(parts)} ranks, not {ranks}")
-        return joined(sorted(parts, key=lambda part: part.report.get("rank", 0)))
+        parts = {}
+        for name in glob.glob(os.path.join(own, "*.pickle")):
+            with open(name, "rb") as file:
+                rank, fed = pickle.load(file)
+            if fed.report.get("rank", rank) != rank:
+                raise Differs(f"rank {rank} of {launcher} has fed as rank {fed.report['rank']}")
+            parts[rank] = fed
+        if sorted(parts) != list(range(ranks)):
+            raise Differs(f"{launcher} has started the ranks {sorted(parts)}, not {ranks}")
+        return joined([parts[rank] for rank in range(ranks)])
 
 
 if __name__ == "__main__":
-    print(json.dumps({name: lacking(name) for name in (*VARIABLES, *COMMANDS)}))
+    print(json.dumps({name: lacking(launcher) for name, launcher, _ in combinations()}))

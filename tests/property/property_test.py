@@ -39,8 +39,8 @@ SAME, DIFFERS, REFUSED = 0, 1, 3
 
 
 def try_case(case, folder, hidden, seed, how, only):
-    """Feeds a case in some ways, or in the one that is called `only`. Returns (SAME, DIFFERS or REFUSED, the way and what
-    differs)."""
+    """Feeds a case in some ways, or in the one that is called `only`. Returns (SAME, DIFFERS or REFUSED, the last way, and
+    what differs)."""
     # Imported here, because a process that has imported feedline has threads, and must not fork.
     import feeds
     import laws
@@ -61,31 +61,29 @@ def try_case(case, folder, hidden, seed, how, only):
         held = laws.Laws(case, reference)
         held.check(plain)
         laws.check_values(plain, reference)
-        most = 6
         if how.gpus:
             chosen = dict(ways.gpu_ways(case, folder, plain, held, rng, how.gpus))
         elif how.launchers:
             import launchers
 
-            chosen, most = dict(launchers.ways(case, folder, plain, held, how.launchers)), 1
+            chosen = dict(launchers.ways(case, folder, plain, held))
         else:
             chosen = dict(ways.ways(case, folder, plain, held, rng))
             chosen.update({name: functools.partial(views.show, name, case, folder, plain) for name in views.VIEWS})
-        for way in rng.sample(sorted(chosen), min(most, len(chosen))) if only is None else [only]:
-            if way in chosen:
-                chosen[way]()
+        for way in rng.sample(sorted(chosen), min(6, len(chosen))) if only is None else chosen.keys() & {only}:
+            chosen[way]()
     except Differs as difference:
         return DIFFERS, f"{way}: {difference}"
     except Exception:
         return DIFFERS, f"{way}: {traceback.format_exc()}"
-    return SAME, ""
+    return SAME, way
 
 
 class Trial:
     """A case in a process of its own."""
 
     def __init__(self, case, folder, hidden, seed, how, only=None):
-        self.case, self.seed, self.told = case, seed, b""
+        self.case, self.seed, self.only, self.told = case, seed, only, b""
         self.log = tempfile.TemporaryFile()
         self.end, inner = os.pipe()
         sys.stdout.flush()
@@ -232,8 +230,8 @@ def prepare(folder):
 
 
 def launchers_here():
-    """Returns the launchers that can be tried here, and tells of the others. Asks a process of its own: this one must not
-    import feedline."""
+    """Returns the launchers that can be tried here, each with when a loader is made, and tells of the others. Asks a
+    process of its own: this one must not import feedline."""
     program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "launchers.py")
     lacking = json.loads(subprocess.run([sys.executable, program], stdout=subprocess.PIPE, check=True).stdout)
     for name, why in lacking.items():
@@ -255,7 +253,7 @@ def main():
         "--launchers",
         nargs="*",
         metavar="NAME",
-        help="feed as ranks that these launchers start; without a NAME, all that are here",
+        help='feed as ranks that these launchers start, such as "JAX, a loader made early"; without a NAME, all',
     )
     parser.add_argument("--refusals", action="store_true", help="print why pipelines were refused")
     arguments = parser.parse_args()
@@ -266,7 +264,7 @@ def main():
         os.makedirs(folder, exist_ok=True)
         hidden = prepare(folder)
         counts, refusals, trials, start = collections.Counter(), collections.Counter(), [], time.monotonic()
-        number = arguments.first
+        number, launched = arguments.first, dict.fromkeys(arguments.launchers or [], 0)
 
         def goes_on():
             if counts[DIFFERS] >= 20:
@@ -278,11 +276,17 @@ def main():
         while trials or goes_on():
             while len(trials) < arguments.jobs and goes_on():
                 seed = arguments.seed * 1_000_003 + number
-                trials.append(Trial(draw.draw(seed), folder, hidden, seed, arguments))
+                case, only = draw.draw(seed), None
+                if launched:
+                    case.world, only = max(case.world, 2), min(launched, key=launched.get)
+                    launched[only] += 1
+                trials.append(Trial(case, folder, hidden, seed, arguments, only))
                 number += 1
             trial, (outcome, told) = wait_for_any(trials)
             trials.remove(trial)
             counts[outcome] += 1
+            if launched and (outcome == REFUSED or outcome == SAME and told != trial.only):
+                launched[trial.only] -= 1  # the next pipeline tries it
             if outcome == REFUSED:
                 refusals[told.split("]")[0][-160:]] += 1
             elif outcome != SAME:
@@ -311,8 +315,11 @@ def main():
             f"{done} pipelines of seed {arguments.seed}: {counts[SAME]} the same in every way, {counts[REFUSED]} refused, "
             f"{failed} fail; {took:.0f} s"
         )
+        idle = [name for name, times in launched.items() if not times]
+        if idle:
+            print(f"too few pipelines, so these launchers started none: {'; '.join(idle)}")
         # Most pipelines must be fed, or the test shows nothing.
-        return 1 if failed or counts[REFUSED] * 3 > counts[SAME] + counts[REFUSED] else 0
+        return 1 if failed or idle or counts[REFUSED] * 3 > counts[SAME] + counts[REFUSED] else 0
 
 
 if __name__ == "__main__":
