@@ -24,18 +24,26 @@ def ragged_rows(part) -> list:
     return [values[begin:end] for begin, end in zip(splits, splits[1:])]
 
 
-def _same(given, wanted, absolute: float, relative: float) -> bool:
+def _close(output, given, wanted) -> np.ndarray:
+    """Tells of each number whether it may be what the reference wants."""
+    given, wanted = given.astype(np.float64), wanted.astype(np.float64)
+    near = {"atol": output.tolerance, "rtol": output.relative}
+    if output.type == "BOOL":
+        return (given == (wanted != 0)) | np.isclose(0.0, wanted, **near)
+    return np.isclose(given, wanted, equal_nan=True, **near)
+
+
+def _same(output, given, wanted) -> bool:
     if isinstance(given, bytes) or isinstance(wanted, bytes):
         return given == wanted
     given, wanted = np.asarray(given), np.asarray(wanted)
-    if given.dtype != wanted.dtype or given.shape != wanted.shape:
+    if given.shape != wanted.shape:
         return False
+    if output.tolerance or output.relative:
+        return given.dtype == output.dtype and bool(_close(output, given, wanted).all())
     if given.dtype == object:
         return given.tolist() == wanted.tolist()
-    if not (absolute or relative):
-        return given.tobytes() == wanted.tobytes()
-    given, wanted = given.astype(np.float64), wanted.astype(np.float64)
-    return np.allclose(given, wanted, rtol=relative, atol=absolute, equal_nan=True)
+    return given.dtype == wanted.dtype and given.tobytes() == wanted.tobytes()
 
 
 def _padded(output, wanted, longest: int, pad):
@@ -47,14 +55,13 @@ def _padded(output, wanted, longest: int, pad):
 
 def agrees(reference: Reference, output, given, wanted) -> bool:
     """Tells whether a row has what the reference wants."""
-    near = reference.tolerance(output.name), reference.relative_tolerance(output.name)
     if isinstance(wanted, Candidates):
         return bool(fits(reference, output, given, wanted))
     if output.kind == "padded":
-        return _same(given, _padded(output, wanted, len(given), reference.pad_value(output.name)), *near)
+        return _same(output, given, _padded(output, wanted, len(given), reference.pad_value(output.name)))
     if output.kind == "nested":
-        return len(given) == len(wanted) and all(_same(a, _plain(b), *near) for a, b in zip(given, wanted))
-    return _same(given, _plain(wanted, output.shape if output.kind == "dense" else (-1,)), *near)
+        return len(given) == len(wanted) and all(_same(output, a, _plain(b)) for a, b in zip(given, wanted))
+    return _same(output, given, _plain(wanted, output.shape if output.kind == "dense" else (-1,)))
 
 
 def fits(reference: Reference, output, given, wanted: Candidates) -> list[int]:
@@ -63,15 +70,13 @@ def fits(reference: Reference, output, given, wanted: Candidates) -> list[int]:
     if (
         output.kind != "dense"
         or values.dtype == object
-        or (values.dtype, values.shape[1:]) != (given.dtype, given.shape)
+        or (output.dtype, values.shape[1:]) != (given.dtype, given.shape)
     ):
         return [number for number, value in enumerate(values) if agrees(reference, output, given, value)]
-    near = {"atol": reference.tolerance(output.name), "rtol": reference.relative_tolerance(output.name)}
-    values, given = values.reshape(len(values), -1), given.reshape(-1).astype(np.float64)
+    values, given = values.reshape(len(values), -1), given.reshape(-1)
     left = np.arange(len(values))
     for some in (slice(8), slice(8, 64), slice(64, None)):  # the first numbers rule most of them out
-        alike = np.isclose(values[left, some].astype(np.float64), given[some], equal_nan=True, **near)
-        left = left[alike.all(1)]
+        left = left[_close(output, given[some], values[left, some]).all(1)]
     return left.tolist()
 
 

@@ -90,7 +90,8 @@ def _png(image: Image.Image, data: bytes, channels: int) -> np.ndarray:
     return _channels(pixels.reshape(*pixels.shape[:2], -1), channels)
 
 
-def _jpeg(image: Image.Image, data: bytes, channels: int) -> np.ndarray:
+def _jpeg(image: Image.Image, data: bytes, channels: int, size: tuple[int, int]) -> np.ndarray:
+    """Returns a JPEG's pixels, decoded to a half, a quarter or an eighth if that has at least `size` [width, height]."""
     if b"\xff\xd9" not in data[data.rfind(b"\xff\xda") :]:
         raise Failure("bad_image")
     if image.mode == "CMYK":
@@ -100,25 +101,29 @@ def _jpeg(image: Image.Image, data: bytes, channels: int) -> np.ndarray:
         inks = np.asarray(image).astype(np.int64)
         inks = 255 - inks if "adobe" in image.info else inks
         return (inks[..., :3] * inks[..., 3:] // 255).astype(np.uint8)
-    if channels == 1:
-        image.draft("L", image.size)
+    image.draft("L" if channels == 1 else "RGB", size)
     return np.asarray(image.convert("L" if channels == 1 else "RGB")).reshape(image.height, image.width, channels)
 
 
-def decode(data: bytes, spec) -> np.ndarray:
-    """Returns the pixels [height, width, channels] of an encoded picture, UINT8 or UINT16, or raises Failure."""
+def decode(data: bytes, spec, wanted) -> np.ndarray:
+    """Returns the pixels [height, width, channels] of an encoded picture, UINT8 or UINT16, or raises Failure. With
+    `scale: AUTO` they may be fewer than it has, if it will be resized to wanted(height, width)."""
     channels = spec.channels or 3
     try:
         image = Image.open(io.BytesIO(data), formats=["JPEG", "PNG"])
         if image.width * image.height > (spec.max_pixels or 1 << 24) or max(image.size) > 65536:
             raise Failure("bad_image")
         exif = image.info.get("exif")
-        pixels = (_jpeg if image.format in ("JPEG", "MPO") else _png)(image, data, channels)
         turn = None
         if spec.apply_exif and exif:
             tags = Image.Exif()
             tags.load(exif)
             turn = _TURNS.get(tags.get(0x0112))
+        if image.format in ("JPEG", "MPO"):
+            height, width = wanted(image.height, image.width) if spec.scale and not turn else image.size[::-1]
+            pixels = _jpeg(image, data, channels, (width, height))
+        else:
+            pixels = _png(image, data, channels)
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError, KeyError, struct.error, zlib.error) as error:
         raise Failure("bad_image") from error
     if spec.bit_depth == 16:
@@ -170,7 +175,7 @@ class Shaping:
         if self.crop and self.crop.after_resize:
             return tuple(self.crop.size)
         if self.resize:
-            return tuple(self.resize.size) if self.resize.size else self._wanted(*stored)
+            return tuple(self.resize.size) if self.resize.size else self.wanted(*stored)
         return tuple(self.crop.size) if self.crop else stored
 
     def candidates(self, pixels: np.ndarray) -> tuple[list, np.ndarray]:
@@ -193,7 +198,10 @@ class Shaping:
         stacked = np.concatenate(made)
         return choices, np.concatenate([stacked[:, :, ::-1] if m else stacked for m in self.mirrored])
 
-    def _wanted(self, height: int, width: int) -> tuple[int, int]:
+    def wanted(self, height: int, width: int) -> tuple[int, int]:
+        """Returns height and width that a picture is resized to."""
+        if not self.resize:
+            return height, width
         if self.resize.size:
             return tuple(self.resize.size)
         short = self.resize.shorter
@@ -202,10 +210,10 @@ class Shaping:
     def _resized(self, windows: np.ndarray) -> np.ndarray:
         """Resizes pictures of one size [pictures, height, width, channels]."""
         size = windows.shape[1:3]
-        if not self.resize or self._wanted(*size) == size:
+        if self.wanted(*size) == size:
             return windows
         down, across = (
-            weights(old, new, self.method, self.resize.antialias) for old, new in zip(size, self._wanted(*size))
+            weights(old, new, self.method, self.resize.antialias) for old, new in zip(size, self.wanted(*size))
         )
         result = np.einsum("ah,nhwc,bw->nabc", down, windows.astype(np.float64), across, optimize=True)
         return result.astype(windows.dtype if self.method == "NEAREST" else np.float64)

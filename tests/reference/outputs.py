@@ -15,6 +15,7 @@ from formulas import Formula, OutOfRange
 
 RESERVED = ("@record", "@file", "@offset", "@source")
 _FORMULA_ULPS = 16
+_FAST_LEVELS = 5.0  # by which pixels of 165 small JPEGs differ at most, of 255
 _PICTURES_KEPT = 64
 
 
@@ -53,6 +54,7 @@ class Output:
 
     `kind` is "dense", "padded", "ragged" or "nested", `type` its DType by name, `dtype` a numpy type or "BYTES", and
     `shape` that of a value (of a step, if it is padded). A value may be off by `tolerance` and by `relative` of itself.
+    With a tolerance, integers and BOOL are not yet rounded.
     """
 
     def __init__(self, message, declared: dict[str, Declared], every: dict, folder: str):
@@ -127,6 +129,8 @@ class Output:
 
     def _resolve_decode_image(self, _) -> str:
         spec, feature = self.message.decode_image, self.feature
+        if spec.scale and self.message.HasField("crop"):
+            raise NotImplementedError("windows of pictures that are decoded to a smaller size")
         self._shaping, self._stored = imaging.Shaping(self.message), "HWC"
         self.shape = (*self._shaping.size(None), spec.channels or 3)
         self._is_clip = feature.kind != "FIXED" or bool(feature.shape)
@@ -138,13 +142,9 @@ class Output:
     def _resolve_inexact(self, unit: int) -> None:
         """Sets the tolerance of pictures: sums are in another order, and Pillow has no fast transforms."""
         self._rounds = True
-        spec = self.message.decode_image
-        error = 1e-4 * unit if self._shaping.is_inexact else 0.0
-        if schema.enum_name(spec, "dct") == "FAST":
-            error = 32.0 * unit
-        if schema.enum_name(spec, "scale") == "AUTO":
-            error = 256.0 * unit
-        self.tolerance = error
+        self.tolerance = 1e-4 * unit if self._shaping.is_inexact else 0.0
+        if schema.enum_name(self.message.decode_image, "dct") == "FAST":
+            self.tolerance += _FAST_LEVELS * unit
 
     def _resolve_one_hot(self, _) -> str:
         lead = self.feature.shape if self.feature.kind == "FIXED" else ()
@@ -212,8 +212,8 @@ class Output:
         """Widens the tolerance by what normalising and casting make of it."""
         spec = self.message.normalize
         self.tolerance *= abs(spec.scale if spec.HasField("scale") else 1.0) / min(spec.std or [1.0])
-        if not is_float(self.type):
-            self.tolerance = max(1.0, math.ceil(self.tolerance))
+        if not is_float(self.type) and self.type != "BOOL":
+            self.tolerance += 0.5 if self._rounds else 1.0
         self.relative += {"FLOAT16": 2.0**-10, "BFLOAT16": 2.0**-7, "FLOAT32": 2.0**-22}.get(self.type, 0.0)
 
     # What becomes of a record in each way.
@@ -223,9 +223,14 @@ class Output:
         values = np.asarray(values)
         if self.message.HasField("normalize"):
             values = self._normalized(values)
-        if self._rounds and values.dtype.kind == "f" and self.type != "BOOL" and not is_float(self.type):
-            values = np.rint(values)
-        values = cast(values, self.type)
+        if (self.tolerance or self.relative) and not is_float(self.type):
+            limits = np.finfo(float) if self.type == "BOOL" else np.iinfo(self.dtype)
+            values = np.nan_to_num(values.astype(float), nan=float(self.type == "BOOL"))
+            values = np.clip(values, limits.min, limits.max)
+        elif self._rounds and values.dtype.kind == "f" and self.type != "BOOL" and not is_float(self.type):
+            values = cast(np.rint(values), self.type)
+        else:
+            values = cast(values, self.type)
         if self._transposed:
             values = np.moveaxis(values, -1, -3) if self._stored == "HWC" else np.moveaxis(values, -3, -1)
         return np.ascontiguousarray(values).reshape(values.shape)
@@ -297,7 +302,7 @@ class Output:
                 self._cache.pop(next(iter(self._cache)))
             try:
                 self._cache[key] = self._shaped(
-                    [imaging.decode(frame, self.message.decode_image) for frame in frames], self._is_clip
+                    [imaging.decode(frame, self.message.decode_image, self._shaping.wanted) for frame in frames], self._is_clip
                 )
             except Failure:
                 self._cache[key] = Failure("bad_image", self.feature.name)

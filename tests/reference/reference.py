@@ -145,14 +145,6 @@ class Reference:
             return failure
         return None
 
-    def tolerance(self, output_name: str) -> float:
-        """Returns how far an element may be from the reference's, 0 if it must have the same bits."""
-        return self._every[output_name].tolerance
-
-    def relative_tolerance(self, output_name: str) -> float:
-        """Returns the same as a share of the element: of formulas whose functions differ between libraries."""
-        return self._every[output_name].relative
-
     def pad_value(self, output_name: str):
         """Returns the step that pads rows of a padded output."""
         return self._every[output_name].pad_value()
