@@ -18,7 +18,6 @@
 #include "base/audit.h"
 #include "draw.h"
 #include "feedline/tensor.h"
-#include "flowgraph/rows/fingerprint.h"
 #include "tests/flowgraph/example_writer.h"
 #include "tests/pictures/encode.h"
 #include "tests/support/npy.h"
@@ -91,6 +90,34 @@ class ModelTables {
                                {"|b1", DType::boolean, {4}, 64}};
   const TempDir dir;
 };
+
+/// Returns FarmHash's Fingerprint64 of at most 32 bytes, as farmhashna::Hash64() has it.
+inline uint64_t slow_fingerprint(std::string_view text) {
+  constexpr uint64_t k0 = 0xc3a5c85c97cb3127, k1 = 0xb492b66fbe98f273, k2 = 0x9ae16a3b2f90404f;
+  const size_t size = text.size();
+  const uint64_t factor = k2 + 2 * size;
+  const auto read = [&](size_t at, size_t bytes) {
+    uint64_t number = 0;
+    while (bytes-- > 0) number = number << 8 | static_cast<uint8_t>(text[at + bytes]);
+    return number;
+  };
+  const auto shift_mix = [](uint64_t number) { return number ^ number >> 47; };
+  const auto mix = [&](uint64_t a, uint64_t b) {
+    return shift_mix((b ^ shift_mix((a ^ b) * factor)) * factor) * factor;
+  };
+  if (size == 0) return k2;
+  if (size < 4) {
+    const uint64_t y = read(0, 1) + (read(size / 2, 1) << 8), z = size + (read(size - 1, 1) << 2);
+    return shift_mix(y * k2 ^ z * k0) * k2;
+  }
+  if (size < 8) return mix(size + (read(0, 4) << 3), read(size - 4, 4));
+  if (size <= 16) {
+    const uint64_t a = read(0, 8) + k2, b = read(size - 8, 8);
+    return mix(std::rotr(b, 37) * factor + a, (std::rotr(a, 25) + b) * factor);
+  }
+  const uint64_t a = read(0, 8) * k1, b = read(8, 8), c = read(size - 8, 8) * factor, d = read(size - 16, 8) * k2;
+  return mix(std::rotr(a + b, 43) + std::rotr(c, 30) + d, a + std::rotr(b + k2, 18) + c);
+}
 
 class Model {
  public:
@@ -489,17 +516,22 @@ inline void Model::keys() {
   const bool is_lookup = kind == 0, is_hash = kind == 2, by_row = is_lookup && by == 0, is_text = by == 1;
   const std::vector<int64_t> axes(pick(3), static_cast<int64_t>(1 + pick(pick(4) == 3 ? 20 : 3)));
   const auto count = static_cast<size_t>(Shape(axes).elements());
-  const uint64_t number = pick(2) == 1 ? near(table.rows) : 1 + pick(9),
-                 unknown = is_lookup ? number % table.rows : number % (uint64_t{1} << 31), buckets = 1 + unknown;
+  const uint64_t number = pick(2) == 1 ? near(table.rows) : 1 + pick(9), most = number % (uint64_t{1} << 31),
+                 buckets = 1 + most,
+                 unknown = is_lookup         ? number % table.rows
+                           : number % 2 == 1 ? ~most
+                                             : most;  // ~0 is -1
   const bool has_unknown = how == 1 || (how == 2 && is_lookup), has_buckets = how == 2 && !is_lookup;
   Finish cast{"", DType::int64};
   if (is_lookup) cast = finish(table.dtype, table.shape.rank() == 0 ? 1 : static_cast<size_t>(table.shape.end()[-1]));
+  const bool is_narrow = !has_buckets || table.rows + buckets <= uint64_t{1} << 31;
+  if (!is_lookup && is_narrow && pick(2) == 1) cast = {"dtype: INT32", DType::int32};
   const std::string named = declare(is_text ? DType::bytes : DType::int64,
                                     fmt::format("shape: [{}]", fmt::join(axes, ","))),
                     file = all.dir.file(std::to_string(t)),
                     names = is_text ? file + (is_lookup ? ".txt" : ".words") : file + ".numbers",
                     keys_file = by_row ? "" : "keys_file: '" + names + "'",
-                    other = has_unknown   ? fmt::format("unknown: {}", unknown)
+                    other = has_unknown   ? fmt::format("unknown: {}", static_cast<int64_t>(unknown))
                             : has_buckets ? fmt::format("unknown_buckets: {}", buckets)
                                           : "";
   std::vector<int64_t> shape = axes;
@@ -519,7 +551,7 @@ inline void Model::keys() {
     return row;
   };
   for (size_t i = 0; i < count; i++)
-    output.zeros += is_lookup ? row_of(std::string(cells * size, '\0')) : std::string(8, '\0');
+    output.zeros += is_lookup ? row_of(std::string(cells * size, '\0')) : cast(DType::int64, 0);
   for (size_t r = 0; r < records.size(); r++) {
     Made& made = output.of_record[r];
     std::vector<std::string> values;
@@ -532,10 +564,10 @@ inline void Model::keys() {
                                            : ModelTables::word_of(row);
       values.push_back(is_text ? said : bytes_of(static_cast<uint64_t>(name), 8));
       made.fails = made.fails || (!is_hash && !is_known && !has_unknown && !has_buckets);
-      const uint64_t found = is_known ? row : has_buckets ? table.rows + flow::fingerprint(said) % buckets : unknown;
-      made.values.push_back(is_hash     ? bytes_of(flow::fingerprint(said) % buckets, 8)
+      const uint64_t found = is_known ? row : has_buckets ? table.rows + slow_fingerprint(said) % buckets : unknown;
+      made.values.push_back(is_hash     ? cast(DType::int64, slow_fingerprint(said) % buckets)
                             : is_lookup ? row_of(all.row_of(t, found))
-                                        : bytes_of(found, 8));
+                                        : cast(DType::int64, found));
     }
     put(r, feature_of(is_text ? DType::bytes : DType::int64, values));
   }
