@@ -24,23 +24,26 @@ echo "random pipelines for $seconds s"
 FEEDLINE_TOOL=$PWD/build/feedline FEEDLINE_C_FEED=$PWD/build/tests/property/c_feed PYTHONPATH=$PWD/build/python \
   in_memory build/python-env/bin/python \
   tests/property/property_test.py --seconds "$seconds" --seed "$(date +%s)" || failed=1
+export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 echo "each target for $seconds s, $(nproc) at a time; logs: build-fuzz/NAME.log"
 for source in tests/fuzz/*_fuzz.cc; do
   while [[ $(jobs -rp | wc -l) -ge $(nproc) ]]; do wait -n || true; done
   name=$(basename "$source" _fuzz.cc)
   mkdir -p "build-fuzz/found/$name"
   rm -f "build-fuzz/$name".{profraw,profdata,result}
-  # New inputs go to the first folder; inputs that make the target fail go beside the log. -entropic=0: all inputs are
-  # changed equally often, because each reaches something that no other does.
-  LLVM_PROFILE_FILE=build-fuzz/$name.profraw UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
-    "build-fuzz/tests/fuzz/${name}_fuzz" -max_total_time="$seconds" -timeout=10 -entropic=0 -print_final_stats=1 \
-    -artifact_prefix="build-fuzz/$name-" "build-fuzz/found/$name" \
-    "tests/fuzz/corpus/$name" > "build-fuzz/$name.log" 2>&1 \
+  target=("build-fuzz/tests/fuzz/${name}_fuzz" -timeout=10 -artifact_prefix="build-fuzz/$name-")
+  # Lines are counted of the corpus alone. New inputs go to the first folder; inputs that make the target fail go beside
+  # the log. -entropic=0: all inputs are changed equally often, because each reaches something that no other does.
+  {
+    LLVM_PROFILE_FILE=build-fuzz/$name.profraw "${target[@]}" -runs=0 "tests/fuzz/corpus/$name" \
+      && LLVM_PROFILE_FILE=/dev/null "${target[@]}" -max_total_time="$seconds" -entropic=0 -print_final_stats=1 \
+        "build-fuzz/found/$name" "tests/fuzz/corpus/$name"
+  } > "build-fuzz/$name.log" 2>&1 \
     && echo ok > "build-fuzz/$name.result" || echo failed > "build-fuzz/$name.result" &
 done
 wait
-# lines_reached NAME: prints how many lines a target has reached (scripts/fuzz_lines.py) of the files that it names in
-# "// covers: FILE...".
+# lines_reached NAME: prints how many lines a target's corpus reaches (scripts/fuzz_lines.py) of the files that it names
+# in "// covers: FILE...".
 lines_reached() {
   local -a files
   read -ra files <<< "$(sed -n 's,^// covers: ,,p' "tests/fuzz/$1_fuzz.cc" | tr '\n' ' ')"
