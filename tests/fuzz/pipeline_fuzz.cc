@@ -4,6 +4,9 @@
 // be several pipelines, with a line of --- between them.
 // covers: flowgraph/pipeline/validate.cc flowgraph/pipeline/resolve_features.cc flowgraph/pipeline/resolve_formulas.cc
 // covers: flowgraph/pipeline/resolve_outputs.cc flowgraph/formula/expression.cc flowgraph/formula/formula.cc
+// covers: flowgraph/pipeline/output_resolver.cc flowgraph/pipeline/resolve_bits.cc flowgraph/pipeline/resolve_cache.cc
+// covers: flowgraph/pipeline/resolve_hash.cc flowgraph/pipeline/resolve_one_hot.cc flowgraph/pipeline/resolve_picture.cc
+// covers: flowgraph/pipeline/resolve_raw.cc flowgraph/pipeline/resolve_stack.cc flowgraph/pipeline/resolve_vocabulary.cc
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

@@ -6,6 +6,7 @@
 // covers: flowgraph/batch/batch_writer.cc flowgraph/batch/batch_rows.cc flowgraph/batch/ragged_writer.cc
 // covers: flowgraph/batch/packing.cc flowgraph/rows/one_hot_writer.cc flowgraph/rows/lookup_writer.cc
 // covers: flowgraph/rows/vocabulary_writer.cc flowgraph/rows/hash_writer.cc flowgraph/rows/fingerprint.cc
+// covers: flowgraph/rows/make_row_writer.cc
 #include <oneapi/tbb/task_arena.h>
 
 #include <algorithm>
