@@ -113,7 +113,7 @@ def _rich(i):
         "id": [i],
         "clip": [i // 13],
         "opt": None if i % 4 == 0 else [i * 3 - 500],
-        "optb": None if i % 7 == 3 else [b"%05d" % i],
+        "optb": None if i % 7 == 3 else [b"%05d" % (i % 100_000)],
         "optf": None if i % 5 == 1 else _floats(i, 6),
         "x": _floats(i, 1),
         "y": [i % 23 - 11],

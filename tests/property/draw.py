@@ -25,6 +25,9 @@ NEVER = {
 }
 
 
+ABSENT = ("opt", "optb", "optf")  # the features that intact records may lack
+
+
 @dataclasses.dataclass
 class Case:
     """A pipeline and the ways in which it is fed besides the plain one."""
@@ -90,7 +93,7 @@ class _Draw:
 
     def errors(self):
         self.faulty = self.family in ("damaged", "faulty", "faulty-sequence")
-        self.skips = self.faulty and self.chance(80)
+        self.skips = self.faulty and self.chance(90)
         if self.skips:
             self.p.errors.on_error = self.any(["SKIP_RECORD", "SKIP_RECORD", "SKIP_FILE"])
             if self.chance(10):
@@ -212,14 +215,16 @@ class _Draw:
             if name == "frames":
                 feature.max_values = 3
             elif self.chance(40):
-                feature.max_values = self.any([2, 4, 12, 60])
-            if self.chance(15):
+                feature.max_values = self.any([2, 4, 12, 60] if self.faulty else [12, 60])
+            # Of an intact record these may be missing, or have no kind if they are empty.
+            if (self.faulty or name not in (*ABSENT, "vx", "frames")) and self.chance(15):
                 feature.required = True
             return feature
         feature.shape.extend(shape)
         if length and self.chance(70):
             feature.length = length
-        if not in_list and (name in ("opt", "optb", "optf") and self.chance(80) or self.chance(3)):
+        absent = not in_list and name in ABSENT and (not self.faulty or self.chance(80))
+        if absent or not in_list and self.chance(3):
             self.default(feature, dtype, math.prod(shape) if self.chance(50) else 1, feature.length or length or 3)
         return feature
 
@@ -305,17 +310,19 @@ class _Draw:
 
     def batch(self):
         batch = self.p.batch
+        few = self.windows or self.p.filter or "small-rich" in self.sets or "tiny" in self.sets
+        few = few or any(source.num_shards for source in self.p.source)
         if self.chance(85):
-            batch.global_batch_size = self.any(
-                [8, 24, 48, 96, 200, 480] if self.family in ("plain", "damaged") else [8, 16, 24, 48]
-            )
+            many = self.family in ("plain", "damaged")
+            batch.global_batch_size = self.any([8, 24, 48, 96, 200, 480] if many and not few else [8, 16, 24, 48])
         else:
             batch.batch_size_per_replica = self.any([8, 16, 40])
-        if self.chance(70):
+        if self.chance(95 if few else 70):
             batch.last_batch_policy = self.any(["DROP", "PARTIAL", "PAD"])
         if self.chance(20):
             batch.valid_mask = "mask"
-        if self.mode == "BLOCK" and self.chance(30):
+        changes = not self.p.shuffle.HasField("reshuffle_each_epoch") or self.p.shuffle.reshuffle_each_epoch
+        if self.mode == "BLOCK" and changes and self.chance(30):
             self.p.shuffle.lanes = self.any([1, 2, 4, 8])
 
     # Outputs
@@ -421,8 +428,7 @@ class _Draw:
         if shape and self.chance(30):
             order = list(range(channels))
             self.rng.shuffle(order)
-            u.channel_order.extend(order[: self.rng.randint(1, channels)] if self.chance(30) else order)
-            channels = len(u.channel_order)
+            u.channel_order.extend(order)
         for field in (u.scale, u.bias):
             if self.chance(20):
                 field.extend(self.any([0.5, -2.0, 0.1]) for _ in range(channels if self.chance(50) else 1))
@@ -486,7 +492,7 @@ class _Draw:
             image.channels = self.any([1, 3])
         channels = image.channels or 3
         if self.chance(50):
-            image.max_pixels = self.any([100, 150, 400])
+            image.max_pixels = self.any([100, 150, 400] if self.faulty else [150, 400])
         if self.chance(15):
             image.dct = self.any(["ACCURATE", "FAST"])
         image.apply_exif = self.chance(20)
@@ -542,7 +548,7 @@ class _Draw:
                 c.mode = self.any(["CENTER", "RANDOM"] if self.one_picture else ["CENTER"])
                 room = min(output.resize.size) if output.crop.after_resize and output.resize.size else smallest
                 c.size.extend([self.rng.randint(1, min(room, 8)), self.rng.randint(1, min(room, 8))])
-                if self.chance(20):
+                if not c.after_resize and self.chance(40):
                     c.padding = self.any([1, 2])
                     c.fill = self.any([0, 0, 255, 7])
             if c.mode and self.chance(30):
@@ -562,11 +568,11 @@ class _Draw:
     def _one_hot(self, name, names):
         output = self.add(name, self.any(names))
         one_hot = output.one_hot
-        one_hot.classes = self.any([10, 12, 23] if self.faulty else [10, 23])
-        one_hot.ignore_outside = self.chance(40)
-        if self.known[output.feature].kind:  # lists of larger numbers
+        one_hot.classes = self.any([10, 12, 23])
+        fits = {"cls": 10, "row": 20, "ids": 20}.get(base_of(output.feature), math.inf)  # others have larger numbers
+        if self.known[output.feature].kind:
             one_hot.classes = self.any([23, 1000])
-            one_hot.ignore_outside = self.chance(80)
+        one_hot.ignore_outside = self.chance(40) or not self.faulty and one_hot.classes < fits
         if self.chance(25):
             one_hot.on_value = self.any([0.9, 0.0, -3.0, 1e6])
         if self.chance(25):
