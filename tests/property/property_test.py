@@ -69,7 +69,8 @@ def try_case(case, folder, hidden, seed, how, only):
             chosen = dict(launchers.ways(case, folder, plain, held))
         else:
             chosen = dict(ways.ways(case, folder, plain, held, rng))
-            chosen.update({name: functools.partial(views.show, name, case, folder, plain) for name in views.VIEWS})
+            for name in views.VIEWS:
+                chosen[name] = functools.partial(views.show, name, case, folder, plain, reference)
         for way in rng.sample(sorted(chosen), min(6, len(chosen))) if only is None else chosen.keys() & {only}:
             chosen[way]()
     except Differs as difference:
