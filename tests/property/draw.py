@@ -683,7 +683,7 @@ class _Draw:
             if cache.where:
                 cache.dir = "kept"
             cache.limit = self.any(["200KiB", "1MiB", "64MiB"])
-        if self.chance(10):
+        if self.chance(25):
             p.distribute.mode = self.any(["SPLIT", "REPLICATE", "SCATTER"])
             if self.chance(50):
                 p.distribute.peer = self.any(["AUTO", "OFF"])
