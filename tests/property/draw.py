@@ -1,7 +1,7 @@
 """Draws a random pipeline over the files of data.py, and how it is fed.
 
 Every field of pipeline.proto and every value of its enums is drawn; NEVER says which are not, and why. test_fields.py
-reads pipeline.proto and holds this file to that."""
+reads pipeline.proto, feeds pipelines, and holds this file to that."""
 
 import dataclasses
 import math
@@ -25,6 +25,7 @@ NEVER = {
 }
 
 
+PICTURES = ("pic", "two", "frames", "pair")
 ABSENT = ("opt", "optb", "optf")  # the features that intact records may lack
 
 
@@ -72,7 +73,7 @@ class _Draw:
             + ["raw"]
         )
         self.family = self.any(families)
-        self.windows = self.chance(20)
+        self.windows = self.chance(25)
         self.kept = None  # the output whose pictures a cache may keep
         self.errors()
         self.sources()
@@ -106,7 +107,7 @@ class _Draw:
     def sources(self):
         p = self.p
         sets = data.SETS[self.family]
-        if self.chance(97):  # thousands of files take long
+        if self.chance(80):  # thousands of files take long
             sets = [one for one in sets if one != "thousands"]
         self.mixture = self.chance(25)
         count = self.rng.randint(2, 3) if self.mixture else 1 + self.chance(20)
@@ -171,6 +172,9 @@ class _Draw:
         names = ["id", *self.some([name for name in known if name != "id"], least)][: self.rng.randint(2, 9)]
         if self.windows and self.chance(60) and "clip" not in names:
             names.append("clip")
+        pictures = [name for name in PICTURES if name in known and name not in names]
+        if pictures and self.chance(60):
+            names.append(self.any(pictures))
         features = [self.feature(name, *known[name], "CONTEXT") for name in names]
         if self.family.endswith("sequence"):
             features += [self.feature(name, *data.LISTS[name], "FEATURE_LIST") for name in self.some(data.LISTS)[:4]]
@@ -286,7 +290,7 @@ class _Draw:
             if mode == "BLOCK" and self.chance(50):
                 shuffle.block_size = self.any(["16KiB", "64KiB"])
             if mode == "BUFFER":
-                shuffle.shuffle_files = self.chance(30)
+                shuffle.shuffle_files = not p.window.across_files and self.chance(30)
             if self.chance(20):
                 shuffle.seed = self.rng.getrandbits(64)
             if self.chance(20):
@@ -358,7 +362,7 @@ class _Draw:
             "image": [
                 n
                 for n in self.names
-                if base[n] in ("pic", "two", "frames", "pair") and not (self.windows and f[n].kind)
+                if base[n] in PICTURES and not (self.windows and f[n].kind)
             ],
             "one_hot": [
                 n
@@ -374,7 +378,8 @@ class _Draw:
             "stack": numbers,
             "expression": [n for n in numbers if n.isidentifier()],
         }
-        can += [kind for kind, names in kinds.items() if names for _ in range(3)]
+        weights = {"image": 8, "raw": 4, "bits": 4, "hash": 1, "stack": 1, "expression": 2}
+        can += [kind for kind, names in kinds.items() if names for _ in range(weights.get(kind, 3))]
         what = self.any(can)
         if what == "reserved":
             output = self.add(name, self.any(["@record", "@file", "@offset", "@source"]))
@@ -388,7 +393,7 @@ class _Draw:
             output = self.add(name, feature)
             if f[feature].dtype != 1:
                 self.number(output, channels=f[feature].shape[-1] if f[feature].shape and not f[feature].kind else 1)
-            elif self.is_fixed(feature) and self.chance(20) and not self.windows:
+            elif self.is_fixed(feature) and self.chance(50) and not self.windows:
                 output.dtype = "BYTES"
         else:
             getattr(self, "_" + what)(name, kinds[what])
@@ -501,7 +506,7 @@ class _Draw:
         # The reference tries every combination of windows of several pictures, so these are few.
         self.one_picture = not self.known[feature].kind and not self.known[feature].shape
         self.shape_picture(output, smallest=9, channels=channels)
-        if not output.HasField("crop") and self.chance(10):
+        if not output.HasField("crop") and self.chance(30):
             image.scale = self.any(["FULL", "AUTO"])
         if self.known[feature].kind == 0 and not self.known[feature].shape and not self.windows:
             self.kept = output
@@ -521,7 +526,7 @@ class _Draw:
             self.number(output, channels)
             return
         crop = self.chance(60)
-        random_area = crop and self.one_picture and self.chance(20)
+        random_area = crop and self.one_picture and self.chance(30)
         resize = random_area or not crop or self.chance(50)
         if resize:
             r = output.resize
@@ -574,7 +579,7 @@ class _Draw:
             one_hot.classes = self.any([23, 1000])
         one_hot.ignore_outside = self.chance(40) or not self.faulty and one_hot.classes < fits
         if self.chance(25):
-            one_hot.on_value = self.any([0.9, 0.0, -3.0, 1e6])
+            one_hot.on_value = self.any([0.9, 0.0, -3.0, 1e3])
         if self.chance(25):
             one_hot.off_value = self.any([0.05, 1.0, -2.5])
         self.number(output)
@@ -675,9 +680,9 @@ class _Draw:
         p = self.p
         if self.chance(60):
             p.seed = self.rng.getrandbits(63)
-        if self.chance(30):
+        if self.chance(30 if self.kept is None else 60):
             cache = p.cache
-            if self.kept is not None and self.chance(70):
+            if self.kept is not None and self.chance(80):
                 cache.what = self.any(["DECODED", "RESIZED"])
             cache.where = self.any(["MEMORY", "DISK"])
             if cache.where:

@@ -1,10 +1,15 @@
-"""The random pipelines draw every field of pipeline.proto and every value of its enums, or say why not."""
+"""The random pipelines draw every field of pipeline.proto and every value of its enums, or say why not; and several of
+those that have it deliver a step."""
 
+import collections
+import dataclasses
+
+import data
 import draw
-import ways
+import property_test
 from schema import pipeline_class
 
-DRAWS = 6000
+DRAWS, FED = 1000, 4  # pipelines, and how many must deliver a step with each field, value and set of files
 
 
 def everything(descriptor, seen=None):
@@ -45,14 +50,34 @@ def drawn(message):
     return names
 
 
-def test_every_field_and_value_is_drawn():
+def delivers(case, folder):
+    """Returns whether the case has a step with a row."""
+    import feeds
+
+    import feedline
+
+    try:
+        fed = feeds.feed(dataclasses.replace(case, steps=1), folder, {})
+    except feedline.Error:
+        return False
+    return any(batch.valid_mask.any() for step in fed.steps for batch in step.batches)
+
+
+def test_every_field_value_and_set_is_fed(tmp_path):
+    property_test.prepare(str(tmp_path))  # begins processes, so nothing has imported feedline before
+    import ways
+
     wanted = everything(pipeline_class().DESCRIPTOR)
     excused = set(draw.NEVER) | set(ways.CHANGED)
     assert not excused - wanted, "these are excused, but pipeline.proto does not have them"
-    given = set()
+    given, fed = set(), collections.Counter()
     for seed in range(DRAWS):
-        given |= drawn(draw.draw(seed).pipeline)
+        case = draw.draw(seed)
+        names = drawn(case.pipeline) | {source.files[0].partition("-*")[0] for source in case.pipeline.source}
+        given |= names
+        fed.update(names if delivers(case, str(tmp_path)) else ())
     assert not given & set(draw.NEVER), "these are drawn, though the list says that they never are"
-    assert not sorted(wanted - given - excused), (
-        "these are never drawn: add them to draw.py, or to its list with the reason"
+    wanted |= {name for sets in data.SETS.values() for name in sets}
+    assert not {name: fed[name] for name in sorted(wanted - excused) if fed[name] < FED}, (
+        "these are fed too rarely: draw them more often in draw.py, or add them to its list with the reason"
     )
