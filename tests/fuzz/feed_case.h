@@ -111,6 +111,7 @@ struct Case {
 
   /// Damages records in a way that counting has not seen.
   void hide_damage(MemorySource& source);
+  bool hides_damage_in_streams() const { return std::ranges::any_of(hidden_, &Hidden::in_stream); }
 
  private:
   void draw_order(Draw& draw);

@@ -560,6 +560,7 @@ void feed(Draw& draw) {
   filter(drawn, *data);
   flow::sum_passes(spec, *data);
   drawn.hide_damage(source);
+  options.may_differ = drawn.hides_damage_in_streams();
   const std::vector<Run> runs = run_all(drawn, spec, data, source, options, true);
   flow::PipelineSpec plain = spec;
   plain.cache.reset();
