@@ -35,8 +35,8 @@ class Inflater {
   void find_seek_points(uint64_t spacing, SeekPointFound found);
 
   /// Inflates from `in` to `out`, and advances `in` past what was used and `out` past what was filled. `last` says that
-  /// no input follows `in`. The bytes that were written before an error come from the stream, but no checksum has
-  /// confirmed them.
+  /// no input follows `in`. No checksum has confirmed the bytes that were written before an error, and the last 258 may
+  /// be wrong: ISA-L counts those of a copy that it then refuses.
   Status run(std::span<const std::byte>& in, std::span<std::byte>& out, bool last);
 
   /// Returns what is wrong, for people. Empty before the first error.

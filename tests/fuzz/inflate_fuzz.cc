@@ -100,8 +100,10 @@ void must_agree(const Outcome& ours, const Outcome& theirs) {
     return;
   }
   require(ours.whole == theirs.whole);
-  // Before an error, either may have delivered more bytes than the other; the common part must be equal.
-  const size_t common = std::min(ours.bytes.size(), theirs.bytes.size());
+  // Before an error, either may have delivered more bytes. What both have must be equal, but for what ISA-L counts of a
+  // copy that it then refuses.
+  constexpr size_t longest_copy = 258;
+  const size_t both = std::min(ours.bytes.size(), theirs.bytes.size()), common = both - std::min(both, longest_copy);
   require(common == 0 || std::memcmp(ours.bytes.data(), theirs.bytes.data(), common) == 0);
   if (ours.whole) require(ours.bytes == theirs.bytes);
 }
